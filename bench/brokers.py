@@ -16,8 +16,7 @@ from pathlib import Path
 import psutil
 
 from barnabas.runtime.web import verifying_context
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeOptions, NodeProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeOptions, NodeProcess
 
 START_SECONDS_MAX = 60
 CLUSTER_NODES = 3

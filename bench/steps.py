@@ -28,7 +28,7 @@ from barnabas.client.admin.acls import Acl
 from barnabas.network import connection as connection_module
 from barnabas.protocol.acls import AclOperation, AclResourceType, PatternType
 from barnabas.runtime.loop import ProcessControl, Runtime, run
-from barnabas.server.configs.authorizer_config import STANDARD_AUTHORIZER
+from barnabas.server.configs.config import STANDARD_AUTHORIZER
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.process.node import Node
 from bench.brokers import Broker

@@ -20,11 +20,10 @@ from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
 from barnabas.server.configs.config import LISTENER_KEYS, NODE_KEYS, PROTECTION_KEYS, SERVER_KEYS
 from barnabas.server.configs.configuration import BROKER_KEYS
-from barnabas.server.configs.security.sasl_keys import SASL_KEYS
+from barnabas.server.configs.sasl_keys import SASL_KEYS
 from barnabas.server.configs.tls_config import TLS_KEYS
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
-from barnabas.settings.definition import ConfigDefinition, ConfigKey
-from barnabas.settings.listing import markdown_table
+from barnabas.settings.definition import ConfigDefinition, ConfigKey, markdown_table
 from barnabas.storage.config import BROKER_CONFIGS, TOPIC_CONFIGS
 
 FILE = Path(__file__).parents[1] / "docs" / "configuration.md"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.metrics.catalogue import CATALOGUE, MetricRow
-from barnabas.metrics.exposition import exposition_name
-from barnabas.metrics.family import MetricKind
-from barnabas.metrics.query_catalogue import QUERY_CATALOGUE
+from barnabas.metrics.catalogue import CATALOGUE, QUERY_CATALOGUE, MetricRow
+from barnabas.metrics.metrics_listener import exposition_name
+from barnabas.metrics.registry import MetricKind
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 BEGIN = "<!-- the table is written by tools/metrics_page.py -->\n"

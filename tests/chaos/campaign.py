@@ -24,9 +24,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from barnabas.testing.broker_process import BrokerStartError
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.relays import Relays
-from barnabas.testing.server_process import BrokerStartError
 from chaos.certificate_faults import CERTIFICATE_FAULTS
 from chaos.chaos_node import ChaosNode
 from chaos.cluster_view import await_that

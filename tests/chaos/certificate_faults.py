@@ -17,7 +17,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from barnabas.runtime.web import verifying_context
-from barnabas.testing.node_process import Address, NodeProcess
+from barnabas.testing.cluster_process import Address, NodeProcess
 from certificates import Certificate
 from chaos.cluster_view import ASK_TIMEOUT_S, IS_LATE, await_that
 from chaos.faults import Fault, let_pass

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from barnabas.testing.node_process import NodeOptions, NodeProcess
+from barnabas.testing.cluster_process import NodeOptions, NodeProcess
 from chaos.failing_node import InjectedFaults
 from loop_turns import LoopTurns, loop_turns, metrics_text
 

@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 from archives import unpack
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import NodeProcess
 
 ROOT = Path(__file__).parents[2]
 # A commit of 2026-11-21, before dynamic voters and consumer protocol state.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import NodeProcess
 from chaos.cluster_view import await_that
 from chaos.small_disk import limit_file_sizes
 from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress

@@ -8,8 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeProcess
 from chaos.checker import Verdict, check
 from chaos.cluster_view import await_that
 from chaos.damage import verify

@@ -10,7 +10,7 @@ import resource
 import subprocess
 from pathlib import Path
 
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import NodeProcess
 
 # Room that the limit of file sizes leaves.
 FREE_BYTES = 32 * 1024

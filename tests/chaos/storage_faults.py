@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import NodeProcess
 from chaos.chaos_node import ChaosNode
 from chaos.cluster_view import await_that
 from chaos.damage import Flip, delete_replica, flip_any, repair, verify

@@ -13,10 +13,9 @@ from barnabas.protocol.messages.create_topics import (
     CreatableTopicConfig,
 )
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.broker_process import BrokerStartError
+from barnabas.testing.cluster_process import ClusterProcess, NodeProcess
 from barnabas.testing.relays import Relays
-from barnabas.testing.server_process import BrokerStartError
 from chaos.chaos_node import ChaosNode
 from chaos.cluster_view import ClusterView, PartitionView, await_that, create_topic
 from chaos.group_load import GroupLoad

@@ -28,8 +28,8 @@ from barnabas.coordinator.transaction.transaction_metadata import (
 from barnabas.coordinator.transaction.transaction_record import read_transaction
 from barnabas.coordinator.transaction.transaction_shard import TransactionShard
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.controller_access.producer_ids import ProducerIds
-from barnabas.server.transactions.marker_writer import MarkerWriter
+from barnabas.server.controller_access.broker_requests import ProducerIds
+from barnabas.server.peers.markers import MarkerWriter
 from barnabas.storage.log.log_offsets import LogOffsets
 from barnabas.storage.producers import producer_state
 from barnabas.storage.producers.open_transactions import OpenTransactions

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
+from barnabas.testing.broker_process import ServerProcess
 from barnabas.testing.free_ports import free_ports
-from barnabas.testing.server_process import ServerProcess
 from jvm.kafka_process import KafkaProcess
 
 LISTENER = "SASL_PLAINTEXT"

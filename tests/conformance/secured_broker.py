@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from barnabas.settings.properties import parse_properties
+from barnabas.testing.broker_process import ServerProcess
 from barnabas.testing.free_ports import HOST, free_ports
-from barnabas.testing.server_process import ServerProcess
 from waiting import PATIENCE_S
 
 

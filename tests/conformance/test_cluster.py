@@ -24,8 +24,7 @@ from barnabas.protocol.messages.describe_quorum import (
     TopicDataRequest,
 )
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeProcess
+from barnabas.testing.cluster_process import CONTROLLER_LISTENER, ClusterProcess, NodeProcess
 from conformance.kcat_command import kcat
 from conformance.raw_client import RawClient
 from waiting import eventually, eventually_equal

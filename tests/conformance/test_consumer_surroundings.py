@@ -14,8 +14,7 @@ from barnabas import CommittedOffset, ConsumerRecords, TopicPartition
 from barnabas.client.admin.topics import NewTopic
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.testing.broker_process import BrokerProcess
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeProcess
 from conformance.client_brokers import broker
 from conformance.polling import read
 from conformance.raw_client import RawClient

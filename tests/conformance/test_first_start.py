@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.testing.broker_process import BrokerStartError, ServerProcess
 from barnabas.testing.free_ports import free_ports
-from barnabas.testing.server_process import BrokerStartError, ServerProcess
 from conformance.records_read_back import read_back
 
 FILE = Path(__file__).parent / "configs" / "combined-server.properties"

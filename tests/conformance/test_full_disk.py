@@ -18,8 +18,7 @@ from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.record.builder import BatchBuilder
-from barnabas.testing.broker_process import BrokerProcess
-from barnabas.testing.server_process import BrokerStartError
+from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from conformance.raw_client import RawClient
 from unit.server.simulated_broker import produce_request
 from waiting import eventually, eventually_equal

@@ -33,9 +33,9 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.sasl.jaas import OAUTHBEARER_MODULE
-from barnabas.sasl.oauthbearer_messages import ACKNOWLEDGMENT, bearer_message
-from barnabas.sasl.unsecured_token import make_unsecured
-from barnabas.server.configs.security.oauth_settings import VALIDATOR
+from barnabas.sasl.oauthbearer import ACKNOWLEDGMENT, bearer_message
+from barnabas.sasl.token_claims import make_unsecured
+from barnabas.server.configs.oauth_settings import VALIDATOR
 from conformance.kafkajs import run_kafkajs
 from conformance.raw_client import RawClient
 from conformance.sasl_brokers import LISTENER, SHORT_LISTENER, SaslBarnabas, SaslKafka

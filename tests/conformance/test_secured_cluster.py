@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.testing.broker_process import ServerProcess
 from barnabas.testing.free_ports import HOST, free_ports
-from barnabas.testing.server_process import ServerProcess
 from certificates import shared_authority
 from conformance.secured_broker import cli
 from documents.blocks import sections_of

@@ -10,8 +10,7 @@ import confluent_kafka.admin
 import pytest
 
 import barnabas
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import CLIENT_LISTENER, CONTROLLER_LISTENER
+from barnabas.testing.cluster_process import CLIENT_LISTENER, CONTROLLER_LISTENER, ClusterProcess
 from conformance.tls_cluster import TlsFiles, tls_cluster
 from waiting import PATIENCE_S, eventually
 

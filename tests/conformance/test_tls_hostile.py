@@ -12,8 +12,7 @@ import confluent_kafka
 import psutil
 import pytest
 
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeProcess
 from conformance.crowds import LONG_BACKLOG
 from conformance.tls_cluster import TlsFiles, tls_cluster
 from loop_turns import loop_turns

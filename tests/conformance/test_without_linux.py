@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.server_process import BrokerStartError
 from conformance.records_read_back import read_back
 from waiting import eventually
 

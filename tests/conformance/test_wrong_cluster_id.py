@@ -7,8 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeProcess
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeProcess
 from certificates import Authority, Certificate
 from jvm.kafka_node import KafkaNode
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from barnabas.metrics.catalogue import CATALOGUE
-from barnabas.metrics.exposition import exposition_name
-from barnabas.metrics.family import MetricKind
-from barnabas.metrics.query_catalogue import QUERY_CATALOGUE
+from barnabas.metrics.catalogue import CATALOGUE, QUERY_CATALOGUE
+from barnabas.metrics.metrics_listener import exposition_name
+from barnabas.metrics.registry import MetricKind
 from deploy.dashboard_queries import DASHBOARD
 from deploy.prometheus_server import RULES
 

@@ -16,9 +16,13 @@ from pathlib import Path
 import pytest
 
 from barnabas.settings.properties import parse_properties
-from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.cluster_process import (
+    CLIENT_LISTENER,
+    ClusterProcess,
+    NodeOptions,
+    NodeProcess,
+)
 from barnabas.testing.free_ports import HOST, free_ports
-from barnabas.testing.node_process import CLIENT_LISTENER, NodeOptions, NodeProcess
 from waiting import eventually
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from barnabas.metadata.image import BEFORE_ALL_RECORDS, ClusterImage
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.raft.log.metadata_batch import decode_metadata_batches
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES
+from barnabas.testing.cluster_process import NodeOptions, NodeProcess
 from barnabas.testing.free_ports import free_ports
-from barnabas.testing.node_process import NodeOptions, NodeProcess
 from conformance.raw_client import RawClient
 from jvm.kafka_controller import KafkaController
 from jvm.kafka_process import CLUSTER_ID

@@ -13,8 +13,7 @@ from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import CONTROLLER_LISTENER
+from barnabas.testing.cluster_process import CONTROLLER_LISTENER, ClusterProcess
 from conformance.raw_client import RawClient
 from differential.broker_pair import SETTINGS, warmed_up_pair
 from differential.controller_scene import CAUGHT_UP, features_of

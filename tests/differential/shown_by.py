@@ -29,7 +29,7 @@ _TOPICS = "`test_old_protocol.py` (0-1), `test_admin.py`, `tests/unit/controller
 _CONFIGS = "`test_configs.py`"
 _VOTERS = "`tests/simulation/test_dynamic_quorum.py`, `tests/jvm/test_joint_quorum.py`"
 _DIRECTORIES = "`test_log_dirs.py`, `tests/unit/server/startup/test_log_directories.py`"
-_QUOTAS = "`test_quotas.py`, `tests/unit/controller/configs/test_client_quotas.py`"
+_QUOTAS = "`test_quotas.py`, `tests/unit/controller/test_client_quotas.py`"
 _TOKENS = "`test_delegation_tokens.py`, `tests/unit/controller/test_tokens.py`"
 _SHARE_STATE = (
     "`tests/differential/test_share_state_records.py`, "

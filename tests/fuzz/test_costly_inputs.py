@@ -6,8 +6,8 @@ import random
 
 from barnabas.record.compression import decompress
 from barnabas.record.errors import CorruptBatchError
-from barnabas.server.telemetry.otlp import OtlpError
-from barnabas.server.telemetry.receiver import LoggingReceiver
+from barnabas.server.metrics.client_telemetry import LoggingReceiver
+from barnabas.server.metrics.otlp import OtlpError
 from barnabas.settings.pattern import CHARACTERS_MAX, Pattern, PatternError
 from fuzz.patterns import random_pattern
 from fuzz.pushed_metrics import random_push

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import Producer
 
 from barnabas.protocol.primitives import uuid_to_string
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeProcess
+from barnabas.testing.cluster_process import CONTROLLER_LISTENER, ClusterProcess, NodeProcess
 from jvm.barnabas_formatting import format_by_barnabas
 from jvm.kafka_node import KafkaNode
 from jvm.kafka_process import quick_machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import NodeProcess
 
 
 def format_by_barnabas(node: NodeProcess, *words: str) -> None:

@@ -12,8 +12,8 @@ from barnabas.protocol.primitives import uuid_from_string
 from barnabas.protocol.records.leader_change_message import LeaderChangeMessage
 from barnabas.record.control import ControlType, parse_control_key
 from barnabas.record.reader import read_batches
+from barnabas.testing.cluster_process import CONTROLLER_LISTENER, NodeOptions, NodeProcess
 from barnabas.testing.free_ports import HOST, free_ports
-from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeOptions, NodeProcess
 from conformance.raw_client import RawClient
 from jvm.kafka_node import KafkaNode
 from waiting import eventually

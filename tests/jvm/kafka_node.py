@@ -10,8 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.primitives import uuid_to_string
-from barnabas.testing.node_process import NodeOptions, NodeProcess
-from barnabas.testing.server_process import BrokerStartError
+from barnabas.testing.broker_process import BrokerStartError
+from barnabas.testing.cluster_process import NodeOptions, NodeProcess
 from jvm.java import java_command
 from jvm.kafka_process import quick_machine
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from barnabas.testing.node_process import NodeProcess
+    from barnabas.testing.cluster_process import NodeProcess
 
 pytestmark = pytest.mark.conformance
 

@@ -16,7 +16,7 @@ from barnabas.protocol.primitives import uuid_to_string
 from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, read_snapshot
 from barnabas.raft.voter_set import VoterHistory, VoterSet
 from barnabas.runtime.disk import RealDisk
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import NodeProcess
 from jvm.barnabas_formatting import format_by_barnabas
 from jvm.java import run_java
 from jvm.joint_quorum import CLUSTER_ID, KAFKA_ID, JointQuorum

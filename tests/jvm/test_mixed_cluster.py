@@ -8,8 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeOptions, NodeProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeOptions, NodeProcess
 from jvm.kafka_node import KafkaNode
 from selection import nightly_unless
 from waiting import eventually

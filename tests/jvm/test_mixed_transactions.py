@@ -18,8 +18,7 @@ from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeOptions, NodeProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeOptions, NodeProcess
 from jvm.kafka_node import KafkaNode
 from jvm.transactors import KINDS, Transactor
 from selection import nightly_unless

@@ -18,8 +18,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
+from barnabas.testing.broker_process import ServerProcess
 from barnabas.testing.free_ports import HOST, free_ports
-from barnabas.testing.server_process import ServerProcess
 from jvm.kafka_process import CLUSTER_ID, START_TIMEOUT_S, KafkaProcess
 from jvm.maven import need
 from jvm.tool_host import ToolHost

@@ -16,8 +16,8 @@ from barnabas import AcknowledgeType, NewTopic, TopicPartition
 from barnabas.client.admin.share_groups import ShareOffset
 from barnabas.metrics import names
 from barnabas.metrics.catalogue import CATALOGUE
-from barnabas.metrics.exposition import exposition_name
-from barnabas.metrics.family import MetricKind
+from barnabas.metrics.metrics_listener import exposition_name
+from barnabas.metrics.registry import MetricKind
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.free_ports import free_ports
 from conformance.share_groups import SETTINGS, ShareGroup, read

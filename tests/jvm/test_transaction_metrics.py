@@ -13,8 +13,8 @@ import barnabas
 from barnabas.client.facade import Client
 from barnabas.metrics import names
 from barnabas.metrics.catalogue import CATALOGUE
-from barnabas.metrics.exposition import exposition_name
-from barnabas.metrics.family import MetricKind
+from barnabas.metrics.metrics_listener import exposition_name
+from barnabas.metrics.registry import MetricKind
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,

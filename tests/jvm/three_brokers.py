@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeProcess
 from jvm.kafka_node import KafkaNode
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from barnabas.server.share.records.record_state import RecordState
+from barnabas.server.share.records.record_states import RecordState
 
 if TYPE_CHECKING:
     from barnabas.server.share.records.share_records import ShareRecords

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import example, given, strategies as st
 
 from barnabas.server.conversion.conversion_queue import ConversionQueue, Job
-from barnabas.waiting.off_loop import OffLoop
+from barnabas.waiting.steps import OffLoop
 from steps import Loop
 
 # The actions of a job. Two numbers are a call with a maximum of memory, and what it needs of it.

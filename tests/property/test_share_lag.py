@@ -17,15 +17,15 @@ import pytest
 from barnabas.coordinator.share import state_api
 from barnabas.coordinator.share.share_partition_state import SharePartitionKey as CoordinatorKey
 from barnabas.coordinator.share.share_shard import ShareMetrics, ShareStateShard
-from barnabas.metrics.histogram import Histogram
+from barnabas.metrics.measurements import Histogram
 from barnabas.protocol.errors import ErrorCode
+from barnabas.server.share.group_settings import ShareLimits
 from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
 from barnabas.server.share.records.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT, FetchedBatch
-from barnabas.server.share.records.record_state import ACCEPT, REJECT, RELEASE, RENEW
-from barnabas.server.share.records.share_limits import ShareLimits
+from barnabas.server.share.records.record_states import ACCEPT, REJECT, RELEASE, RENEW
 from barnabas.server.share.records.share_records import FetchedRecords, MemberRequest
 from barnabas.server.share.share_partition import SharePartition, SharePartitionDependencies
-from barnabas.server.share.share_partition_key import SharePartitionKey
+from barnabas.server.share.state_writer import SharePartitionKey
 from barnabas.storage.topic_partition import TopicIdPartition
 
 SEEDS = 1_500

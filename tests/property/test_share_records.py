@@ -5,12 +5,11 @@ from __future__ import annotations
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from barnabas.server.share.group_settings import ShareLimits
 from barnabas.server.share.records.acknowledgement import AcknowledgedBatch, Refusal
 from barnabas.server.share.records.acquisition import RECORD_LIMIT, FetchedBatch
 from barnabas.server.share.records.in_flight_records import StoredBatch
-from barnabas.server.share.records.record_run import StateChange
-from barnabas.server.share.records.record_state import RecordState
-from barnabas.server.share.records.share_limits import ShareLimits
+from barnabas.server.share.records.record_states import RecordState, StateChange
 from barnabas.server.share.records.share_records import FetchedRecords, MemberRequest, ShareRecords
 from tests.property.share_model import TERMINAL, Entry, acknowledged, entries, timed_out
 

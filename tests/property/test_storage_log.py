@@ -19,7 +19,7 @@ from barnabas.record.errors import CorruptBatchError
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import InvalidRecordError, OutOfOrderSequenceError
 from barnabas.storage.results import FetchIsolation
-from barnabas.waiting.off_loop import run_steps
+from barnabas.waiting.steps import run_steps
 from producer_batches import Payload, packed
 from unit.storage.storage_fixtures import NOW_MS, Bench, all_records, batch, content
 

@@ -23,8 +23,7 @@ from barnabas.protocol.messages.create_topics import (
     CreatableTopicConfig,
 )
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.node_process import NodeProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeProcess
 from barnabas.testing.relays import Relays
 from chaos.checker import Verdict, check
 from chaos.cluster_view import IS_LATE, ClusterView, PartitionView, await_that, create_topic

@@ -14,17 +14,18 @@ from barnabas.sasl.jaas import (
     LoginModule,
     parse_jaas,
 )
-from barnabas.sasl.oauthbearer_messages import OAUTHBEARER, check_extensions
+from barnabas.sasl.oauthbearer import OAUTHBEARER, check_extensions
 from barnabas.sasl.plain import PLAIN
-from barnabas.sasl.scram_server import TOKEN_AUTH
-from barnabas.sasl.token_file import is_file_url, token_file
+from barnabas.sasl.scram import TOKEN_AUTH
 from barnabas.sasl.token_login import (
     CLAIM_OPTION,
     EXTENSION_OPTION,
     ClientCredentials,
     TokenLogin,
     from_provider,
+    is_file_url,
     options_with_prefix,
+    token_file,
     unsecured,
 )
 from barnabas.settings.key import ConfigError

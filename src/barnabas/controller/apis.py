@@ -13,60 +13,59 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from barnabas.controller.acls import AclControl, refuse_create_acls, refuse_delete_acls
-from barnabas.controller.configs.client_quotas import (
+from barnabas.controller.brokers import (
+    BrokerControl,
+    BrokerSessions,
+    allocate_producer_ids,
+)
+from barnabas.controller.client_quotas import (
     alter_client_quotas,
     refuse_alter_client_quotas,
 )
-from barnabas.controller.configs.configs import (
+from barnabas.controller.config_changes import (
     ConfigControl,
     refuse_alter_configs,
     refuse_incremental_alter_configs,
 )
-from barnabas.controller.configs.topic_configs import TopicConfigs
-from barnabas.controller.credentials.scram import (
+from barnabas.controller.config_rules import TopicConfigs
+from barnabas.controller.credentials import (
+    TokenControl,
     alter_scram_credentials,
     refuse_alter_scram_credentials,
-)
-from barnabas.controller.credentials.tokens import (
-    TokenControl,
     refuse_create_token,
     refuse_expire_token,
     refuse_renew_token,
 )
-from barnabas.controller.nodes.broker_sessions import BrokerSessions
-from barnabas.controller.nodes.brokers import BrokerControl, refuse_heartbeat
-from barnabas.controller.nodes.features import FeatureControl, refuse_update_features
-from barnabas.controller.nodes.producer_ids import allocate_producer_ids, refuse_producer_ids
-from barnabas.controller.nodes.registrations import (
-    RegistrationControl,
-    UnregistrationControl,
-    refuse_controller_registration,
-    refuse_registration,
-    refuse_unregister_broker,
-    refuse_unregister_controller,
-    register_controller,
-    unregister_controller,
-)
-from barnabas.controller.partitions.directories import DirectoryControl, refuse_assign_replicas
-from barnabas.controller.partitions.elections import Elections
-from barnabas.controller.partitions.in_sync_replicas import IsrControl, refuse_alter_partition
-from barnabas.controller.partitions.leader_elections import (
+from barnabas.controller.features import FeatureControl, refuse_update_features
+from barnabas.controller.partitions.directories import DirectoryControl
+from barnabas.controller.partitions.elections import (
+    Elections,
     LeaderElectionControl,
     refuse_elect_leaders,
+)
+from barnabas.controller.partitions.in_sync_replicas import IsrControl
+from barnabas.controller.partitions.new_partitions import (
+    PartitionControl,
+    StripedPlacer,
+    refuse_create_partitions,
 )
 from barnabas.controller.partitions.reassignments import (
     ReassignmentControl,
     refuse_alter_reassignments,
     refuse_list_reassignments,
 )
-from barnabas.controller.topics.partitions import PartitionControl, refuse_create_partitions
-from barnabas.controller.topics.placement import StripedPlacer
-from barnabas.controller.topics.topics import (
+from barnabas.controller.partitions.topics import (
     TopicControl,
     refuse_create_topics,
     refuse_delete_topics,
 )
-from barnabas.protocol.api_keys import response_class
+from barnabas.controller.registrations import (
+    RegistrationControl,
+    UnregistrationControl,
+    register_controller,
+    unregister_controller,
+)
+from barnabas.controller.result import refuse_as_a_whole
 from barnabas.protocol.api_table import ApiKey
 
 if TYPE_CHECKING:
@@ -154,8 +153,6 @@ if TYPE_CHECKING:
     # Returns the error response to a request, or makes it in steps.
     Refuse = Callable[[Any, Refusal], Message | Generator[None, None, Message]]
 
-_ERROR, _ERROR_MESSAGE = "error_code", "error_message"
-
 
 class ApiControl(msgspec.Struct, frozen=True):
     """An API and the functions that serve it."""
@@ -163,7 +160,7 @@ class ApiControl(msgspec.Struct, frozen=True):
     # Returns the function that serves a request.
     serve: Callable[[Controls], Serve]
     # Makes the error response for a request that is not served as a whole.
-    refuse: Refuse
+    refuse: Refuse = refuse_as_a_whole
     # First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599). Requests of older
     # versions are served, and their clients are throttled afterwards. None for APIs that neither
     # create nor delete partitions: the partition mutation quota does not limit them.
@@ -215,31 +212,22 @@ API_CONTROLS: Mapping[int, ApiControl] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ApiControl(
         lambda _: alter_scram_credentials, refuse_alter_scram_credentials
     ),
-    ApiKey.ALTER_PARTITION: ApiControl(lambda controls: controls.isr.alter, refuse_alter_partition),
+    ApiKey.ALTER_PARTITION: ApiControl(lambda controls: controls.isr.alter),
     ApiKey.UPDATE_FEATURES: ApiControl(
         lambda controls: controls.features.update, refuse_update_features, has_timeout=False
     ),
     ApiKey.BROKER_REGISTRATION: ApiControl(
         lambda controls: controls.registrations.register,
-        refuse_registration,
         changes_sessions=True,
     ),
     ApiKey.BROKER_HEARTBEAT: ApiControl(
-        lambda controls: controls.brokers.heartbeat, refuse_heartbeat, changes_sessions=True
+        lambda controls: controls.brokers.heartbeat, changes_sessions=True
     ),
-    ApiKey.UNREGISTER_BROKER: ApiControl(
-        lambda controls: controls.unregistration.unregister, refuse_unregister_broker
-    ),
-    ApiKey.ALLOCATE_PRODUCER_IDS: ApiControl(lambda _: allocate_producer_ids, refuse_producer_ids),
-    ApiKey.CONTROLLER_REGISTRATION: ApiControl(
-        lambda _: register_controller, refuse_controller_registration
-    ),
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: ApiControl(
-        lambda controls: controls.directories.assign, refuse_assign_replicas
-    ),
-    ApiKey.UNREGISTER_CONTROLLER: ApiControl(
-        lambda _: unregister_controller, refuse_unregister_controller
-    ),
+    ApiKey.UNREGISTER_BROKER: ApiControl(lambda controls: controls.unregistration.unregister),
+    ApiKey.ALLOCATE_PRODUCER_IDS: ApiControl(lambda _: allocate_producer_ids),
+    ApiKey.CONTROLLER_REGISTRATION: ApiControl(lambda _: register_controller),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: ApiControl(lambda controls: controls.directories.assign),
+    ApiKey.UNREGISTER_CONTROLLER: ApiControl(lambda _: unregister_controller),
 }
 
 
@@ -247,19 +235,11 @@ def refuse_request(request: Message, refusal: Refusal) -> Message | Generator[No
     """Return the error response for a whole request, or a generator of the response.
 
     APIs with many items in a request use a generator, which yields after each item. APIs without a
-    row, which the quorum leader serves, have a top-level error, and at most an error message and
-    arrays.
+    row, which the quorum leader serves, have a top-level error.
     """
     row = API_CONTROLS.get(request.__api_key__)
-    if row is not None:
-        return row.refuse(request, refusal)
-    response = response_class(request.__api_key__)
-    values: dict[str, Any] = {
-        each.name: refusal.message if each.name == _ERROR_MESSAGE else []
-        for each in response.__fields__
-        if each.is_required and each.name != _ERROR
-    }
-    return response(**{_ERROR: refusal.error_code, **values})
+    refuse = refuse_as_a_whole if row is None else row.refuse
+    return refuse(request, refusal)
 
 
 def strict_version(api_key: int) -> int | None:

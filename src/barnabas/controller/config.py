@@ -8,7 +8,7 @@ import msgspec
 
 from barnabas.metadata.credentials import SECRET_KEY
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.range import at_least
+from barnabas.settings.key import at_least
 
 if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig

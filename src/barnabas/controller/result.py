@@ -5,11 +5,12 @@ Requests from an earlier registration of a broker are refused by the broker epoc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from barnabas.network.principal import ANONYMOUS
+from barnabas.protocol.api_keys import response_class
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.image import ClusterImage
     from barnabas.network.principal import Principal
-    from barnabas.protocol.schema import Record
+    from barnabas.protocol.schema import Message, Record
 
 
 R = TypeVar("R")
@@ -84,6 +85,18 @@ class Refusal(Exception):  # noqa: N818 - an expected result, not a failure
         super().__init__(error_code, message)
         self.error_code = error_code
         self.message = message
+
+
+def refuse_as_a_whole(request: Message, refusal: Refusal) -> Any:
+    """Return the error response to a whole request, for APIs with a top-level error.
+
+    Fields without a default are empty or 0, except the error and its message.
+    """
+    response = response_class(request.__api_key__)
+    values = {each.name: each.default() for each in response.__fields__ if each.is_required}
+    if "error_message" in values:
+        values["error_message"] = refusal.message
+    return response(**{**values, "error_code": refusal.error_code})
 
 
 def check_broker_epoch(image: ClusterImage, broker_id: int, epoch: int) -> BrokerRegistration:

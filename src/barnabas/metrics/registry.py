@@ -1,21 +1,57 @@
 """A registry of counters, gauges, meters and histograms by Kafka's names and tags.
 
 Recording must be cheap: it is one addition for counters and meters. Rates are computed when they
-are read.
+are read. Exporters read metrics as families: a name, and one value for each set of tags.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+import enum
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from barnabas.metrics.family import MetricFamily, Summary, Tags
-from barnabas.metrics.histogram import Histogram
-from barnabas.metrics.meter import Meter
+import msgspec
+
+from barnabas.metrics.measurements import Histogram, Meter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from barnabas.runtime.clock import Clock
+
+
+Tags: TypeAlias = "tuple[tuple[str, str], ...]"
+
+
+class MetricKind(enum.Enum):
+    """The kind of a metric's values."""
+
+    # Increases from the start of the process.
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    # A distribution: count, sum and quantiles.
+    SUMMARY = "summary"
+    # A distribution: count, sum and numbers of values by size.
+    HISTOGRAM = "histogram"
+
+
+class Summary(NamedTuple):
+    """The count and sum of one distribution, with quantiles or with numbers by size."""
+
+    number: int
+    total: float
+    # Fraction -> value, e.g. 0.99 for the 99th percentile.
+    quantiles: Mapping[float, float]
+    # Of a histogram: bound -> number of values up to it, in ascending order. The numbers only grow.
+    buckets: Mapping[float, int] = {}
+
+
+class MetricFamily(msgspec.Struct, frozen=True):
+    """All samples with one metric name."""
+
+    name: str
+    # May be computed during the iteration, which can span several turns of the event loop.
+    samples: Iterable[tuple[Tags, float | Summary]]
+
 
 MetricSource: TypeAlias = "Callable[[], Iterable[MetricFamily]]"
 MetricValue: TypeAlias = "int | float | dict[str, float]"

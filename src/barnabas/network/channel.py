@@ -20,7 +20,7 @@ from barnabas.protocol.frame_buffers import FrameBuffers
 from barnabas.protocol.headers import decode_response, encode_request, peek_correlation_id
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.runtime.tls.tls_error import TlsError
-from barnabas.waiting.timeouts import Timeouts
+from barnabas.waiting.timing_wheel import Timeouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

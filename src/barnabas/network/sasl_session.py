@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.sasl.errors import SaslError
+from barnabas.sasl.mechanism import SaslError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
     from barnabas.sasl.client_login import ClientLogin
-    from barnabas.sasl.client_mechanism import ClientMechanism
+    from barnabas.sasl.mechanism import ClientMechanism
 
     OnDone = Callable[[NetworkError | None], None]
 

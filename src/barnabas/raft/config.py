@@ -9,7 +9,7 @@ import msgspec
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.raft.voter_set import ReplicaKey
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.range import at_least
+from barnabas.settings.key import at_least
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

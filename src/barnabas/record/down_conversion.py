@@ -35,7 +35,7 @@ from barnabas.record.errors import (
 from barnabas.record.legacy import MAGIC_V1, read_message_set, write_message_set, write_wrapper
 from barnabas.record.reader import layouts, records_payload
 from barnabas.record.up_conversion import RECORDS_PER_STEP
-from barnabas.waiting.off_loop import OffLoop, run_steps
+from barnabas.waiting.steps import OffLoop, run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -20,7 +20,7 @@ from barnabas.record.errors import (
     MessageSetTooLargeError,
 )
 from barnabas.record.legacy import Message, decompressed_set, inner_messages, messages
-from barnabas.waiting.off_loop import OffLoop, run_steps
+from barnabas.waiting.steps import OffLoop, run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType, DynamicMode
-from barnabas.settings.range import at_least, one_of
+from barnabas.settings.key import at_least, one_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

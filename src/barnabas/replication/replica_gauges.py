@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
-from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.registry import MetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from barnabas.metrics.family import Tags
-    from barnabas.metrics.registry import MetricsRegistry
+    from barnabas.metrics.registry import MetricsRegistry, Tags
     from barnabas.replication.fetcher.fetcher_manager import FetcherManager
     from barnabas.replication.partition.leader_role import LeaderRole
     from barnabas.replication.partition.partition import Partition

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.storage.config import LogConfig
     from barnabas.storage.results import FetchIsolation
-    from barnabas.waiting.off_loop import OffLoop
+    from barnabas.waiting.steps import OffLoop
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.sasl.plain import PLAIN, PlainClient
-from barnabas.sasl.scram_client import ScramClient
+from barnabas.sasl.scram import ScramClient
 from barnabas.sasl.scram_keys import SCRAM_MECHANISMS
 
 if TYPE_CHECKING:
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.rng import Rng
-    from barnabas.sasl.client_mechanism import ClientMechanism
-    from barnabas.sasl.errors import SaslError
+    from barnabas.sasl.mechanism import ClientMechanism, SaslError
 
     # Called with (exchange, None) or (None, error).
     OnBegun = Callable[[ClientMechanism | None, SaslError | None], None]

@@ -6,8 +6,7 @@ import hashlib
 import hmac
 from typing import TYPE_CHECKING, Final
 
-from barnabas.sasl.errors import SaslError
-from barnabas.sasl.server_mechanism import Identity
+from barnabas.sasl.mechanism import Identity, SaslError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

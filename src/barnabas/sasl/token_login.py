@@ -1,8 +1,14 @@
-"""OAUTHBEARER of clients and nodes: tokens from the user's code, or from the server of an issuer.
-
-`token_file` has the tokens of files.
+"""OAUTHBEARER of clients and nodes: tokens from the user's code, an issuer's server, or a file.
 
 A token is used for all connections until most of its lifetime has passed.
+
+`sasl.oauthbearer.token.endpoint.url` names a file as `file:///PATH`, as an agent or Kubernetes
+mounts it (Kafka: FileJwtRetriever, KIP-768). The file is read again for each new token, so that the
+agent can replace it.
+
+A program may get its configuration from other people, who must not read its files: the login sends
+the token to a broker. Kafka allows only the files of a Java system property. Here, a file must
+contain a JSON Web Token, and an environment variable can limit the files.
 """
 
 from __future__ import annotations
@@ -11,17 +17,18 @@ import base64
 import inspect
 import json
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import quote_plus, urlencode
+from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
 import msgspec
 
+from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.system.process import environment
 from barnabas.runtime.tls.contexts import client_context
 from barnabas.runtime.tls.tls_options import TlsOptions, TlsOptionsError, TrustSource
 from barnabas.runtime.web import WebRequest, fetch
-from barnabas.sasl.errors import SaslError
-from barnabas.sasl.oauthbearer_client import OAuthBearerClient
-from barnabas.sasl.oauthbearer_messages import OAUTHBEARER
-from barnabas.sasl.unsecured_token import claims_of, make_unsecured
+from barnabas.sasl.mechanism import SaslError
+from barnabas.sasl.oauthbearer import OAUTHBEARER, OAuthBearerClient
+from barnabas.sasl.token_claims import claims_of, make_unsecured
 
 if TYPE_CHECKING:
     import ssl
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.loop import Runtime
     from barnabas.sasl.client_login import OnBegun
+
 
 __all__ = [
     "CLAIM_OPTION",
@@ -254,3 +262,69 @@ def expiry_of(text: str) -> int | None:
     if isinstance(expiry_s, bool) or not isinstance(expiry_s, int | float):
         return None
     return int(1000 * expiry_s) if 0 <= expiry_s < 1 << 40 else None
+
+
+# Comma-separated paths. If it is set, no other file is read.
+ALLOWED_FILES = "BARNABAS_OAUTHBEARER_ALLOWED_FILES"
+# A token has a few kilobytes.
+_BYTES_MAX = 1 << 20
+_DOTS = 2
+
+
+class TokenFile(msgspec.Struct, frozen=True):
+    """A file with a JSON Web Token."""
+
+    path: str
+    extensions: dict[str, str] = msgspec.field(default_factory=dict)
+
+    def __call__(self, now_ms: int) -> Token:
+        """Read the token.
+
+        Raises:
+            SaslError: the file cannot be read or contains no token. The text does not quote it.
+        """
+        disk = RealDisk()
+        try:
+            # A pipe or device has the size 0, and perhaps no end.
+            if not 0 < disk.size(self.path) <= _BYTES_MAX:
+                raise SaslError(f"{self.path} does not have the size of a token", is_transient=True)
+            data = disk.read(self.path)
+        except OSError as error:
+            reason = f"no token in {self.path}: {error.strerror or error}"
+            raise SaslError(reason, is_transient=True) from None
+        text = data.decode("ascii", "replace").strip()
+        if text.count(".") != _DOTS or not claims_of(text):
+            # An agent may be writing the file.
+            raise SaslError(f"{self.path} contains no JSON Web Token", is_transient=True)
+        return Token(text, expiry_of(text), self.extensions)
+
+
+def is_file_url(url: str) -> bool:
+    """Return whether a URL names a file."""
+    return url.lower().startswith("file:")
+
+
+def token_file(
+    url: str, extensions: dict[str, str], variables: Mapping[str, str] | None = None
+) -> TokenFile:
+    """Return the source of tokens that a URL of a file names.
+
+    Args:
+        url: file:///PATH.
+        extensions: extensions that are sent with each token.
+        variables: the environment; that of the process if None.
+
+    Raises:
+        ValueError: the URL names no local file by its absolute path, or a file that is not allowed.
+    """
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.netloc not in ("", "localhost") or not path.startswith("/") or "\0" in path:
+        raise ValueError("a file is named by its absolute path: file:///PATH")
+    disk = RealDisk()
+    listed = (environment() if variables is None else variables).get(ALLOWED_FILES)
+    if listed is not None:
+        allowed = {disk.absolute(each.strip()) for each in listed.split(",") if each.strip()}
+        if disk.absolute(path) not in allowed:
+            raise ValueError(f"the environment variable {ALLOWED_FILES} does not list this file")
+    return TokenFile(path, extensions)

@@ -1,4 +1,4 @@
-"""A set of configuration keys, and the values parsed against it (Kafka: ConfigDef)."""
+"""A set of configuration keys, the values parsed against it, and their table (ConfigDef)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from barnabas.settings.key import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from barnabas.settings.range import ConfigValue
+    from barnabas.settings.key import ConfigValue
+
 
 __all__ = [
     "REQUIRED",
@@ -160,3 +161,28 @@ class ParsedConfig(msgspec.Struct, frozen=True):
         target: Any = cls
         names = target.__struct_fields__
         return cls(**{name: by_attribute[name] for name in names if name in by_attribute})
+
+
+_HEAD = "| key | type | default | allowed | change | meaning |\n|---|---|---|---|---|---|\n"
+
+
+def markdown_table(definition: ConfigDefinition) -> str:
+    """Return a table with one row per key, in the order of declaration."""
+    return _HEAD + "".join(_row(key) for key in definition)
+
+
+def _row(key: ConfigKey) -> str:
+    if isinstance(key.default, Required):
+        default = "required"
+    else:
+        text = key.format(key.default)
+        default = "null" if text is None else f"`{text}`" if text else "empty"
+    cells = (
+        f"`{key.name}`",
+        key.type.name.lower(),
+        default,
+        "" if key.range is None else key.range.text,
+        key.mode.value,
+        key.doc,
+    )
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |\n"

@@ -11,14 +11,14 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from barnabas.metrics import query_catalogue as names
-from barnabas.metrics.family import MetricFamily, Summary
+from barnabas.metrics import catalogue as names
+from barnabas.metrics.registry import MetricFamily, Summary
 from barnabas.spark.query_progress import unix_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.metrics.family import Tags
+    from barnabas.metrics.registry import Tags
     from barnabas.spark.query_progress import QueryProgress
 
     Samples: TypeAlias = "list[tuple[Tags, float | Summary]]"

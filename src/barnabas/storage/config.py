@@ -15,21 +15,21 @@ from barnabas.settings.definition import (
     DynamicMode,
     Synonym,
 )
-from barnabas.settings.key import whole_number
-from barnabas.settings.range import (
+from barnabas.settings.key import (
     at_least,
     between,
     each_once_of,
     each_one_of,
     one_of,
     satisfying,
+    whole_number,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.settings.definition import ParsedConfig
-    from barnabas.settings.range import ConfigValue, Range
+    from barnabas.settings.key import ConfigValue, Range
 
 HOLD_KEY = "barnabas.retention.hold.ms"
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"

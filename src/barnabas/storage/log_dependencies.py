@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.metrics.histogram import Histogram
+from barnabas.metrics.measurements import Histogram
 from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.errors import (
     DamagedLogError,

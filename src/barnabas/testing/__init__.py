@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from barnabas.testing.broker_on_loop import BrokerOnLoop, running_broker
-    from barnabas.testing.broker_process import BrokerProcess
+    from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
     from barnabas.testing.relayed_cluster import CLIENTS, RelayedCluster
-    from barnabas.testing.server_process import BrokerStartError
 
 __all__ = [
     "CLIENTS",
@@ -25,7 +24,7 @@ __all__ = [
 
 _HOMES = {
     "BrokerProcess": "barnabas.testing.broker_process",
-    "BrokerStartError": "barnabas.testing.server_process",
+    "BrokerStartError": "barnabas.testing.broker_process",
     "CLIENTS": "barnabas.testing.relayed_cluster",
     "RelayedCluster": "barnabas.testing.relayed_cluster",
     "BrokerOnLoop": "barnabas.testing.broker_on_loop",

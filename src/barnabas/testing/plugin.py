@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.broker_process import BROKER_SETTINGS, CLUSTER_SETTINGS, BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.default_settings import BROKER_SETTINGS, CLUSTER_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

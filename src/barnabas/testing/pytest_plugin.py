@@ -113,8 +113,7 @@ def kafka_broker(
     Tests may `kill`, `pause` and `stop` it; it runs again for the next test. An indirect parameter
     is a dictionary of broker keys.
     """
-    from barnabas.testing.broker_process import BrokerProcess
-    from barnabas.testing.default_settings import BROKER_SETTINGS
+    from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
 
     settings = {**BROKER_SETTINGS, **kafka_settings, **getattr(request, "param", {})}
     with BrokerProcess(settings=settings) as broker:
@@ -130,7 +129,7 @@ def kafka_cluster(
     An indirect parameter is the number of brokers, or a dictionary with `brokers`, `controllers`
     and `settings`, all optional.
     """
-    from barnabas.testing.default_settings import CLUSTER_SETTINGS
+    from barnabas.testing.broker_process import CLUSTER_SETTINGS
     from barnabas.testing.relayed_cluster import RelayedCluster
 
     given = getattr(request, "param", {})

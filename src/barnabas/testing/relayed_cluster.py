@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.testing.broker_process import BrokerDiedError, create_topic
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.relays import CLIENTS, Relays
-from barnabas.testing.server_process import BrokerDiedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,8 +86,6 @@ class RelayedCluster(ClusterProcess):
         Raises:
             AdminResultsError: the topic exists already, or a broker refused it.
         """
-        from barnabas.testing.topic_creation import create_topic
-
         factor = min(3, len(self.brokers)) if replication_factor < 0 else replication_factor
         create_topic(self.bootstrap, name, partitions, factor, configs)
 

@@ -27,12 +27,11 @@ from barnabas.coordinator.group.offset_changes import check_consumer_commit
 from barnabas.coordinator.runtime.loader import Loader
 from barnabas.coordinator.share.share_shard import ShareStateShard
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.share.records import acknowledgement, lock_timeouts, record_run
+from barnabas.server.share.records import acknowledgement, record_states, share_records
 from barnabas.server.share.records.acknowledgement import Acknowledgement
 from barnabas.server.share.records.in_flight_records import InFlightRecords
-from barnabas.server.share.records.lock_timeouts import LockTimeouts
-from barnabas.server.share.records.record_run import RecordRun
-from barnabas.server.share.records.record_state import RENEW, RecordState
+from barnabas.server.share.records.record_states import RENEW, RecordRun, RecordState
+from barnabas.server.share.records.share_records import LockTimeouts
 from barnabas.server.share.share_partition import SharePartition
 from barnabas.server.share.state_writer import StateWriter
 from chaos.groups import member_checker, share_checker
@@ -180,7 +179,7 @@ def _count_deliveries(patch: pytest.MonkeyPatch, step: int) -> None:
 
 
 def _release_to(patch: pytest.MonkeyPatch, state_of: Callable[[int, Any], RecordState]) -> None:
-    for module in (acknowledgement, lock_timeouts, record_run):
+    for module in (acknowledgement, record_states, share_records):
         patch.setattr(module, "released_state", state_of)
 
 
@@ -191,7 +190,7 @@ def records_are_delivered_beyond_the_limit(patch: pytest.MonkeyPatch) -> None:
 
 @share_rule("lost", style="limits", seconds=SHORT, is_long=True)
 def records_are_archived_before_their_last_delivery(patch: pytest.MonkeyPatch) -> None:
-    real = record_run.released_state
+    real = record_states.released_state
 
     def state_of(count: int, limits: Any) -> RecordState:
         fewer = msgspec.structs.replace(

@@ -14,7 +14,7 @@ from barnabas.cli.top.queries import query_samples, scrape_queries
 from barnabas.cli.top.rates import Rates, rates_between
 from barnabas.cli.top.sample import GroupSample, Sample, TopicSample
 from barnabas.cli.top.screen import amount, render, size
-from barnabas.metrics.exposition import pieces
+from barnabas.metrics.metrics_listener import pieces
 from barnabas.spark.query_metrics import QueryMetrics
 from unit.spark.query_batches import batch
 

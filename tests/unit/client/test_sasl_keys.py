@@ -8,8 +8,8 @@ from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.client.sasl import client_login
 from barnabas.sasl.jaas import PLAIN_MODULE, SCRAM_MODULE
-from barnabas.sasl.oauthbearer_messages import parse_bearer
-from barnabas.sasl.unsecured_token import read_unsecured
+from barnabas.sasl.oauthbearer import parse_bearer
+from barnabas.sasl.token_claims import read_unsecured
 from barnabas.sim.world import sim_runtime
 
 BASE = {"bootstrap.servers": "h:1", "security.protocol": "sasl_plaintext"}

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.config import CONTROLLER_CONFIGS, ControllerConfig
-from barnabas.controller.configs.configs import ConfigControl
-from barnabas.controller.configs.topic_configs import TopicConfigs
+from barnabas.controller.config_changes import ConfigControl
+from barnabas.controller.config_rules import TopicConfigs
 from barnabas.controller.partitions.elections import Elections
+from barnabas.controller.partitions.new_partitions import PartitionControl, StripedPlacer
+from barnabas.controller.partitions.topics import TopicControl
 from barnabas.controller.policy_checks import PolicyChecks
 from barnabas.controller.result import ControllerView
-from barnabas.controller.topics.partitions import PartitionControl
-from barnabas.controller.topics.placement import StripedPlacer
-from barnabas.controller.topics.topics import TopicControl
 from barnabas.coordinator.group.group_config import DEFINITION as GROUP_KEYS
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import Provenance
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from barnabas.controller.result import VersionedRecord
     from barnabas.metadata.image import ClusterImage
+
 
 CLUSTER_ID = "cluster"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.background import PeriodicTask, PeriodicTasks
+from barnabas.controller.controller import PeriodicTask, PeriodicTasks
 from barnabas.sim.world import SimWorld
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from barnabas.controller.configs.topic_configs import TopicConfigs
+from barnabas.controller.config_rules import TopicConfigs
+from barnabas.controller.partitions.new_partitions import StripedPlacer
+from barnabas.controller.partitions.topics import TopicControl
 from barnabas.controller.policy_checks import PolicyChecks
-from barnabas.controller.topics.placement import StripedPlacer
-from barnabas.controller.topics.topics import TopicControl
 from barnabas.metadata.configs.configs_image import TOPIC
 from barnabas.policies import (
     AlterConfigMetadata,

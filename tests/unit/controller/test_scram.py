@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.controller.credentials.scram import alter_scram_credentials
+from barnabas.controller.credentials import alter_scram_credentials
 from barnabas.metadata.credentials import find_credential
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode

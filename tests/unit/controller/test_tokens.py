@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.controller.credentials.tokens import RENEWERS_MAX, TokenControl
+from barnabas.controller.credentials import RENEWERS_MAX, TokenControl
 from barnabas.controller.result import ControllerView
 from barnabas.metadata.credentials import token_hmac
 from barnabas.metadata.image import ClusterImage

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from barnabas.metrics import names
 from barnabas.metrics.catalogue import CATALOGUE
-from barnabas.metrics.exposition import exposition_name
-from barnabas.metrics.family import MetricKind
+from barnabas.metrics.metrics_listener import exposition_name
+from barnabas.metrics.registry import MetricKind
 
 ROOT = Path(__file__).parents[3]
 

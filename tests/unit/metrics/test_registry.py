@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metrics.histogram import Histogram
-from barnabas.metrics.meter import Meter
+from barnabas.metrics.measurements import Histogram, Meter
 from barnabas.metrics.registry import MetricsRegistry
 from barnabas.sim.clock import SimClock
 from barnabas.sim.scheduler import SimScheduler

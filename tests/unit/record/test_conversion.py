@@ -23,7 +23,7 @@ from barnabas.record.record import Record
 from barnabas.record.up_conversion import to_v2, up_conversion
 
 if TYPE_CHECKING:
-    from barnabas.waiting.off_loop import OffLoop, Steps
+    from barnabas.waiting.steps import OffLoop, Steps
 
 OLD = [(magic, compression) for magic in (0, 1) for compression in range(4)]
 # For lz4 in magic 0, aiokafka writes the checksum of the format instead of that of old clients.

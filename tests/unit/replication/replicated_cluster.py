@@ -36,8 +36,7 @@ from barnabas.replication.replica_manager import ReplicaManager, ReplicationDepe
 from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
 from barnabas.runtime.disk import FileSlice
-from barnabas.server.cluster.backlog import Backlog
-from barnabas.server.cluster.cluster_view import ClusterView
+from barnabas.server.cluster.cluster_view import Backlog, ClusterView
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.dispatch.dispatcher import Dispatcher

@@ -10,8 +10,8 @@ from barnabas.replication.partition.fetch_params import FetchParams, FetchPartit
 from barnabas.replication.partition.isr import AlterPartitionResult
 from barnabas.storage.results import AppendOrigin, FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
-from barnabas.waiting.delayed_operation import DelayedOperation
-from barnabas.waiting.off_loop import run_steps
+from barnabas.waiting.purgatory import DelayedOperation
+from barnabas.waiting.steps import run_steps
 from unit.replication.replica_set import (
     LEADER,
     PARTITION,

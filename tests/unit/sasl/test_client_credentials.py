@@ -15,7 +15,7 @@ import pytest
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.sasl import client_login
-from barnabas.sasl.errors import SaslError
+from barnabas.sasl.mechanism import SaslError
 from barnabas.sasl.token_login import TokenLogin
 from barnabas.sim.world import sim_runtime
 from certificates import Authority, shared_authority

@@ -7,18 +7,22 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from barnabas.sasl.errors import SaslError
-from barnabas.sasl.oauthbearer_client import OAuthBearerClient
-from barnabas.sasl.oauthbearer_messages import (
+from barnabas.sasl.mechanism import Identity, SaslError
+from barnabas.sasl.oauthbearer import (
     INVALID_TOKEN,
+    OAuthBearerClient,
+    OAuthBearerServer,
     bearer_message,
     check_extensions,
     parse_bearer,
 )
-from barnabas.sasl.oauthbearer_server import OAuthBearerServer
-from barnabas.sasl.server_mechanism import Identity
-from barnabas.sasl.token_claims import ClaimRules, identity_of
-from barnabas.sasl.unsecured_token import claims_of, make_unsecured, read_unsecured
+from barnabas.sasl.token_claims import (
+    ClaimRules,
+    claims_of,
+    identity_of,
+    make_unsecured,
+    read_unsecured,
+)
 
 NOW_MS = 1_000_000_000
 NOW_S = NOW_MS // 1000

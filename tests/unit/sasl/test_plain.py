@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.sasl.errors import SaslError
+from barnabas.sasl.mechanism import Identity, SaslError
 from barnabas.sasl.plain import PlainClient, PlainServer
-from barnabas.sasl.server_mechanism import Identity
 
 OTHER_ID = (
     "Authentication failed: Client requested an authorization id that is different from username"

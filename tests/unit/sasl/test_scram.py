@@ -7,8 +7,15 @@ import base64
 import pytest
 from hypothesis import given, strategies as st
 
-from barnabas.sasl.errors import SaslError
-from barnabas.sasl.scram_client import ScramClient
+from barnabas.sasl.mechanism import Identity, SaslError
+from barnabas.sasl.scram import (
+    ScramClient,
+    ScramServer,
+    ScramUser,
+    parse_client_final,
+    parse_client_first,
+    parse_server_first,
+)
 from barnabas.sasl.scram_keys import (
     SCRAM_MECHANISMS,
     ScramCredential,
@@ -18,13 +25,6 @@ from barnabas.sasl.scram_keys import (
     printable_salt,
     salted_password,
 )
-from barnabas.sasl.scram_messages import (
-    parse_client_final,
-    parse_client_first,
-    parse_server_first,
-)
-from barnabas.sasl.scram_server import ScramServer, ScramUser
-from barnabas.sasl.server_mechanism import Identity
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 # RFC 7677, section 3.

@@ -10,12 +10,12 @@ import pytest
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.client.sasl import check_sasl
-from barnabas.sasl.errors import SaslError
 from barnabas.sasl.jaas import OAUTHBEARER_MODULE
-from barnabas.sasl.token_file import ALLOWED_FILES, TokenFile, token_file
-from barnabas.sasl.unsecured_token import make_unsecured
+from barnabas.sasl.mechanism import SaslError
+from barnabas.sasl.token_claims import make_unsecured
+from barnabas.sasl.token_login import ALLOWED_FILES, TokenFile, token_file
 from barnabas.server.configs.configuration import read_configuration
-from barnabas.server.configs.security.token_login_settings import TokenLoginSettings
+from barnabas.server.configs.oauth_settings import TokenLoginSettings
 from barnabas.settings.key import ConfigError
 
 TOKEN = make_unsecured({"sub": "alice", "exp": 4_000_000_000})

@@ -8,8 +8,7 @@ import pytest
 
 from barnabas.runtime.disk import RealDisk
 from barnabas.settings.config_providers import ConfigProviderError, resolve_variables
-from barnabas.settings.key import ConfigError, ConfigKey, ConfigType
-from barnabas.settings.range import one_of
+from barnabas.settings.key import ConfigError, ConfigKey, ConfigType, one_of
 
 PACKAGE = "org.apache.kafka.common.config.provider"
 PROVIDERS = {

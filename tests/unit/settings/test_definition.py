@@ -12,9 +12,9 @@ from barnabas.settings.definition import (
     ConfigKey,
     ConfigType,
     Synonym,
+    markdown_table,
 )
-from barnabas.settings.listing import markdown_table
-from barnabas.settings.range import at_least, between, each_one_of, one_of
+from barnabas.settings.key import at_least, between, each_one_of, one_of
 
 RETENTION = ConfigKey("retention.ms", ConfigType.LONG, 604_800_000, "How long.", at_least(-1))
 POLICY = ConfigKey(

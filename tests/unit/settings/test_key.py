@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from barnabas.replication.replication_throttle import ReplicationThrottle
-from barnabas.server.configs.dynamic.config_admin import names_broker
-from barnabas.server.configs.endpoint import parse_address
+from barnabas.server.configs.config_admin import names_broker
+from barnabas.server.configs.endpoints import parse_address
 from barnabas.server.quotas.config import parse_overrides
 from barnabas.settings import key as key_module
 from barnabas.settings.key import ConfigError, ConfigKey, ConfigType, whole_number

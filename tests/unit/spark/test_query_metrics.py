@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from barnabas.metrics.exposition import exposition_name, pieces
-from barnabas.metrics.query_catalogue import QUERY_CATALOGUE
+from barnabas.metrics.catalogue import QUERY_CATALOGUE
+from barnabas.metrics.metrics_listener import exposition_name, pieces
 from barnabas.spark.metrics import QueryMetricsListener, QueryMetricsServer
 from barnabas.spark.query_metrics import QUERIES_MAX, QueryMetrics
 from barnabas.spark.query_progress import query_progress

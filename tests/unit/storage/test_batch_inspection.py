@@ -35,12 +35,12 @@ from barnabas.storage.validation.batch_inspection import (
     InspectionNeededError,
 )
 from barnabas.storage.validation.validator import validate
-from barnabas.waiting.off_loop import OffLoop, run_steps
+from barnabas.waiting.steps import OffLoop, run_steps
 from producer_batches import ACCEPTED, GARBAGE, STRICTLY_REFUSED, Payload, packed
 from unit.storage.storage_fixtures import NOW_MS
 
 if TYPE_CHECKING:
-    from barnabas.waiting.off_loop import Steps
+    from barnabas.waiting.steps import Steps
 
 FAR = 2**63 - 1
 COMPACTED = LogConfig(cleanup_policy=("compact",))

@@ -16,7 +16,7 @@ from barnabas.storage.topic_partition import (
     TIME_INDEX_SUFFIX,
     TopicPartition,
 )
-from barnabas.waiting.off_loop import run_steps
+from barnabas.waiting.steps import run_steps
 from unit.storage.cleaner_fixtures import COMPACTED, DAY_MS, CleanerBench, all_batches
 from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, PARTITION, all_records, batch, read
 

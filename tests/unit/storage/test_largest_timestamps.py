@@ -12,7 +12,7 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.sim.disk import DiskFault, SimDisk
 from barnabas.storage.config import LogConfig
 from barnabas.storage.topic_partition import LARGEST_TIMESTAMPS, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from barnabas.waiting.off_loop import run_steps
+from barnabas.waiting.steps import run_steps
 from unit.storage.cleaner_fixtures import CleanerBench
 from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, Bench, all_records, batch
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.disk import File
     from barnabas.storage.log.log import Log
+
 
 # A batch or two a segment.
 TINY = LogConfig(segment_bytes=300, index_interval_bytes=1)

@@ -10,7 +10,7 @@ from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import OffsetOutOfRangeError
 from barnabas.storage.results import FetchIsolation, LogOffsetMetadata
-from barnabas.waiting.off_loop import run_steps
+from barnabas.waiting.steps import run_steps
 from unit.storage.storage_fixtures import (
     DIRECTORY,
     NOW_MS,

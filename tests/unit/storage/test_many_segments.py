@@ -23,7 +23,7 @@ from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.results import FetchIsolation, ReadResult
 from barnabas.storage.segment.segments import Segments
 from barnabas.storage.topic_partition import LARGEST_TIMESTAMPS
-from barnabas.waiting.off_loop import run_steps
+from barnabas.waiting.steps import run_steps
 from unit.storage.storage_fixtures import (
     DIRECTORY,
     NOW_MS,
@@ -37,6 +37,7 @@ from unit.storage.storage_fixtures import (
 
 if TYPE_CHECKING:
     from barnabas.runtime.disk import File
+
 
 # A batch or two a segment.
 TINY = LogConfig(segment_bytes=300, index_interval_bytes=1)

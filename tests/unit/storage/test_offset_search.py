@@ -12,7 +12,7 @@ from barnabas.record.columns import RECORDS_PER_SLICE
 from barnabas.record.compression import ZSTD
 from barnabas.storage.errors import CorruptRecordError, LogChangedError
 from barnabas.storage.log.log_reader import HEADERS_PER_STEP
-from barnabas.waiting.off_loop import OffLoop
+from barnabas.waiting.steps import OffLoop
 from unit.storage.storage_fixtures import LEADER_EPOCH, Bench
 
 

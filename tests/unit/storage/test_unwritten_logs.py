@@ -11,7 +11,7 @@ from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import KafkaStorageError
 from barnabas.storage.log.log import Log
 from barnabas.storage.topic_partition import PARTITION_METADATA
-from barnabas.waiting.off_loop import run_steps
+from barnabas.waiting.steps import run_steps
 from unit.storage.storage_fixtures import DIRECTORY, NOW_MS, Bench, all_records, batch, read
 
 TOPIC_ID = bytes(range(16))

@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-from barnabas.testing.server_process import ServerProcess
+from barnabas.testing.broker_process import ServerProcess
 
 PROGRAM = "import signal; print('ready 127.0.0.1:1', flush=True); signal.pause()"
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from barnabas.testing import socket_inode as module
-from barnabas.testing.socket_inode import socket_inode
+from barnabas.testing import relays as module
+from barnabas.testing.relays import socket_inode
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="netlink and /proc are Linux's")
 HOST = "127.0.0.1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.waiting.delayed_operation import CanceledTogether
+from barnabas.waiting.purgatory import CanceledTogether
 
 
 class Operation:

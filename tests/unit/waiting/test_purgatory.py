@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from barnabas.sim.world import SimWorld, sim_runtime
-from barnabas.waiting.delayed_operation import DelayedOperation
-from barnabas.waiting.purgatory import Purgatory
+from barnabas.waiting.purgatory import DelayedOperation, Purgatory
 from barnabas.waiting.timing_wheel import TimingWheel
 
 

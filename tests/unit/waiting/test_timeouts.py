@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.sim.world import SimWorld, sim_runtime
-from barnabas.waiting.timeouts import Timeouts
-from barnabas.waiting.timing_wheel import TimingWheel
+from barnabas.waiting.timing_wheel import Timeouts, TimingWheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.client.errors import ClientError
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.server.configs.endpoint import is_loopback
+from barnabas.server.configs.endpoints import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -9,7 +9,7 @@ from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.quorum_state import quorum_state
 from barnabas.cli.doctor.probe import BROKERS, Peer, Probes, Reply, tls_of
 from barnabas.cli.why.reasons.reason import duration
-from barnabas.server.configs.endpoint import is_loopback
+from barnabas.server.configs.endpoints import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,16 +15,14 @@ from barnabas.cli.log.read_only import is_locked
 from barnabas.cli.variables import without_variables
 from barnabas.network.principal import ANONYMOUS
 from barnabas.runtime.disk import RealDisk
-from barnabas.server.configs.authorizer_config import AuthorizerConfig
-from barnabas.server.configs.config import log_directories
+from barnabas.server.configs.config import AuthorizerConfig, log_directories
 from barnabas.server.configs.configuration import (
     BROKER_KEYS,
     is_listener_key,
     may_be_secret,
     read_configuration,
 )
-from barnabas.server.configs.endpoint import is_wildcard
-from barnabas.server.configs.listener_endpoints import advertised_endpoints
+from barnabas.server.configs.endpoints import advertised_endpoints, is_wildcard
 from barnabas.server.listeners.listener_tls import ListenerTls
 from barnabas.server.quorum.node_principals import refused_principals
 from barnabas.settings.key import ConfigError
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.server.configs.configuration import Configuration
-    from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.configs.endpoints import Endpoint
     from barnabas.settings.definition import ParsedConfig
 
 __all__ = ["examine_properties"]

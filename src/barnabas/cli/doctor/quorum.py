@@ -10,7 +10,7 @@ from barnabas.cli.common.quorum_state import NO_LEADER, quorum_state
 from barnabas.cli.doctor.probe import BROKERS, Probes
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
-from barnabas.server.configs.cluster_settings import parse_voter
+from barnabas.server.configs.endpoints import parse_voter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

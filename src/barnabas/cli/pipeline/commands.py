@@ -17,7 +17,7 @@ from barnabas.cli.pipeline.reset import reset_datasets
 from barnabas.cli.pipeline.running import run_request
 from barnabas.cli.pipeline.status import status
 from barnabas.cli.profiles.selection import select
-from barnabas.server.configs.endpoint import parse_address
+from barnabas.server.configs.endpoints import parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

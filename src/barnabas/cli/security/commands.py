@@ -182,8 +182,12 @@ def _format(layout: Layout) -> None:
     from barnabas.runtime.disk import RealDisk
     from barnabas.runtime.rng import SystemRng
     from barnabas.server.configs.configuration import read_configuration
-    from barnabas.server.startup.first_users import parse_first_user
-    from barnabas.server.startup.formatting import FirstVoters, FormatDependencies, format_node
+    from barnabas.server.startup.formatting import (
+        FirstVoters,
+        FormatDependencies,
+        format_node,
+        parse_first_user,
+    )
     from barnabas.settings.properties import parse_properties
 
     text = RealDisk().read(f"{layout.directory}/server.properties").decode("latin-1")

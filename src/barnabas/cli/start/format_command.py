@@ -90,8 +90,13 @@ def format_command(
     if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
         raise click.UsageError("Use only one of these options: each defines the first voters.")
     from barnabas.runtime.clock import SystemClock
-    from barnabas.server.startup.first_users import FirstUserError, parse_first_user
-    from barnabas.server.startup.formatting import FormatDependencies, FormatError, format_node
+    from barnabas.server.startup.formatting import (
+        FirstUserError,
+        FormatDependencies,
+        FormatError,
+        format_node,
+        parse_first_user,
+    )
     from barnabas.settings.key import ConfigError
     from barnabas.settings.properties import PropertiesError
     from barnabas.storage.errors import StorageError

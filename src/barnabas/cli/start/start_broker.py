@@ -261,7 +261,7 @@ def _properties(options: StartOptions, temporary_directory: str | None) -> dict[
 
 
 def _listeners(address: str) -> str:
-    from barnabas.server.configs.endpoint import parse_address
+    from barnabas.server.configs.endpoints import parse_address
 
     if parse_address(address) is None:
         raise StartError(f"--listen takes HOST:PORT, for example 127.0.0.1:9092, not {address!r}")

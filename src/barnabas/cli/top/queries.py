@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.top.metrics import MetricsError, fetch_metrics
-from barnabas.metrics import query_catalogue as names
+from barnabas.metrics import catalogue as names
 
 if TYPE_CHECKING:
     from barnabas.cli.top.metrics import Labels

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.partitions.elections import all_partitions
 from barnabas.controller.partitions.partition_change import Candidates, Election, changed_partition
-from barnabas.controller.result import ControllerResult, Refusal, check_broker_epoch
+from barnabas.controller.result import (
+    ControllerResult,
+    Refusal,
+    check_broker_epoch,
+    refuse_as_a_whole,
+)
 from barnabas.metadata.metadata_version import (
     has_directories,
     partition_change_record_version,
@@ -60,7 +65,7 @@ class DirectoryControl:
         try:
             broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
         except Refusal as refusal:
-            return ControllerResult([], refuse_assign_replicas(request, refusal))
+            return ControllerResult([], refuse_as_a_whole(request, refusal))
         records: list[VersionedRecord] = []
         answers: list[DirectoryDataResponse] = []
         # Replicas in directories that are offline (KIP-858).
@@ -203,10 +208,3 @@ def _replica(
     if broker_id not in before.replicas:
         raise Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return topic, before
-
-
-def refuse_assign_replicas(
-    _request: AssignReplicasToDirsRequest, error: Refusal
-) -> AssignReplicasToDirsResponse:
-    """Return the error response to an AssignReplicasToDirs request."""
-    return AssignReplicasToDirsResponse(error_code=error.error_code, directories=[])

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.partitions.new_partitions import is_live
 from barnabas.controller.partitions.partition_change import Candidates, changed_partition
-from barnabas.controller.result import ControllerResult, Refusal, check_broker_epoch
-from barnabas.controller.topics.partitions import is_live
+from barnabas.controller.result import (
+    ControllerResult,
+    Refusal,
+    check_broker_epoch,
+    refuse_as_a_whole,
+)
 from barnabas.metadata.metadata_version import partition_change_record_version
 from barnabas.metadata.partition_registration import RECOVERED, RECOVERING
 from barnabas.protocol.errors import ErrorCode
@@ -44,7 +49,7 @@ class IsrControl:
         try:
             check_broker_epoch(image, request.broker_id, request.broker_epoch)
         except Refusal as refusal:
-            return ControllerResult([], refuse_alter_partition(request, refusal))
+            return ControllerResult([], refuse_as_a_whole(request, refusal))
         candidates = Candidates(image.brokers)
         records: list[VersionedRecord] = []
         topics: list[TopicDataResponse] = []
@@ -168,10 +173,3 @@ def _refused(proposal: PartitionDataRequest, error: ErrorCode) -> PartitionDataR
         isr=[],
         partition_epoch=0,
     )
-
-
-def refuse_alter_partition(
-    _request: AlterPartitionRequest, error: Refusal
-) -> AlterPartitionResponse:
-    """Return the error response to an AlterPartition request."""
-    return AlterPartitionResponse(error_code=error.error_code, topics=[])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.controller.topics.partitions import directory_on, is_live
+from barnabas.controller.partitions.new_partitions import directory_on, is_live
 from barnabas.metadata.metadata_version import (
     bumps_leader_epoch_on_isr_shrink,
     has_directories,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.partitions.new_partitions import NewPartitions
 from barnabas.controller.partitions.partition_change import (
     Assignment,
     Candidates,
@@ -15,7 +16,6 @@ from barnabas.controller.partitions.partition_change import (
     changed_partition,
 )
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.controller.topics.partitions import NewPartitions
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

@@ -21,7 +21,7 @@ from barnabas.coordinator.group.kind_configs import (
     StreamsGroupConfig,
 )
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.range import at_least, between, satisfying
+from barnabas.settings.key import at_least, between, satisfying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

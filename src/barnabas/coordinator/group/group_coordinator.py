@@ -33,7 +33,7 @@ from barnabas.coordinator.group.topics import TopicHashes
 from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from barnabas.coordinator.runtime.loader import load_time_families
 from barnabas.metrics import names
-from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.registry import MetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
     from barnabas.coordinator.runtime.shard import ShardContext
-    from barnabas.metrics.family import Tags
+    from barnabas.metrics.registry import Tags
     from barnabas.runtime.rng import Rng
+
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

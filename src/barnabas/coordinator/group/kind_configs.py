@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.settings.definition import ConfigError, ConfigKey, ConfigType, DynamicMode
-from barnabas.settings.range import at_least, between, satisfying
+from barnabas.settings.key import at_least, between, satisfying
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from barnabas.settings.definition import ParsedConfig
-    from barnabas.settings.range import ConfigValue, Range
+    from barnabas.settings.key import ConfigValue, Range
 
 
 CONSUMER_ASSIGNORS = ("uniform", "range")

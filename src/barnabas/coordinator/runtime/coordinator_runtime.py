@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from barnabas.coordinator.runtime.shard import Shard, ShardState
 from barnabas.coordinator.runtime.state_partition import StatePartition
-from barnabas.metrics.sampled import SampledValues
+from barnabas.metrics.measurements import SampledValues
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.java_collections import string_hash
 from barnabas.storage.topic_partition import TopicPartition

@@ -12,7 +12,7 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.registry import MetricFamily
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.record.batch import NO_PRODUCER_ID, batches, check_crc
 from barnabas.record.compression import NONE, decompressed_bytes_max
@@ -22,19 +22,19 @@ from barnabas.record.reader import decoded_records, records_payload
 from barnabas.storage.errors import CorruptRecordError, StorageError, TooManyOpenFilesError
 from barnabas.storage.producers.producer_entry import read_end_marker
 from barnabas.storage.results import FetchIsolation
-from barnabas.waiting.off_loop import OffLoop
+from barnabas.waiting.steps import OffLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from barnabas.coordinator.runtime.shard import Shard
-    from barnabas.metrics.sampled import SampledValues
+    from barnabas.metrics.measurements import SampledValues
     from barnabas.record.batch import BatchHeader
     from barnabas.record.record import Record
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.timer import Timer
     from barnabas.storage.log.log import Log
-    from barnabas.waiting.off_loop import Steps
+    from barnabas.waiting.steps import Steps
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.range import at_least, between
+from barnabas.settings.key import at_least, between
 
 _FIVE_MINUTES_MS = 300_000
 

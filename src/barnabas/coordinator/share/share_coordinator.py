@@ -22,7 +22,7 @@ from barnabas.coordinator.runtime.responses import client_error
 from barnabas.coordinator.share.share_partition_state import SharePartitionKey
 from barnabas.coordinator.share.share_shard import ShareMetrics, ShareStateShard
 from barnabas.metrics import names
-from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.registry import MetricFamily
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.waiting.steps import gradually

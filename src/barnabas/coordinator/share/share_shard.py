@@ -35,7 +35,7 @@ from barnabas.coordinator.share.share_record import (
     tombstone_record,
     update_record,
 )
-from barnabas.metrics.sampled import SampledValues
+from barnabas.metrics.measurements import SampledValues
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.record.batch import NO_PRODUCER_ID

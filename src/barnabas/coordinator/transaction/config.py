@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.range import at_least
+from barnabas.settings.key import at_least
 
 _DAY_MS = 86_400_000
 

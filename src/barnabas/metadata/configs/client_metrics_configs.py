@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.key import DynamicMode
+from barnabas.settings.key import DynamicMode, between
 from barnabas.settings.pattern import Pattern, PatternError
-from barnabas.settings.range import between
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.key import DynamicMode, Synonym
-from barnabas.settings.range import at_least, one_of, satisfying
+from barnabas.settings.key import DynamicMode, Synonym, at_least, one_of, satisfying
 
 if TYPE_CHECKING:
-    from barnabas.settings.range import ConfigValue, Range
+    from barnabas.settings.key import ConfigValue, Range
 
 
 _EARLIEST, _LATEST = -2, -1

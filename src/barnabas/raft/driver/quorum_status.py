@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.metrics.sampled import SampledValues
+from barnabas.metrics.measurements import SampledValues
 from barnabas.raft.core.roles import (
     NEVER,
     Candidate,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.metrics.meter import Meter
+from barnabas.metrics.measurements import Meter
 from barnabas.replication.fetcher.fetch_states import FetchState, InitialFetchState
 from barnabas.replication.fetcher.leader_endpoint import FetcherKey, LeaderEndpoint, fetcher_id
 from barnabas.replication.fetcher.replica_fetcher import FetcherDependencies, ReplicaFetcher
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.storage.topic_partition import TopicPartition
+
 
 _log = logging.getLogger(__name__)
 

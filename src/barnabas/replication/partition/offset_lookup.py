@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.replication.partition.partition import Partition
-    from barnabas.waiting.off_loop import OffLoop
+    from barnabas.waiting.steps import OffLoop
 
 LATEST = -1
 EARLIEST = -2

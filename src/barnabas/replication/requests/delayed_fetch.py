@@ -16,7 +16,7 @@ import msgspec
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.requests.delayed_writes import PartitionLookup
 from barnabas.storage.results import FetchIsolation
-from barnabas.waiting.delayed_operation import DelayedOperation
+from barnabas.waiting.purgatory import DelayedOperation
 from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import msgspec
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import UNKNOWN_OFFSET
 from barnabas.storage.validation.batch_inspection import InspectedRecords
-from barnabas.waiting.delayed_operation import CanceledTogether, DelayedOperation
+from barnabas.waiting.purgatory import CanceledTogether, DelayedOperation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from barnabas.storage.results import AppendOrigin
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.storage.validation.batch_inspection import Inspection
-    from barnabas.waiting.delayed_operation import Cancellable
-    from barnabas.waiting.off_loop import Steps
+    from barnabas.waiting.purgatory import Cancellable
+    from barnabas.waiting.steps import Steps
 
     Outcome = InspectedRecords | Exception
 

@@ -27,7 +27,7 @@ from barnabas.replication.requests.delayed_writes import (
 )
 from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
 from barnabas.storage.validation.batch_inspection import InspectionNeededError
-from barnabas.waiting.off_loop import ImmediateSteps
+from barnabas.waiting.steps import ImmediateSteps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Configuration of a node: reads the keys of all packages together."""
+"""Configuration of a node: reads the keys of all packages together, and warns of unknown keys."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
-from barnabas.server.configs.cluster_settings import ClusterSettings, cluster_settings
 from barnabas.server.configs.config import SERVER_KEYS, request_memory
-from barnabas.server.configs.endpoint import is_loopback
-from barnabas.server.configs.ignored_keys import IGNORED_KEYS
-from barnabas.server.configs.listener_endpoints import (
+from barnabas.server.configs.endpoints import (
+    ClusterSettings,
     advertised_controller_endpoints,
     advertised_endpoints,
     bound_endpoints,
+    cluster_settings,
     controller_endpoints,
     inter_broker_listener,
+    is_loopback,
     security_protocols,
 )
 from barnabas.server.configs.policies import check_policies, has_policies
-from barnabas.server.configs.security.sasl_keys import SASL_KEYS, sasl_listener_keys
+from barnabas.server.configs.sasl_keys import SASL_KEYS, sasl_listener_keys
 from barnabas.server.configs.tls_config import TLS_KEYS, check_classes, listener_prefix
 from barnabas.server.quotas.connection_bounds import (
     ConnectionBounds,
@@ -42,11 +42,57 @@ from barnabas.storage.config import BROKER_CONFIGS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.server.configs.endpoint import Endpoint
-    from barnabas.server.configs.security.listener_sasl import ListenerSasl, LoginSettings
-    from barnabas.server.configs.security.token_login_settings import TokenLoginSettings
-    from barnabas.server.configs.security_protocol import SecurityProtocol
+    from barnabas.server.configs.endpoints import Endpoint, SecurityProtocol
+    from barnabas.server.configs.listener_sasl import ListenerSasl, LoginSettings
+    from barnabas.server.configs.oauth_settings import TokenLoginSettings
     from barnabas.settings.definition import ParsedConfig
+
+
+# Kafka keys that need no warning, because this broker has nothing that they configure: threads,
+# Kafka's own metrics, buffers and threads of coordinators, and Java's TLS.
+_THREADS = frozenset({
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.alter.log.dirs.threads",
+    "queued.max.requests",
+    "remote.log.manager.thread.pool.size",
+})  # fmt: skip
+
+_METRICS = frozenset({
+    "auto.include.jmx.reporter",
+    "kafka.metrics.polling.interval.secs",
+    "kafka.metrics.reporters",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+})  # fmt: skip
+
+_COORDINATORS = frozenset({
+    "group.coordinator.threads",
+    "offsets.load.buffer.size",
+    "share.coordinator.append.linger.ms",
+    "share.coordinator.cached.buffer.max.bytes",
+    "share.coordinator.load.buffer.size",
+    "share.coordinator.threads",
+    "transaction.state.log.load.buffer.size",
+})  # fmt: skip
+
+# Names of Java's algorithms and providers.
+_JAVA_TLS = frozenset({
+    "ssl.keymanager.algorithm",
+    "ssl.protocol",
+    "ssl.provider",
+    "ssl.secure.random.implementation",
+    "ssl.trustmanager.algorithm",
+    "ssl.engine.factory.class",
+    "principal.builder.class",
+})  # fmt: skip
+
+IGNORED_KEYS = _THREADS | _METRICS | _COORDINATORS | _JAVA_TLS
+
 
 _log = logging.getLogger(__name__)
 
@@ -175,7 +221,7 @@ def _logins(
     if not found:
         return {}
     # Imported only for listeners with SASL.
-    from barnabas.server.configs.security.listener_sasl import login_settings
+    from barnabas.server.configs.listener_sasl import login_settings
 
     return {name: login_settings(parsed, given, name, key) for name, key in found.items()}
 
@@ -188,7 +234,7 @@ def _sasl_settings(
     if not names:
         return {}
     # Imported only for listeners with SASL.
-    from barnabas.server.configs.security.listener_sasl import listener_sasl
+    from barnabas.server.configs.listener_sasl import listener_sasl
 
     return {name: listener_sasl(parsed, given, name) for name in names}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.controller.configs.topic_configs import ConfigSource
+from barnabas.controller.config_rules import ConfigSource
 from barnabas.metadata.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from barnabas.metadata.configs.configs_image import (
     ALL_BROKERS,
@@ -19,7 +19,7 @@ from barnabas.metadata.configs.configs_image import (
     TOPIC,
 )
 from barnabas.metadata.configs.group_configs import GROUP_CONFIGS
-from barnabas.server.configs.dynamic.log_levels import described_levels
+from barnabas.server.configs.config_admin import described_levels
 from barnabas.settings.key import ConfigKey, DynamicMode, Required, without_listener
 from barnabas.storage.config import TOPIC_CONFIGS, topic_defaults
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.configs.configuration import Configuration
-    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
 
 # Type of unknown keys and of loggers, as in Kafka.
 _NO_TYPE = 0

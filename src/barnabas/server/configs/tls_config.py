@@ -15,14 +15,14 @@ from barnabas.settings.definition import (
     ConfigType,
     DynamicMode,
 )
-from barnabas.settings.range import each_one_of, one_of, satisfying
+from barnabas.settings.key import each_one_of, one_of, satisfying
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.server.configs.security_protocol import SecurityProtocol
+    from barnabas.server.configs.endpoints import SecurityProtocol
     from barnabas.settings.definition import ParsedConfig
-    from barnabas.settings.range import ConfigValue, Range
+    from barnabas.settings.key import ConfigValue, Range
 
 _STRING, _PASSWORD, _LIST = ConfigType.STRING, ConfigType.PASSWORD, ConfigType.LIST
 _READ_ONLY, _PER_BROKER = DynamicMode.READ_ONLY, DynamicMode.PER_BROKER

@@ -4,6 +4,9 @@ If the active controller is in this process, forwarding is a function call. Othe
 goes over the network: requests of this node unchanged, requests of clients in envelopes. The caller
 does not see the difference. After elections, lost connections and NOT_CONTROLLER errors the request
 is retried until it times out.
+
+Heartbeats have a separate connection, so that other requests cannot delay them. When this
+connection closes, the controller knows that the process of the node has ended.
 """
 
 from __future__ import annotations
@@ -22,26 +25,26 @@ from barnabas.protocol.error_counting import error_counter
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.runtime.line_limit import LineLimit
-from barnabas.server.controller_access.controller_channel import ControllerChannel
+from barnabas.server.controller_access.controller_channel import ChannelSettings, ControllerChannel
 from barnabas.server.dispatch.envelope import unwrap_response, wrap_request
 from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from barnabas.controller.result import MutationLimit
     from barnabas.network.channel import ChannelDependencies
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.schema import Message
+    from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.timer import Cancellable
-    from barnabas.server.controller_access.controller_channel import (
-        ChannelSettings,
-        ControllerAddress,
-    )
-    from barnabas.server.controller_access.local_controller import LocalController
+    from barnabas.server.controller_access.controller_access import LocalController
+    from barnabas.server.controller_access.controller_channel import ControllerAddress
     from barnabas.server.dispatch.request import RequestContext
+    from barnabas.settings.definition import ParsedConfig
     from barnabas.waiting.timing_wheel import WheelEntry
+
 
 _log = logging.getLogger(__name__)
 
@@ -333,3 +336,44 @@ class Forwarding:
         codes = [0] * _CODES
         count(response, codes)
         return codes[ErrorCode.NOT_CONTROLLER] > 0
+
+
+class ControllerChannels:
+    """Connects to the active controller. Listens to the raft driver for leader changes."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: ParsedConfig,
+        dependencies: ForwardingDependencies,
+        on_heartbeats_lost: Callable[[], None],
+    ) -> None:
+        """Args:
+        node_id: id of this node, for the client ids of the connections.
+        config: the configuration of this node, for the timeouts.
+        dependencies: dependencies of both connections.
+        on_heartbeats_lost: called when an established heartbeat connection is lost.
+        """
+        name = f"barnabas-{node_id}"
+        requests_ms = config.integer("controller.socket.timeout.ms")
+        heartbeats_ms = config.integer("broker.session.timeout.ms") / 2
+        self.requests = Forwarding(dependencies, ChannelSettings(f"{name}-requests", requests_ms))
+        self.heartbeats = Forwarding(
+            dependencies, ChannelSettings(f"{name}-heartbeats", heartbeats_ms), on_heartbeats_lost
+        )
+
+    def on_commit(self, batches: Sequence[CommittedBatch]) -> None:
+        """Ignore committed records."""
+
+    def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
+        """Ignore snapshots."""
+
+    def on_leader_change(self, leader: LeaderAndEpoch) -> None:
+        """Connect to the new active controller."""
+        self.requests.on_leader_change()
+        self.heartbeats.on_leader_change()
+
+    def close(self) -> None:
+        """Disconnect. Pending requests get a timeout error."""
+        self.requests.close()
+        self.heartbeats.close()

@@ -1,8 +1,7 @@
 """Registration and heartbeats of the broker (Kafka's BrokerLifecycleManager; KIP-500, KIP-631).
 
 A broker registers with a new incarnation id and is fenced at first. The controller unfences the
-broker once its heartbeats show that it has caught up with the metadata. The states are in
-`registration_states`.
+broker once its heartbeats show that it has caught up with the metadata.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from barnabas.protocol.messages.broker_registration import (
     Feature,
     Listener,
 )
-from barnabas.server.controller_access.registration_states import TRANSITIONS, Event, State
 from barnabas.server.startup.features import SUPPORTED_FEATURES
 from barnabas.waiting.state_machine import StateMachine
 
@@ -31,8 +29,91 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
     from barnabas.protocol.messages.broker_registration import BrokerRegistrationResponse
     from barnabas.runtime.timer import Cancellable, Timer
-    from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.controller_access.controller_access import ControllerAccess
+
+
+__all__ = ["TRANSITIONS", "Event", "State"]
+
+
+class State(Enum):
+    """State of a broker's registration."""
+
+    # No request has been sent.
+    NEW = auto()
+    # The controller has not yet accepted the first registration.
+    REGISTERING = auto()
+    # The broker has an epoch, and opens its logs.
+    REGISTERED = auto()
+    # Heartbeats are sent. The controller has not unfenced this process yet.
+    FENCED = auto()
+    # The controller has unfenced this process at least once. It may have fenced it since.
+    SERVING = auto()
+    # The registration was removed while the broker runs. A request whose response is pending has to
+    # end before the broker registers again.
+    UNREGISTERED = auto()
+    # The controller has not yet accepted a later registration.
+    REGISTERING_AGAIN = auto()
+    # The broker has a new epoch, and sends no heartbeats with it yet.
+    REGISTERED_AGAIN = auto()
+    # A controlled shutdown is in progress: heartbeats request it.
+    LEAVING = auto()
+    # No further requests are sent, and responses are ignored.
+    STOPPED = auto()
+
+
+class Event(Enum):
+    """Event that changes the state."""
+
+    # The broker server starts the registration.
+    START = auto()
+    # The controller accepts a registration.
+    ACCEPTED = auto()
+    # The broker server has opened the logs, so that heartbeats begin.
+    LOGS_OPEN = auto()
+    # A heartbeat response reports for the first time that the broker is not fenced.
+    UNFENCED = auto()
+    # The metadata no longer contains the broker.
+    UNREGISTERED = auto()
+    # The pending request of an unregistered broker has ended, so that the broker can register.
+    REGISTER_AGAIN = auto()
+    # The broker server begins a controlled shutdown.
+    SHUT_DOWN = auto()
+    # The broker server stops, or the controlled shutdown has ended.
+    STOP = auto()
+
+
+# Next state by event. An event that a state lacks cannot happen in it.
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    State.NEW: {Event.START: State.REGISTERING},
+    State.REGISTERING: {Event.ACCEPTED: State.REGISTERED},
+    State.REGISTERED: {Event.LOGS_OPEN: State.FENCED},
+    State.FENCED: {Event.UNFENCED: State.SERVING},
+    State.SERVING: {
+        Event.UNREGISTERED: State.UNREGISTERED,
+        Event.SHUT_DOWN: State.LEAVING,
+    },
+    State.UNREGISTERED: {
+        Event.REGISTER_AGAIN: State.REGISTERING_AGAIN,
+        Event.SHUT_DOWN: State.LEAVING,
+    },
+    State.REGISTERING_AGAIN: {
+        Event.ACCEPTED: State.REGISTERED_AGAIN,
+        Event.UNREGISTERED: State.UNREGISTERED,
+        Event.SHUT_DOWN: State.LEAVING,
+    },
+    State.REGISTERED_AGAIN: {
+        Event.LOGS_OPEN: State.SERVING,
+        Event.UNREGISTERED: State.UNREGISTERED,
+        Event.SHUT_DOWN: State.LEAVING,
+    },
+    # The response to a registration that was sent before the shutdown may arrive late.
+    State.LEAVING: {Event.ACCEPTED: State.LEAVING},
+    State.STOPPED: {},
+}
+for _events in TRANSITIONS.values():
+    _events[Event.STOP] = State.STOPPED
+
 
 _log = logging.getLogger(__name__)
 
@@ -294,7 +375,7 @@ class Registration:
 
     def _report_refusal(self, request_name: str, error: ErrorCode) -> None:
         if error is ErrorCode.REQUEST_TIMED_OUT:
-            # The request timed out before it reached a controller. During a start, `quorum_wait`
+            # The request timed out before it reached a controller. During a start, `QuorumWait`
             # logs a warning in this case.
             _log.info("No controller responded to %s in time", request_name)
         elif error is not self.last_refusal:

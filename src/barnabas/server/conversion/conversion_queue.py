@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.network.connection import Connection
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.timer import Timer
-    from barnabas.waiting.off_loop import OffLoop, Steps
+    from barnabas.waiting.steps import OffLoop, Steps
 
 # Limit of the memory (bytes) of all admitted jobs. A job that needs more is admitted alone.
 HELD_BYTES_MAX = 128 << 20

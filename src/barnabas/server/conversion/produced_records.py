@@ -47,7 +47,7 @@ def checked_records(
 ) -> memoryview | Refusal:
     """Return the batch to append as a writable view, or the error of the records.
 
-    Storage checks the checksum and the rest of the batch. `old_produce` handles versions below 3.
+    Storage checks the checksum and the rest of the batch. `OldProduce` handles versions below 3.
     """
     if records is None or len(records) < _START.size:
         # There is no complete batch, but the existing part of its header may already be corrupt.

@@ -23,25 +23,22 @@ if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.cluster.lost_leaders import LostLeaders
     from barnabas.server.configs.described_configs import DescribedConfigs
-    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
-    from barnabas.server.controller_access.auto_topics import AutoTopics
-    from barnabas.server.controller_access.controller_access import ControllerAccess
-    from barnabas.server.controller_access.internal_streams_topics import InternalStreamsTopics
-    from barnabas.server.controller_access.producer_ids import ProducerIds
+    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.controller_access.auto_topics import AutoTopics, InternalStreamsTopics
+    from barnabas.server.controller_access.broker_requests import ProducerIds
+    from barnabas.server.controller_access.controller_access import ControllerAccess, QuorumApi
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.dispatch.request import Entry
     from barnabas.server.dispatch.served_api import ServedApi
     from barnabas.server.listeners.node_sockets import NodeSockets
+    from barnabas.server.metrics.client_telemetry import ClientTelemetry
+    from barnabas.server.peers.markers import MarkerWriter, NetworkMarkerSender
+    from barnabas.server.peers.transaction_verification import TransactionVerification
     from barnabas.server.quorum.broker_watch import BrokerWatch
-    from barnabas.server.quorum.quorum_api import QuorumApi
     from barnabas.server.quotas.client_quotas import ClientQuotas
     from barnabas.server.security.authorizer.guard import Guard
     from barnabas.server.share.persister import Persister
     from barnabas.server.share.share_partitions import SharePartitions
-    from barnabas.server.telemetry.client_telemetry import ClientTelemetry
-    from barnabas.server.transactions.marker_sender import NetworkMarkerSender
-    from barnabas.server.transactions.marker_writer import MarkerWriter
-    from barnabas.server.transactions.verification import TransactionVerification
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.manager.log_manager import LogManager
 

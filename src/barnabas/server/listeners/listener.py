@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.runtime.sockets import Listening, Sockets
-    from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.listeners.tls_principals import TlsPrincipals
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
     from barnabas.settings.definition import ParsedConfig

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.runtime.tls.tls_options import TlsOptions
-    from barnabas.server.configs.security_protocol import SecurityProtocol
+    from barnabas.server.configs.endpoints import SecurityProtocol
     from barnabas.settings.definition import ParsedConfig
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
+    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
     from barnabas.server.listeners.node_sockets import NodeSockets
 
 

@@ -26,14 +26,14 @@ from barnabas.replication.replica_metrics import ReplicaMetrics
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
 from barnabas.server.cluster.lost_leaders import LostLeaders
 from barnabas.server.configs.described_configs import DescribedConfigs
-from barnabas.server.configs.dynamic.dynamic_subscriptions import subscribe_to_dynamic_keys
-from barnabas.server.configs.listener_endpoints import advertised_endpoints
-from barnabas.server.configs.topic_configs import TopicConfigs
-from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
-from barnabas.server.controller_access.auto_topics import AutoTopics
-from barnabas.server.controller_access.directory_assignments import DirectoryAssignments
-from barnabas.server.controller_access.internal_streams_topics import InternalStreamsTopics
-from barnabas.server.controller_access.producer_ids import ProducerIds
+from barnabas.server.configs.dynamic_config import TopicConfigs, subscribe_to_dynamic_keys
+from barnabas.server.configs.endpoints import advertised_endpoints
+from barnabas.server.controller_access.auto_topics import AutoTopics, InternalStreamsTopics
+from barnabas.server.controller_access.broker_requests import (
+    DirectoryAssignments,
+    ForwardedAlterPartition,
+    ProducerIds,
+)
 from barnabas.server.controller_access.registration import (
     Registrant,
     Registration,
@@ -43,17 +43,17 @@ from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.handlers.broker_apis import served_apis
 from barnabas.server.handlers.dependencies import BrokerDependencies
 from barnabas.server.handlers.handler_table import HandlerTable
-from barnabas.server.process.group_settings import make_group_settings
+from barnabas.server.peers.latest_offsets import LatestOffsets
+from barnabas.server.peers.markers import MarkerWriter, NetworkMarkerSender
+from barnabas.server.peers.transaction_verification import TransactionVerification
+from barnabas.server.process.coordinators import make_group_settings, make_share_coordinator
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
-from barnabas.server.share.coordination import make_share_coordinator
-from barnabas.server.share.dead_letters.dead_letter_settings import DeadLetterSettings
-from barnabas.server.share.dead_letters.dead_letter_writer import (
+from barnabas.server.share.dead_letter_writer import (
     DeadLetterDependencies,
     DeadLetterWriter,
 )
-from barnabas.server.share.group_settings import ShareGroupSettings
-from barnabas.server.share.latest_offsets import LatestOffsets
+from barnabas.server.share.group_settings import DeadLetterSettings, ShareGroupSettings
 from barnabas.server.share.persister import Persister
 from barnabas.server.share.share_partitions import SharePartitions, SharePartitionServices
 from barnabas.server.startup.node_failure import (
@@ -61,9 +61,6 @@ from barnabas.server.startup.node_failure import (
     last_directory_failure,
     metadata_failure,
 )
-from barnabas.server.transactions.marker_sender import NetworkMarkerSender
-from barnabas.server.transactions.marker_writer import MarkerWriter
-from barnabas.server.transactions.verification import TransactionVerification
 from barnabas.storage.config import storage_config
 from barnabas.storage.files.metadata_files import previous_broker_epoch
 from barnabas.storage.manager.log_manager import LogManager
@@ -76,11 +73,11 @@ if TYPE_CHECKING:
     from barnabas.network.connection import Connection
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.runtime.clock import Clock
-    from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.listeners.listener import Listener
+    from barnabas.server.metrics.client_telemetry import ClientTelemetry
     from barnabas.server.process.shared_server import SharedServer
-    from barnabas.server.telemetry.client_telemetry import ClientTelemetry
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.topic_partition import TopicIdPartition
 
@@ -517,8 +514,7 @@ class BrokerServer:
     def _make_telemetry(self) -> ClientTelemetry | None:
         if self._config.string("barnabas.client.telemetry") == "none":
             return None
-        from barnabas.server.telemetry.client_telemetry import ClientTelemetry
-        from barnabas.server.telemetry.receiver import LoggingReceiver
+        from barnabas.server.metrics.client_telemetry import ClientTelemetry, LoggingReceiver
 
         max_bytes = self._config.integer("telemetry.max.bytes")
         return ClientTelemetry(

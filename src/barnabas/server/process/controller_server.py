@@ -12,7 +12,7 @@ from barnabas.server.configs.policies import (
     load_alter_config_policy,
     load_create_topic_policy,
 )
-from barnabas.server.controller_access.local_controller import LocalController
+from barnabas.server.controller_access.controller_access import LocalController
 from barnabas.server.startup.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from barnabas.server.listeners.listener import Listener
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.server.configs.endpoint import Endpoint
+    from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.dispatch.request import Entry
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
@@ -45,9 +45,7 @@ def make_listener(
         )
     # Imported only for listeners with SASL.
     from barnabas.server.security.sasl.gate import GateTimes, SaslGate
-    from barnabas.server.security.sasl.image_users import ImageUsers
-    from barnabas.server.security.sasl.mechanisms import Mechanisms
-    from barnabas.server.security.sasl.token_users import TokenUsers
+    from barnabas.server.security.sasl.mechanisms import ImageUsers, Mechanisms, TokenUsers
 
     secret_key = shared.config.optional_string(SECRET_KEY) or ""
     tokens = TokenUsers(secret_key, shared.runtime.clock)

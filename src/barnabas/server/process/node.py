@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.config import metadata_directory
-from barnabas.server.configs.endpoint import parse_address
+from barnabas.server.configs.endpoints import parse_address
 from barnabas.server.listeners.node_sockets import NodeSockets
 from barnabas.server.process.observation import RUNNING, STOPPING, Observation
 from barnabas.server.process.shared_server import SharedServer
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Cancellable
     from barnabas.server.configs.configuration import Configuration
     from barnabas.server.controller_access.controller_access import ControllerAccess
-    from barnabas.server.controller_access.controller_channels import ControllerChannels
+    from barnabas.server.controller_access.forwarding import ControllerChannels
     from barnabas.server.process.broker_server import BrokerServer
     from barnabas.server.process.controller_server import ControllerServer
-    from barnabas.server.quorum.quorum_wait import QuorumWait
+    from barnabas.server.quorum.quorum_watch import QuorumWait
     from barnabas.server.startup.cluster_ids import ClusterIdCheck, ClusterIds
 
 _log = logging.getLogger(__name__)
@@ -259,8 +259,10 @@ class Node:
         if self._configuration.cluster.is_alone:
             assert local is not None
             return local, local
-        from barnabas.server.controller_access.controller_channels import ControllerChannels
-        from barnabas.server.controller_access.forwarding import ForwardingDependencies
+        from barnabas.server.controller_access.forwarding import (
+            ControllerChannels,
+            ForwardingDependencies,
+        )
 
         shared = self.shared
         dependencies = ForwardingDependencies(
@@ -288,7 +290,7 @@ class Node:
     # -- in a cluster -------------------------------------------------------------------------
 
     def _join_cluster(self) -> None:
-        from barnabas.server.quorum.quorum_wait import QuorumWait
+        from barnabas.server.quorum.quorum_watch import QuorumWait
 
         shared, cluster = self.shared, self._configuration.cluster
         others = {voter: at for voter, at in cluster.voters.items() if voter != cluster.node_id}

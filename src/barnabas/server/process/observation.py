@@ -7,21 +7,26 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.group_coordinator import group_families
 from barnabas.coordinator.share.share_coordinator import share_families
 from barnabas.metrics import names
-from barnabas.metrics.family import MetricFamily
-from barnabas.metrics.registry import MetricsRegistry, summary_of
+from barnabas.metrics.registry import MetricFamily, MetricsRegistry, summary_of
 from barnabas.replication.replica_gauges import publish_replica_metrics
+from barnabas.server.metrics.broker_metrics import (
+    producer_families,
+    share_partition_families,
+    transaction_families,
+)
 from barnabas.server.metrics.cluster_metrics import (
     ClusterMetrics,
     damage_families,
     directory_families,
+    quorum_families,
     session_families,
 )
-from barnabas.server.metrics.process_metrics import ProcessMetrics
-from barnabas.server.metrics.quorum_metrics import quorum_families
-from barnabas.server.metrics.quota_metrics import quota_families
-from barnabas.server.metrics.request_metrics import connection_families, request_families
-from barnabas.server.metrics.share_metrics import share_partition_families
-from barnabas.server.metrics.transaction_metrics import transaction_families
+from barnabas.server.metrics.node_metrics import (
+    ProcessMetrics,
+    connection_families,
+    quota_families,
+    request_families,
+)
 from barnabas.storage.manager.log_gauges import cleaner_families, log_families
 from barnabas.version import __version__
 
@@ -101,7 +106,14 @@ class Observation:
             lambda: session_families(dependencies.fetch_sessions),
             lambda: share_partition_families(dependencies.shares),
             lambda: group_families(dependencies.groups),
-            lambda: transaction_families(dependencies),
+            lambda: transaction_families(
+                dependencies.transactions, dependencies.marker_sender, dependencies.verification
+            ),
+            lambda: producer_families(
+                dependencies.replicas,
+                dependencies.config.integer("transaction.max.timeout.ms"),
+                dependencies.clock.wall_ms(),
+            ),
             lambda: share_families(dependencies.share_coordinator),
             lambda: [
                 MetricFamily(

@@ -24,12 +24,15 @@ from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.raft.driver.quorum_status import has_contact
 from barnabas.raft.election_state import UnprovenVoterFile
 from barnabas.runtime.system.memory import limit_freed_memory
-from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.change_log import ChangeLog
-from barnabas.server.cluster.cluster_view import ClusterView
-from barnabas.server.configs.authorizer_config import AuthorizerConfig
-from barnabas.server.configs.config import log_directories, metadata_directory, request_memory
-from barnabas.server.configs.dynamic.dynamic_config import DynamicBrokerConfig
+from barnabas.server.cluster.cluster_view import Backlog, ClusterView
+from barnabas.server.configs.config import (
+    AuthorizerConfig,
+    log_directories,
+    metadata_directory,
+    request_memory,
+)
+from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
 from barnabas.server.configs.tls_config import DYNAMIC_TLS_KEYS
 from barnabas.server.dispatch.missing_features import MissingFeatures
 from barnabas.server.dispatch.request import RequestDependencies
@@ -64,9 +67,9 @@ if TYPE_CHECKING:
     from barnabas.runtime.loop import Runtime
     from barnabas.sasl.client_login import ClientLogin
     from barnabas.server.configs.configuration import Configuration
+    from barnabas.server.controller_access.controller_access import QuorumApi
     from barnabas.server.controller_access.controller_channel import ControllerAddress
     from barnabas.server.listeners.node_sockets import NodeSockets
-    from barnabas.server.quorum.quorum_api import QuorumApi
     from barnabas.server.security.authorizer.node_authorizer import NodeAuthorizer
     from barnabas.settings.definition import ParsedConfig
 

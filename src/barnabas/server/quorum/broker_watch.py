@@ -18,7 +18,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.network.network_error import NetworkErrorKind
-from barnabas.server.quorum.reachability import probe
+from barnabas.server.quorum.probes import probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

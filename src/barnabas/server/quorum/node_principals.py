@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.network.principal import ANONYMOUS, Principal
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.configs.authorizer_config import AuthorizerConfig
-from barnabas.server.configs.security.listener_sasl import LoginSettings
+from barnabas.server.configs.config import AuthorizerConfig
+from barnabas.server.configs.listener_sasl import LoginSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.metrics.sampled import SampledValues
+from barnabas.metrics.measurements import SampledValues
 from barnabas.protocol.api_table import ApiKey
 from barnabas.server.quotas.mutation_quota import MutationQuota
 from barnabas.server.quotas.rate_quota import QuotaWindows, RateQuota, quota_windows

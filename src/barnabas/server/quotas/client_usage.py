@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metrics.sampled import SampledValues
+from barnabas.metrics.measurements import SampledValues
 
 if TYPE_CHECKING:
     from barnabas.server.quotas.rate import QuotaRate

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType, DynamicMode
-from barnabas.settings.key import whole_number
-from barnabas.settings.range import at_least, satisfying
+from barnabas.settings.key import at_least, satisfying, whole_number
 
 if TYPE_CHECKING:
-    from barnabas.settings.range import ConfigValue
+    from barnabas.settings.key import ConfigValue
 
 INT_MAX = 0x7FFF_FFFF
 

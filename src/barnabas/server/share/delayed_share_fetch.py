@@ -1,4 +1,7 @@
-"""Fetches of share groups, which wait for records (KIP-932, Kafka's DelayedShareFetch)."""
+"""Fetches of share groups, which are pending until there are records (KIP-932).
+
+Kafka's DelayedShareFetch. A fetch of many partitions takes several turns of the event loop.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,15 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.fetch_params import FetchPartitionData
-from barnabas.server.share.records.record_batches import BATCHES_MAX, cut, scan
+from barnabas.replication.requests.delayed_fetch import limit_of
+from barnabas.server.share.records.acquisition import BATCHES_MAX, cut, scan
 from barnabas.server.share.records.share_records import FetchedRecords
 from barnabas.storage.errors import StorageError
-from barnabas.waiting.delayed_operation import DelayedOperation
+from barnabas.waiting.purgatory import DelayedOperation
+from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 
     from barnabas.replication.partition.fetch_params import FetchParams
     from barnabas.replication.partition.partition import Partition
@@ -24,11 +29,13 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import FileSlice
     from barnabas.server.share.records.acquisition import AcquiredRange
     from barnabas.server.share.records.share_records import MemberRequest
-    from barnabas.server.share.share_meters import FetchMeters
+    from barnabas.server.share.share_meters import FetchMeters, PartitionMeters
     from barnabas.server.share.share_partition import SharePartition
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 
     Read = list[tuple[SharePartition, int, FetchResult]]
+    ShareFetchResults = dict[TopicIdPartition, "ShareFetchResult"]
+    Steps = Generator[None, None, None]
 
 _log = logging.getLogger(__name__)
 
@@ -110,7 +117,7 @@ class DelayedShareFetch(DelayedOperation):
         options: ShareFetchOptions,
         partitions: Sequence[SharePartition],
         source: LogSource,
-        on_done: Callable[[dict[TopicIdPartition, ShareFetchResult]], None],
+        on_done: Callable[[ShareFetchResults], None],
         on_expired: Callable[[], None],
         meters: FetchMeters,
     ) -> None:
@@ -277,9 +284,7 @@ class DelayedShareFetch(DelayedOperation):
         """Count the timeout."""
         self._on_expired()
 
-    def _acquire(
-        self, read: Read, results: dict[TopicIdPartition, ShareFetchResult], allowed: Allowed
-    ) -> None:
+    def _acquire(self, read: Read, results: ShareFetchResults, allowed: Allowed) -> None:
         """Acquire records that were read in the same turn."""
         for partition, fetch_offset, result in read:
             where = partition.key.where
@@ -309,3 +314,123 @@ class DelayedShareFetch(DelayedOperation):
             return found
         partition.move_log_start(found.log.log_start_offset)
         return _NONE
+
+
+# Partitions that one step reads.
+AT_ONCE = 100
+
+
+class WideShareFetch(DelayedShareFetch):
+    """Checks its partitions in steps. When it is complete, it reads and acquires in steps.
+
+    The records of a partition are read and acquired in the same turn, so no lock is needed. Between
+    the check and the acquisition, other members may acquire the records that completed the fetch.
+    """
+
+    __slots__ = ("_is_gone", "_run")
+
+    def __init__(
+        self,
+        options: ShareFetchOptions,
+        source: LogSource,
+        on_done: Callable[[ShareFetchResults], None],
+        on_expired: Callable[[], None],
+        meters: FetchMeters,
+        run: Callable[[Steps], None],
+    ) -> None:
+        """Create a fetch without partitions, see `DelayedShareFetch`. `add` adds them.
+
+        Args:
+            options: the request as a whole.
+            source: reads the log.
+            on_done: gets the results of the partitions that the response includes.
+            on_expired: called after a timeout.
+            meters: measures this fetch.
+            run: runs steps over several turns.
+        """
+        super().__init__(options, (), source, on_done, on_expired, meters)
+        self._run = run
+        # Whether the client has disconnected. Never reset.
+        self._is_gone = False
+
+    def cancel(self) -> bool:
+        """Stop, also between two steps: the client cannot process further records."""
+        self._is_gone = True
+        return super().cancel()
+
+    def check(self) -> Steps:
+        """Check cases A to D for every partition, in steps, after the last one was added."""
+        read_meters: list[PartitionMeters] = []
+        for some in in_parts(list(self._partitions), AT_ONCE):
+            if self.is_completed:
+                return
+            if self._is_any_decided(some, read_meters):
+                self.force_complete()
+                return
+            yield
+        self._meters.end_read(read_meters)
+        if not self._partitions:
+            self.force_complete()
+
+    def _is_any_decided(
+        self, partitions: list[SharePartition], read_meters: list[PartitionMeters]
+    ) -> bool:
+        if any(each.is_fenced for each in partitions):
+            return True
+        try:
+            read = self._read_acquirable(partitions, self._options.params.max_bytes)
+            read_meters += [each.meters for each, _, _ in read]
+            return self._is_satisfied(read)
+        except AssertionError:
+            raise
+        except Exception:  # noqa: BLE001 - the next read reports it
+            return True
+
+    def try_complete(self) -> bool:
+        """Complete, since `try_complete_for` has checked the changed partition."""
+        return self.force_complete()
+
+    def on_complete(self) -> None:
+        """Read and acquire in steps, and respond after the last one."""
+        self._run(self._complete())
+
+    def _complete(self) -> Steps:
+        results: ShareFetchResults = {}
+        allowed, limit = Allowed(self._options.records_max), limit_of(self._options.params)
+        read_meters: list[PartitionMeters] = []
+        for some in in_parts(list(self._partitions), AT_ONCE):
+            if self._is_gone:
+                return
+            try:
+                self._refuse_fenced(some)
+                if allowed and limit.remaining > 0:
+                    read = self._read_acquirable(some, limit.remaining, limit)
+                    self._acquire(read, results, allowed)
+                    read_meters += [each.meters for each, _, _ in read]
+                else:
+                    self._leave_out(some, results)
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - only this request fails
+                _log.exception("Unexpected error in a share fetch")
+                for each in some:
+                    failed = ShareFetchResult(ErrorCode.UNKNOWN_SERVER_ERROR)
+                    results.setdefault(each.key.where, failed)
+            yield
+        if self._is_gone:
+            return
+        self._meters.end_read(read_meters)
+        self._meters.complete(len(read_meters))
+        errors = {where: ShareFetchResult(error) for where, error in self.errors.items()}
+        self._on_done({**errors, **results})
+
+    def _refuse_fenced(self, partitions: list[SharePartition]) -> None:
+        for each in partitions:
+            if each.is_fenced:
+                self.refuse(each, each.fencing_error)
+
+    def _leave_out(self, partitions: list[SharePartition], results: ShareFetchResults) -> None:
+        """Respond without records for partitions beyond the limits of the request."""
+        for each in partitions:
+            if each.can_acquire():
+                results[each.key.where] = ShareFetchResult()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.metrics.histogram import Histogram
+from barnabas.metrics.measurements import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -18,10 +18,10 @@ from barnabas.protocol.messages.read_share_group_state import (
     ReadShareGroupStateRequest,
     ReadStateData,
 )
-from barnabas.server.share.dead_letters.dead_letter import DeadLetter
+from barnabas.server.share.dead_letter_records import DeadLetter
 from barnabas.server.share.records.acknowledgement import Refusal
 from barnabas.server.share.records.in_flight_records import StoredBatch
-from barnabas.server.share.records.record_state import RecordState
+from barnabas.server.share.records.record_states import RecordState
 from barnabas.server.share.records.share_records import ShareRecords
 from barnabas.server.share.share_meters import PartitionMeters
 from barnabas.server.share.state_writer import StateWriter, WrittenOffsets
@@ -29,20 +29,19 @@ from barnabas.server.share.state_writer import StateWriter, WrittenOffsets
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from barnabas.metrics.histogram import Histogram
+    from barnabas.metrics.measurements import Histogram
     from barnabas.protocol.messages.read_share_group_state import (
         PartitionResult,
         ReadShareGroupStateResponse,
     )
     from barnabas.runtime.clock import Clock
-    from barnabas.server.share.group_settings import ShareGroupSettings
+    from barnabas.server.share.group_settings import ShareGroupSettings, ShareLimits
     from barnabas.server.share.persister import Persister
     from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
     from barnabas.server.share.records.acquisition import AcquiredRange
-    from barnabas.server.share.records.record_run import RecordRun, StateChange
-    from barnabas.server.share.records.share_limits import ShareLimits
+    from barnabas.server.share.records.record_states import RecordRun, StateChange
     from barnabas.server.share.records.share_records import FetchedRecords, MemberRequest
-    from barnabas.server.share.share_partition_key import SharePartitionKey
+    from barnabas.server.share.state_writer import SharePartitionKey
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
 _log = logging.getLogger(__name__)

@@ -11,16 +11,19 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import ListOffsetResult
-from barnabas.server.share.delayed_share_fetch import DelayedShareFetch, ShareFetchResult
-from barnabas.server.share.records.record_state import ACCEPT, REJECT, RELEASE, RENEW
+from barnabas.server.share.delayed_share_fetch import (
+    AT_ONCE,
+    DelayedShareFetch,
+    WideShareFetch,
+)
+from barnabas.server.share.records.record_states import ACCEPT, REJECT, RELEASE, RENEW
 from barnabas.server.share.share_meters import FetchMeters, ShareMeters
 from barnabas.server.share.share_partition import (
     SharePartition,
     SharePartitionDependencies,
 )
-from barnabas.server.share.share_partition_key import SharePartitionKey
-from barnabas.server.share.share_session_cache import ShareSessionCache
-from barnabas.server.share.wide_share_fetch import AT_ONCE, WideShareFetch
+from barnabas.server.share.share_sessions import ShareSessionCache
+from barnabas.server.share.state_writer import SharePartitionKey
 from barnabas.storage.results import FetchIsolation
 from barnabas.waiting.steps import in_parts, run_in_slices
 
@@ -32,17 +35,16 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
     from barnabas.server.conversion.conversion_queue import ConversionQueue
-    from barnabas.server.share.dead_letters.dead_letter_writer import DeadLetterWriter
-    from barnabas.server.share.delayed_share_fetch import ShareFetchOptions
+    from barnabas.server.share.dead_letter_writer import DeadLetterWriter
+    from barnabas.server.share.delayed_share_fetch import ShareFetchOptions, ShareFetchResults
     from barnabas.server.share.group_settings import ShareGroupSettings
     from barnabas.server.share.persister import Persister
     from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
-    from barnabas.server.share.share_session import ShareSession, ShareSessionKey
+    from barnabas.server.share.share_sessions import ShareSession, ShareSessionKey
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
     AcknowledgeResult = tuple[ErrorCode, str | None]
-    Results = dict[TopicIdPartition, ShareFetchResult]
 
 _log = logging.getLogger(__name__)
 
@@ -298,7 +300,7 @@ class SharePartitions:
         group_id: str,
         options: ShareFetchOptions,
         partitions: Sequence[TopicIdPartition],
-        on_done: Callable[[Results], None],
+        on_done: Callable[[ShareFetchResults], None],
         on_client_gone: Callable[[Callable[[], object]], None],
     ) -> Generator[None, None, None]:
         """Acquire records for a member, or wait for records. Yields between many partitions.
@@ -317,7 +319,7 @@ class SharePartitions:
         for topic in {where.topic for where in partitions}:
             topics[topic].share_fetch_requests += 1
 
-        def on_fetched(results: Results) -> None:
+        def on_fetched(results: ShareFetchResults) -> None:
             failed = {where.topic for where, each in results.items() if each.error is not _NONE}
             for topic in failed:
                 topics[topic].failed_share_fetch_requests += 1
@@ -453,7 +455,7 @@ class SharePartitions:
         """Make a call after a delay."""
         return self._wheel.add(delay_ms, call)
 
-    def count_sent(self, results: Results) -> None:
+    def count_sent(self, results: ShareFetchResults) -> None:
         """Count the bytes of records that are sent to members."""
         topics = self._replicas.metrics.topics
         for where, result in results.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,18 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.messages.write_share_group_state import WriteShareGroupStateResponse
     from barnabas.server.share.persister import Persister
-    from barnabas.server.share.share_partition_key import SharePartitionKey
+    from barnabas.storage.topic_partition import TopicIdPartition
+
+
+class SharePartitionKey(NamedTuple):
+    """A partition as one share group reads it."""
+
+    group_id: str
+    where: TopicIdPartition
+
+    def __str__(self) -> str:
+        return f"{self.group_id}:{self.where.topic}-{self.where.partition}"
+
 
 # First offset, last offset, state and delivery count.
 ChangedState = tuple[int, int, int, int]

@@ -15,7 +15,7 @@ import msgspec
 
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.server.listeners.endpoint_type import CONTROLLERS
-from barnabas.server.quorum.reachability import send_once
+from barnabas.server.quorum.probes import send_once
 from barnabas.server.startup.node_failure import NodeFailedError
 
 if TYPE_CHECKING:

@@ -1,6 +1,11 @@
-"""Feature levels that this node supports (KIP-584). A listed level is fully implemented."""
+"""Feature levels that this node supports, and their check against a data directory (KIP-584).
+
+A listed level is fully implemented.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from barnabas.metadata.broker_registration import SupportedLevels
 from barnabas.metadata.metadata_version import (
@@ -15,6 +20,13 @@ from barnabas.metadata.metadata_version import (
     TRANSACTION_VERSION,
     TRANSACTION_VERSION_MAX,
 )
+from barnabas.protocol.errors import ErrorCode
+from barnabas.raft.log.metadata_directory import finalized_features
+from barnabas.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from barnabas.runtime.disk import Disk
+
 
 SUPPORTED_FEATURES: dict[str, SupportedLevels] = {
     METADATA_VERSION: SupportedLevels(METADATA_VERSION_MIN, METADATA_VERSION_MAX),
@@ -35,3 +47,43 @@ BOOTSTRAP_FEATURES: dict[str, int] = {
     SHARE_VERSION: 2,
     STREAMS_VERSION: 1,
 }
+
+
+_TOOL = "kafka-features.sh --bootstrap-server HOST:PORT"
+
+
+class UnsupportedFeaturesError(StorageError):
+    """A data directory has feature levels that this node does not support."""
+
+    error_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+def check_features(disk: Disk, metadata_path: str) -> None:
+    """Check the feature levels of a data directory. Nothing in it is changed.
+
+    Args:
+        disk: the disk with the directory.
+        metadata_path: data directory of the metadata log. It may be empty.
+
+    Raises:
+        UnsupportedFeaturesError: a level is not supported. The message says what to do.
+        OSError: the log cannot be read.
+    """
+    problems: list[str] = []
+    arguments: dict[str, list[str]] = {}
+    for name, level in sorted(finalized_features(disk, metadata_path).items()):
+        low, high = SUPPORTED_FEATURES.get(name, (0, 0))
+        if not low <= level <= high:
+            supported = f"{low} to {high}" if high else "none"
+            problems.append(f"{name} {level} (this node knows {supported})")
+            direction, to = ("downgrade", high) if level > high else ("upgrade", low)
+            arguments.setdefault(direction, []).append(f"--feature {name}={to}")
+    if problems:
+        commands = "` and `".join(
+            " ".join([_TOOL, direction, *features]) for direction, features in arguments.items()
+        )
+        raise UnsupportedFeaturesError(
+            f"{metadata_path} has feature levels that this node does not support: "
+            f"{', '.join(problems)}. Nothing was changed. Start the Apache Kafka that wrote it, "
+            f"run `{commands}`, stop it, then start this node again; see docs/interop.md"
+        )

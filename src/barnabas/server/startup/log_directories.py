@@ -13,7 +13,7 @@ import msgspec
 
 from barnabas.protocol.primitives import ZERO_UUID, uuid_to_string
 from barnabas.raft.log.metadata_log import METADATA_PARTITION
-from barnabas.server.startup.feature_check import check_features
+from barnabas.server.startup.features import check_features
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.files.log_directory import LogDirectory, check_node
 from barnabas.storage.files.metadata_files import MetaProperties

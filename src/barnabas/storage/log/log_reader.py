@@ -26,7 +26,7 @@ from barnabas.storage.errors import (
 from barnabas.storage.results import AbortedTransaction, FetchIsolation, ReadResult
 from barnabas.storage.segment.batch_scan import describe_end, valid_batches, whole_headers
 from barnabas.storage.topic_partition import LOG_SUFFIX
-from barnabas.waiting.off_loop import OffLoop
+from barnabas.waiting.steps import OffLoop
 
 if TYPE_CHECKING:
     from barnabas.storage.log.local_log import LocalLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
-from barnabas.metrics.family import MetricFamily
+from barnabas.metrics.registry import MetricFamily
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -47,7 +47,7 @@ from barnabas.record.producer_records import bounded_slices, largest_timestamp
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
 from barnabas.storage.results import AppendOrigin
-from barnabas.waiting.off_loop import OffLoop, run_steps
+from barnabas.waiting.steps import OffLoop, run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence

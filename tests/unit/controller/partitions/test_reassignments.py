@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.controller.nodes.registrations import UnregistrationControl
+from barnabas.controller.partitions.elections import ElectionType, LeaderElectionControl
 from barnabas.controller.partitions.in_sync_replicas import IsrControl
-from barnabas.controller.partitions.leader_elections import ElectionType, LeaderElectionControl
 from barnabas.controller.partitions.reassignments import ReassignmentControl
+from barnabas.controller.registrations import UnregistrationControl
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_partition import (
     AlterPartitionRequest,

@@ -8,8 +8,7 @@ import pytest
 
 from barnabas.server.configs.config import request_memory
 from barnabas.server.configs.configuration import BROKER_KEYS, read_configuration
-from barnabas.server.configs.endpoint import Endpoint
-from barnabas.server.configs.listener_endpoints import advertised_endpoints
+from barnabas.server.configs.endpoints import Endpoint, advertised_endpoints
 from barnabas.settings.definition import ConfigError
 
 

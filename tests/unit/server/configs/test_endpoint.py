@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.server.configs.endpoint import Endpoint, parse_address, parse_endpoint
+from barnabas.server.configs.endpoints import Endpoint, parse_address, parse_endpoint
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import logging
 
 import pytest
 
-from barnabas.server.configs.configuration import BROKER_KEYS, read_configuration
-from barnabas.server.configs.ignored_keys import IGNORED_KEYS
+from barnabas.server.configs.configuration import BROKER_KEYS, IGNORED_KEYS, read_configuration
 
 OWN = {
     "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",

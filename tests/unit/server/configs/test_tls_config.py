@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.runtime.tls.tls_options import ClientAuth
 from barnabas.server.configs.configuration import read_configuration
-from barnabas.server.configs.security_protocol import SecurityProtocol
+from barnabas.server.configs.endpoints import SecurityProtocol
 from barnabas.server.configs.tls_config import tls_options
 from barnabas.settings.definition import ConfigError
 

@@ -18,7 +18,7 @@ from barnabas.replication.partition.isr import (
     AlterPartitionProposal,
     AlterPartitionResult,
 )
-from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
+from barnabas.server.controller_access.broker_requests import ForwardedAlterPartition
 from barnabas.server.controller_access.controller_channel import ChannelSettings
 from barnabas.server.controller_access.forwarding import Forwarding, ForwardingDependencies
 from barnabas.sim.world import SimWorld

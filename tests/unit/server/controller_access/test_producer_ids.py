@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
-from barnabas.server.controller_access.producer_ids import ProducerIds
+from barnabas.server.controller_access.broker_requests import ProducerIds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

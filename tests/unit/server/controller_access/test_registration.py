@@ -16,13 +16,11 @@ from barnabas.protocol.messages.broker_registration import (
     BrokerRegistrationResponse,
 )
 from barnabas.server.controller_access.registration import (
+    TRANSITIONS,
+    Event,
     Registrant,
     Registration,
     ShutdownLimits,
-)
-from barnabas.server.controller_access.registration_states import (
-    TRANSITIONS,
-    Event,
     State,
 )
 from barnabas.sim.world import SimWorld

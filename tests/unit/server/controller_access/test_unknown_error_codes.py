@@ -32,11 +32,12 @@ from barnabas.protocol.messages.vote import (
 from barnabas.raft.log.metadata_log import METADATA_TOPIC
 from barnabas.raft.transport.conversion import core_response
 from barnabas.replication.partition.isr import AlterPartitionProposal
-from barnabas.server.cluster.backlog import Backlog
-from barnabas.server.cluster.cluster_view import ClusterView
-from barnabas.server.controller_access.alter_partition_sender import ForwardedAlterPartition
+from barnabas.server.cluster.cluster_view import Backlog, ClusterView
+from barnabas.server.controller_access.broker_requests import (
+    DirectoryAssignments,
+    ForwardedAlterPartition,
+)
 from barnabas.server.controller_access.controller_registrant import ControllerRegistrant
-from barnabas.server.controller_access.directory_assignments import DirectoryAssignments
 from barnabas.server.controller_access.registration import Registrant, Registration
 from barnabas.sim.world import SimWorld
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
@@ -44,6 +45,7 @@ from unit.metadata.clusters import feature, image_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 NEWER = 9_999
 

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.runtime.executor import InlineExecutor
 from barnabas.server.conversion.conversion_queue import ConversionQueue
-from barnabas.waiting.off_loop import OffLoop
+from barnabas.waiting.steps import OffLoop
 
 
 class Turns:

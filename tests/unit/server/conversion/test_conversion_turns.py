@@ -16,7 +16,7 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
-from barnabas.server.conversion import old_fetch, old_produce
+from barnabas.server.conversion import old_versions
 from barnabas.storage.validation import batch_inspection
 from unit.server.simulated_broker import TIMEOUT_MS, SimulatedBroker, SimulatedClient
 
@@ -32,8 +32,7 @@ MESSAGE = write_message_set(1, [Record(0, 1000, 0, None, b"v")])
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
     """A broker that converts two partitions in one step: each counts like a record."""
-    for module in (old_fetch, old_produce):
-        monkeypatch.setattr(module, "RECORDS_PER_STEP", 4)
+    monkeypatch.setattr(old_versions, "RECORDS_PER_STEP", 4)
     made = SimulatedBroker()
     made.make_topic("t", PARTITIONS)
     return made

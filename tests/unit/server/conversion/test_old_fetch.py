@@ -10,7 +10,7 @@ from barnabas.record.builder import BatchBuilder
 from barnabas.record.conversion import read_records
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
-from barnabas.server.conversion import old_fetch
+from barnabas.server.conversion import old_versions
 from unit.server.simulated_broker import SimulatedBroker, produce_request
 
 PARTITIONS = 3
@@ -68,7 +68,7 @@ def test_conversions_of_old_produce_requests_are_counted(broker: SimulatedBroker
 def test_a_response_is_limited_and_makes_progress(
     broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(old_fetch, "CONVERTED_BYTES_MAX", 1000)
+    monkeypatch.setattr(old_versions, "CONVERTED_BYTES_MAX", 1000)
     for partition in range(PARTITIONS):
         fill(broker, partition, 200)
     sizes = [len(list(read_records(each.records))) for each in fetched(broker, 3, max_bytes=500)]

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from barnabas.metrics import names
-from barnabas.metrics.family import Summary
+from barnabas.metrics.registry import Summary
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.server.dispatch.request_statistics import (
     ApiStatistics,
@@ -15,7 +15,7 @@ from barnabas.server.dispatch.request_statistics import (
     Times,
     bucket_of,
 )
-from barnabas.server.metrics.request_metrics import request_families
+from barnabas.server.metrics.node_metrics import request_families
 
 
 def test_bucket_sizes_grow_with_the_time() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.metrics import names
 from barnabas.protocol.headers import encode_request
-from barnabas.server.metrics.request_metrics import request_families
+from barnabas.server.metrics.node_metrics import request_families
 from unit.runtime.streams import Recorder
 from unit.server.process.drain import long_fetch
 from unit.server.simulated_broker import HOST, PORT, SimulatedBroker

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.runtime.loop_watch import unused_watch
-from barnabas.server.cluster.backlog import Backlog
+from barnabas.server.cluster.cluster_view import Backlog
 from barnabas.server.dispatch.slices import (
     FIRST_SLICE_MS,
     SLICE_MS,

@@ -24,7 +24,7 @@ from barnabas.protocol.messages.produce import (
 from barnabas.record.builder import BatchBuilder
 from barnabas.replication.partition.partition import Partition
 from barnabas.replication.requests import delayed_fetch, fetch_session_cache
-from barnabas.server.conversion.old_fetch import OldFetch
+from barnabas.server.conversion.old_versions import OldFetch
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.records import fetch, pending_fetch
 from barnabas.storage.topic_partition import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.server.metrics.quorum_metrics import quorum_families
+from barnabas.server.metrics.cluster_metrics import quorum_families
 
 if TYPE_CHECKING:
     from barnabas.server.process.node import Node

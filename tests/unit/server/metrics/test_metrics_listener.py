@@ -9,10 +9,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.metrics.catalogue import CATALOGUE
-from barnabas.metrics.exposition import exposition_name
-from barnabas.metrics.family import MetricFamily
-from barnabas.metrics.http_connection import DEADLINE_MS, HttpResponse
-from barnabas.metrics.metrics_listener import CONNECTIONS_MAX
+from barnabas.metrics.metrics_listener import (
+    CONNECTIONS_MAX,
+    DEADLINE_MS,
+    HttpResponse,
+    exposition_name,
+)
+from barnabas.metrics.registry import MetricFamily
 from barnabas.network.principal import Principal
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from unit.runtime.streams import Recorder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.metrics import names
-from barnabas.metrics.sampled import SampledValues
+from barnabas.metrics.measurements import SampledValues
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from unit.server.metrics.quorum_metrics import metrics
 from unit.server.simulated_broker import SimulatedBroker

@@ -21,15 +21,15 @@ from barnabas.protocol.messages import (
 )
 from barnabas.runtime.executor import InlineExecutor
 from barnabas.server.conversion.conversion_queue import ConversionQueue
-from barnabas.server.share.dead_letters.dead_letter import DeadLetter
-from barnabas.server.share.dead_letters.dead_letter_writer import (
+from barnabas.server.peers.latest_offsets import LatestOffsets
+from barnabas.server.peers.markers import NetworkMarkerSender
+from barnabas.server.peers.transaction_verification import Operation, TransactionVerification
+from barnabas.server.share.dead_letter_records import DeadLetter
+from barnabas.server.share.dead_letter_writer import (
     DeadLetterDependencies,
     DeadLetterWriter,
 )
-from barnabas.server.share.latest_offsets import LatestOffsets
 from barnabas.server.share.persister import Persister
-from barnabas.server.transactions.marker_sender import NetworkMarkerSender
-from barnabas.server.transactions.verification import Operation, TransactionVerification
 from barnabas.sim.world import sim_runtime
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 

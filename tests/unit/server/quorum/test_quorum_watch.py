@@ -30,7 +30,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         each.getMessage()
         for each in caplog.records
-        if each.name.endswith("quorum_watch") and each.levelno == logging.WARNING
+        if each.levelno == logging.WARNING and "until it is back" in each.getMessage()
     ]
 
 

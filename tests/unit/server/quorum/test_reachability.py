@@ -12,7 +12,7 @@ from barnabas.runtime.tls.contexts import client_context
 from barnabas.runtime.tls.handshakes import Handshakes
 from barnabas.runtime.tls.tls_sockets import TlsSockets
 from barnabas.runtime.tls.tls_stream import TlsDependencies
-from barnabas.server.quorum.reachability import probe
+from barnabas.server.quorum.probes import probe
 from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel
 from unit.runtime.streams import Recorder

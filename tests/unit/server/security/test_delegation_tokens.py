@@ -23,13 +23,11 @@ from barnabas.protocol.messages.describe_delegation_token import (
 from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
-from barnabas.sasl.errors import SaslError
-from barnabas.sasl.scram_client import ScramClient
+from barnabas.sasl.mechanism import SaslError
+from barnabas.sasl.scram import ScramClient, ScramServer
 from barnabas.sasl.scram_keys import ScramMechanism
-from barnabas.sasl.scram_server import ScramServer
-from barnabas.server.security.sasl import token_users
-from barnabas.server.security.sasl.image_users import ImageUsers
-from barnabas.server.security.sasl.token_users import TokenUsers
+from barnabas.server.security.sasl import mechanisms
+from barnabas.server.security.sasl.mechanisms import ImageUsers, TokenUsers
 from unit.server.security.authorizer.secured_broker import MARY, SecuredBroker, allowing
 
 KEY = "a secret"
@@ -115,7 +113,7 @@ def test_without_a_secret_key_no_token_is_valid() -> None:
 
 
 def test_a_kept_credential_is_the_one_that_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_users, "KEPT_MAX", 2)
+    monkeypatch.setattr(mechanisms, "KEPT_MAX", 2)
     cluster = Cluster(*(token(str(number)) for number in range(4)))
     users = TokenUsers(KEY, Clock())  # type: ignore[arg-type]
     first = [users.find(cluster.image.tokens, MECHANISMS[0], str(each)) for each in range(4)]

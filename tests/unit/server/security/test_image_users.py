@@ -9,8 +9,7 @@ from barnabas.metadata.credentials import RetainedRecords, retained_change
 from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from barnabas.runtime.clock import SystemClock
 from barnabas.sasl.scram_keys import ScramMechanism, dummy_credential
-from barnabas.server.security.sasl.image_users import ImageUsers
-from barnabas.server.security.sasl.token_users import TokenUsers
+from barnabas.server.security.sasl.mechanisms import ImageUsers, TokenUsers
 
 SHA_256, SHA_512 = ScramMechanism
 CLUSTER_ID = "the-cluster"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.sasl.errors import SaslError
+from barnabas.sasl.mechanism import Identity, SaslError
 from barnabas.sasl.plain import PlainServer
-from barnabas.sasl.server_mechanism import Identity
-from barnabas.server.security.sasl.login import Login, OfferedMechanism
-from barnabas.server.security.sasl.states import LOGIN_TABLE, LoginEvent, LoginState
+from barnabas.server.security.sasl.login import (
+    LOGIN_TABLE,
+    Login,
+    LoginEvent,
+    LoginState,
+    OfferedMechanism,
+)
 from barnabas.sim.world import SimWorld
 
 GENERIC = (

@@ -18,8 +18,7 @@ from barnabas.sasl.client_login import PasswordLogin
 from barnabas.sasl.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE
 from barnabas.sasl.token_login import ClientCredentials, TokenLogin, unsecured
 from barnabas.server.configs.configuration import read_configuration
-from barnabas.server.configs.security.oauth_settings import UNSECURED
-from barnabas.server.configs.security.token_login_settings import TokenLoginSettings
+from barnabas.server.configs.oauth_settings import UNSECURED, TokenLoginSettings
 from barnabas.settings.key import ConfigError
 from barnabas.waiting.timing_wheel import TimingWheel
 from unit.server.simulated_broker import produce_request

@@ -16,12 +16,12 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.sasl.jaas import OAUTHBEARER_MODULE
-from barnabas.sasl.oauthbearer_messages import ACKNOWLEDGMENT, INVALID_TOKEN, bearer_message
-from barnabas.sasl.unsecured_token import make_unsecured
+from barnabas.sasl.oauthbearer import ACKNOWLEDGMENT, INVALID_TOKEN, bearer_message
+from barnabas.sasl.token_claims import make_unsecured
 from barnabas.server.configs.configuration import read_configuration
-from barnabas.server.configs.security.oauth_settings import UNSECURED, VALIDATOR
+from barnabas.server.configs.oauth_settings import UNSECURED, VALIDATOR
 from barnabas.server.process.node import Node
-from barnabas.server.security.sasl.issuer_keys import parse_keys
+from barnabas.server.security.sasl.signed_tokens import parse_keys
 from barnabas.settings.key import ConfigError
 from unit.server.security_settings import PREFIX, sasl_settings
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.server.share.group_settings import ShareLimits
 from barnabas.server.share.records.acknowledgement import AcknowledgedBatch, Refusal
 from barnabas.server.share.records.acquisition import BATCH_OPTIMIZED, FetchedBatch
 from barnabas.server.share.records.in_flight_records import StoredBatch
-from barnabas.server.share.records.record_run import StateChange
-from barnabas.server.share.records.share_limits import ShareLimits
+from barnabas.server.share.records.record_states import StateChange
 from barnabas.server.share.records.share_records import FetchedRecords, MemberRequest, ShareRecords
 
 if TYPE_CHECKING:

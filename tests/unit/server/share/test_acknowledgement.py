@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.server.share.records import acknowledgement
 from barnabas.server.share.records.in_flight_records import InFlightRecords
-from barnabas.server.share.records.record_run import RecordRun
+from barnabas.server.share.records.record_states import RecordRun
 from unit.server.share.share_fixtures import ACCEPT, GAP, REJECT, RELEASE, RENEW, Bench
 
 

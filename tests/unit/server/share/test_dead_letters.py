@@ -22,8 +22,8 @@ from barnabas.protocol.messages.write_share_group_state import (
 )
 from barnabas.record.columns import iter_records
 from barnabas.record.compression import GZIP
-from barnabas.server.share.dead_letters.dead_letter_writer import DeadLetterCounts
-from barnabas.server.share.records.record_state import RecordState
+from barnabas.server.share.dead_letter_writer import DeadLetterCounts
+from barnabas.server.share.records.record_states import RecordState
 from unit.server.share.consumption import (
     GROUP,
     TOPIC,

@@ -13,10 +13,9 @@ from barnabas.protocol.messages.write_share_group_state import (
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.server.handlers.share.requested_batches import are_valid
-from barnabas.server.share.records.record_batches import cut, scan
+from barnabas.server.share.records.acquisition import cut, scan
 from barnabas.server.share.share_partition import member_error
-from barnabas.server.share.share_partition_key import SharePartitionKey
-from barnabas.server.share.state_writer import StateWriter, WrittenOffsets
+from barnabas.server.share.state_writer import SharePartitionKey, StateWriter, WrittenOffsets
 from barnabas.storage.topic_partition import TopicIdPartition
 
 KEY = SharePartitionKey("group", TopicIdPartition(bytes(16), "topic", 3))

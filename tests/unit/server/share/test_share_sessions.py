@@ -6,8 +6,13 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.handlers.share.share_fetch import rotated
-from barnabas.server.share.share_session import ShareSession, ShareSessionKey, next_epoch
-from barnabas.server.share.share_session_cache import UNKNOWN_MAX, ShareSessionCache
+from barnabas.server.share.share_sessions import (
+    UNKNOWN_MAX,
+    ShareSession,
+    ShareSessionCache,
+    ShareSessionKey,
+    next_epoch,
+)
 from barnabas.storage.topic_partition import TopicIdPartition
 
 A, B = ShareSessionKey("group", "a"), ShareSessionKey("group", "b")

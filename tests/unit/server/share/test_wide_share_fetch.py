@@ -25,8 +25,8 @@ from barnabas.protocol.messages.share_fetch import (
 )
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.share import requested_batches, share_acknowledge, share_fetch
-from barnabas.server.share import share_partitions, wide_share_fetch
-from barnabas.server.share.records.record_state import ACCEPT
+from barnabas.server.share import delayed_share_fetch, share_partitions
+from barnabas.server.share.records.record_states import ACCEPT
 from barnabas.server.share.share_partition import SharePartition
 from barnabas.waiting import steps
 from unit.server.quotas.client_quotas import set_quota
@@ -213,7 +213,7 @@ def serve_all_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Serve every fetch like a wide one, with one step in each turn."""
     for module in (share_fetch, share_partitions):
         monkeypatch.setattr(module, "NARROW_PARTITIONS_MAX", 0)
-    for module in (share_partitions, wide_share_fetch):
+    for module in (share_partitions, delayed_share_fetch):
         monkeypatch.setattr(module, "AT_ONCE", AT_ONCE)
     monkeypatch.setattr(steps, "SLICE_MS", -1.0)
     monkeypatch.setattr(slices, "FIRST_SLICE_MS", -1.0)

@@ -6,8 +6,12 @@ import pytest
 
 from barnabas.raft.log.metadata_directory import format_metadata_directory
 from barnabas.runtime.rng import SeededRng
-from barnabas.server.startup.feature_check import UnsupportedFeaturesError, check_features
-from barnabas.server.startup.features import BOOTSTRAP_FEATURES, SUPPORTED_FEATURES
+from barnabas.server.startup.features import (
+    BOOTSTRAP_FEATURES,
+    SUPPORTED_FEATURES,
+    UnsupportedFeaturesError,
+    check_features,
+)
 from barnabas.server.startup.log_directories import DirectoryPaths, open_data_directories
 from barnabas.sim.disk import SimDisk
 from barnabas.sim.world import SimWorld

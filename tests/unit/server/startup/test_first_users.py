@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.runtime.rng import SeededRng
 from barnabas.sasl.scram_keys import ScramCredential, ScramMechanism, credential_of, salted_password
-from barnabas.server.startup.first_users import FirstUserError, parse_first_user
+from barnabas.server.startup.formatting import FirstUserError, parse_first_user
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 SALT = base64.b64encode(b"salt").decode()

@@ -12,8 +12,7 @@ from barnabas.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsResponse,
 )
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.server.telemetry.client_telemetry import ACCEPTED_COMPRESSIONS
-from barnabas.server.telemetry.pushing_client import pushing_client
+from barnabas.server.metrics.client_telemetry import ACCEPTED_COMPRESSIONS, pushing_client
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.get_telemetry_subscriptions import (

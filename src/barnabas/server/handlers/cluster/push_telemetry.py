@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.push_telemetry import PushTelemetryResponse
-from barnabas.server.telemetry.pushing_client import pushing_client
+from barnabas.server.metrics.client_telemetry import pushing_client
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest

@@ -10,13 +10,13 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.server.configs.dynamic.config_admin import handle_legacy_locally
+from barnabas.server.configs.config_admin import handle_legacy_locally
 from barnabas.server.handlers.configs.broker_limits import create_limits
 from barnabas.server.handlers.configs.forwarded_changes import forward_changes
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
-    from barnabas.server.configs.dynamic.config_admin import Outcomes
+    from barnabas.server.configs.config_admin import Outcomes
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.server.configs.dynamic.gradual_keys import GRADUAL, GradualKeys
+from barnabas.server.configs.dynamic_config import GRADUAL, GradualKeys
 from barnabas.server.listeners.tls_changes import TlsChanges
 
 if TYPE_CHECKING:

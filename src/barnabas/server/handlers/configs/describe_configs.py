@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.configs.topic_configs import ConfigSource
+from barnabas.controller.config_rules import ConfigSource
 from barnabas.controller.topic_names import problem_of
 from barnabas.metadata.configs.configs_image import (
     ALL_BROKERS,
@@ -27,7 +27,7 @@ from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from barnabas.server.configs.dynamic.config_admin import names_broker
+from barnabas.server.configs.config_admin import names_broker
 from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:

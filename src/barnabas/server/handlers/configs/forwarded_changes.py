@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.server.configs.dynamic.config_admin import merge_results
+from barnabas.server.configs.config_admin import merge_results
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.protocol.schema import Message
-    from barnabas.server.configs.dynamic.config_admin import Outcomes
+    from barnabas.server.configs.config_admin import Outcomes
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.dispatch.request import RequestContext
 

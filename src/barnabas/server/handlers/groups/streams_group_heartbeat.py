@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         StreamsGroupHeartbeatResponse,
     )
     from barnabas.protocol.schema import Message
-    from barnabas.server.controller_access.internal_streams_topics import InternalStreamsTopics
+    from barnabas.server.controller_access.auto_topics import InternalStreamsTopics
     from barnabas.server.dispatch.access import Access
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies

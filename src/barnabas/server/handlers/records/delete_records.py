@@ -14,7 +14,7 @@ from barnabas.protocol.messages.delete_records import (
 )
 from barnabas.replication.requests.delayed_writes import DeleteRecordsResult
 from barnabas.storage.topic_partition import TopicPartition
-from barnabas.waiting.delayed_operation import CanceledTogether
+from barnabas.waiting.purgatory import CanceledTogether
 from barnabas.waiting.steps import gradually, in_parts
 
 if TYPE_CHECKING:

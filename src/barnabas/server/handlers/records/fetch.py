@@ -1,6 +1,6 @@
 """Fetch (key 1, v0-18): read records for consumers and followers, with or without a fetch session.
 
-v0-3 return old message formats, which `old_fetch` creates. v3 adds a size limit of the whole
+v0-3 return old message formats, which `OldFetch` creates. v3 adds a size limit of the whole
 response, v4 the isolation level and v5 the log start offset. v7 adds sessions (KIP-227), v9 leader
 epochs, v10 zstd, v11 the rack (KIP-392), v12 diverging epochs (KIP-595) and v13 topic ids
 (KIP-516). v15 adds the broker epoch of the follower (KIP-903), v16 new leaders (KIP-951), v17
@@ -32,7 +32,12 @@ from barnabas.replication.partition.fetch_params import (
 )
 from barnabas.replication.partition.results import failed_fetch
 from barnabas.replication.requests.fetch_session_cache import SessionRequest
-from barnabas.server.conversion.old_fetch import MAGIC_2_SINCE, ZSTD_SINCE, OldFetch, bytes_limit
+from barnabas.server.conversion.old_versions import (
+    FETCH_MAGIC_2_SINCE,
+    ZSTD_SINCE,
+    OldFetch,
+    bytes_limit,
+)
 from barnabas.server.dispatch.wide_requests import check_width
 from barnabas.server.handlers.records.pending_fetch import PendingFetch, partition_data
 from barnabas.storage.topic_partition import TopicIdPartition, made_topic_id_partition
@@ -164,7 +169,7 @@ class FetchHandler:
             replica_id = request.replica_state.replica_id
             replica_epoch = request.replica_state.replica_epoch
         max_bytes = min(request.max_bytes, self._max_bytes)
-        if version < MAGIC_2_SINCE:
+        if version < FETCH_MAGIC_2_SINCE:
             max_bytes = bytes_limit(request, max_bytes)
         if self._quotas.is_active and replica_id < 0:
             max_bytes = within_quota(context, max_bytes)

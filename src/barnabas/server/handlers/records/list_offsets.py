@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
-    from barnabas.waiting.off_loop import OffLoop
+    from barnabas.waiting.steps import OffLoop
 
 # First version of each special timestamp.
 _SPECIAL_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}

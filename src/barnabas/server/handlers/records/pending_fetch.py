@@ -22,7 +22,7 @@ from barnabas.protocol.messages.fetch import (
 )
 from barnabas.replication.partition.results import FetchResult, failed_fetch
 from barnabas.replication.requests.fetch_session import answer_in_steps
-from barnabas.server.conversion.old_fetch import MAGIC_2_SINCE
+from barnabas.server.conversion.old_versions import FETCH_MAGIC_2_SINCE
 from barnabas.server.dispatch.request import EXEMPT
 from barnabas.waiting.steps import in_parts
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.replication.requests.fetch_session import FetchContext
     from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.conversion.old_fetch import OldFetch
+    from barnabas.server.conversion.old_versions import OldFetch
     from barnabas.server.dispatch.request import RequestContext
     from barnabas.storage.topic_partition import TopicIdPartition
 
@@ -236,7 +236,7 @@ class PendingFetch:
         for part in in_parts(changed, _AT_ONCE):
             replaced += old.replace_errors(self._context.version, part)
             yield
-        if self._context.version < MAGIC_2_SINCE:
+        if self._context.version < FETCH_MAGIC_2_SINCE:
             old.convert(self._context, replaced, self.requested, self._send_converted)
         else:
             yield from self._respond(replaced, is_converted=True)

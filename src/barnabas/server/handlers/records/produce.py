@@ -1,6 +1,6 @@
 """Produce (key 0, v0-13): append records, with an independent result for each partition.
 
-v0-2 carry magic 0 and 1, which `old_produce` converts. v3 has magic 2, exactly one batch per
+v0-2 carry magic 0 and 1, which `OldProduce` converts. v3 has magic 2, exactly one batch per
 partition. v7 allows zstd (KIP-110). v8 reports the invalid records (KIP-467). v10 reports a new
 leader (KIP-951). v13 has topic ids (KIP-516).
 """
@@ -26,13 +26,13 @@ from barnabas.protocol.messages.produce import (
 )
 from barnabas.record.batch import HEADER_SIZE
 from barnabas.replication.requests.delayed_writes import DelayedProduce
-from barnabas.server.conversion.old_produce import MAGIC_2_SINCE, OldProduce
+from barnabas.server.conversion.old_versions import PRODUCE_MAGIC_2_SINCE, OldProduce
 from barnabas.server.conversion.produced_records import Refusal, checked_records
 from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
-from barnabas.server.transactions.produced_transactions import ProducedTransactions
+from barnabas.server.peers.transaction_verification import ProducedTransactions
 from barnabas.storage.results import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition, made_topic_partition
-from barnabas.waiting.delayed_operation import CanceledTogether
+from barnabas.waiting.purgatory import CanceledTogether
 from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.requests.delayed_writes import DeferredAppend
     from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.conversion.old_produce import Converted
+    from barnabas.server.conversion.old_versions import Converted
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
+
 
 _TOPIC_IDS_SINCE = 13
 _LEADER_SINCE = 10
@@ -102,7 +103,7 @@ class ProduceHandler:
         if pending.refusal:
             pending.refuse_all(pending.refusal)
             pending.on_appended({})
-        elif entries and context.version < MAGIC_2_SINCE:
+        elif entries and context.version < PRODUCE_MAGIC_2_SINCE:
             self._old.convert(
                 context.connection, entries, partial(self._append_converted, pending, request)
             )
@@ -244,12 +245,12 @@ class ProduceHandler:
             partition_responses.append(partition_response)
             if refused is not _NONE:
                 pending.has_failed = True
-                if version >= MAGIC_2_SINCE:
+                if version >= PRODUCE_MAGIC_2_SINCE:
                     pending.validate(data)
                 continue
             key = made_topic_partition((name, data.index))
             pending.partition_responses[key] = partition_response
-            if version < MAGIC_2_SINCE:
+            if version < PRODUCE_MAGIC_2_SINCE:
                 entries[key] = data.records
                 continue
             records = checked_records(data.records, version, pending.has_transactional_id)
@@ -363,7 +364,7 @@ class PendingProduce:
         """
         merged = {data.index: data for data in partitions}
         refused: dict[int, Refusal] = {}
-        if len(merged) < len(partitions) and self.context.version >= MAGIC_2_SINCE:
+        if len(merged) < len(partitions) and self.context.version >= PRODUCE_MAGIC_2_SINCE:
             for data in partitions:
                 found = self.validate(data)
                 if found is None:

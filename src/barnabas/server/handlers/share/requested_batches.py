@@ -9,7 +9,7 @@ import msgspec
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
-from barnabas.server.share.records.record_state import GAP, REJECT, RENEW
+from barnabas.server.share.records.record_states import GAP, REJECT, RENEW
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import RequestContext
     from barnabas.server.share.share_partitions import SharePartitions
-    from barnabas.server.share.share_session import ShareSessionKey
+    from barnabas.server.share.share_sessions import ShareSessionKey
 
     AcknowledgeResults = dict[TopicIdPartition, tuple[ErrorCode, str | None]]
 

@@ -24,7 +24,7 @@ from barnabas.server.handlers.share.requested_batches import (
     check_acknowledgements,
     refuse_member,
 )
-from barnabas.server.share.share_session import FINAL_EPOCH, ShareSessionKey
+from barnabas.server.share.share_sessions import FINAL_EPOCH, ShareSessionKey
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -34,7 +34,7 @@ from barnabas.server.share.delayed_share_fetch import ShareFetchOptions, ShareFe
 from barnabas.server.share.records.acquisition import BATCH_OPTIMIZED, RECORD_LIMIT
 from barnabas.server.share.records.share_records import MemberRequest
 from barnabas.server.share.share_partitions import NARROW_PARTITIONS_MAX
-from barnabas.server.share.share_session import FINAL_EPOCH, INITIAL_EPOCH, ShareSessionKey
+from barnabas.server.share.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSessionKey
 from barnabas.storage.topic_partition import TopicIdPartition
 from barnabas.waiting.steps import in_parts, run_to_end
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         AcknowledgeResults,
         CheckedAcknowledgements,
     )
-    from barnabas.server.share.share_session import ShareSession
+    from barnabas.server.share.share_sessions import ShareSession
 
     Results = dict[TopicIdPartition, ShareFetchResult]
 

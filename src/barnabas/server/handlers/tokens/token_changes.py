@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.controller.credentials.tokens import (
+from barnabas.controller.credentials import (
     owner_of,
     refuse_create_token,
     refuse_creation,

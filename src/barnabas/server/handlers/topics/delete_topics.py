@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.partitions.topics import refuse_delete_topics
 from barnabas.controller.result import Refusal
-from barnabas.controller.topics.topics import refuse_delete_topics
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.handlers.forwarded import forward_request
 

@@ -25,7 +25,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from barnabas.server.transactions.verification import Batch, Operation
+from barnabas.server.peers.transaction_verification import Batch, Operation
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

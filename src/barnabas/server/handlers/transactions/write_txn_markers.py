@@ -18,7 +18,7 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from barnabas.server.transactions.marker_writer import WRITTEN_AT_ONCE
+from barnabas.server.peers.markers import WRITTEN_AT_ONCE
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import in_parts
 

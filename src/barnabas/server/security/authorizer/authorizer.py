@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.metadata.acls.acls_image import AclsImage
-    from barnabas.server.configs.authorizer_config import AuthorizerConfig
+    from barnabas.server.configs.config import AuthorizerConfig
 
     # Principal, host, operation, resource type, name. The name is None for any resource.
     _Key = tuple[str, str, int, int, str | None]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.acls.acls_image import AclsImage
     from barnabas.metadata.image import ClusterImage
     from barnabas.runtime.clock import Clock
-    from barnabas.server.configs.authorizer_config import AuthorizerConfig
+    from barnabas.server.configs.config import AuthorizerConfig
     from barnabas.server.dispatch.request import RequestContext
     from barnabas.settings.definition import ParsedConfig
 

@@ -18,8 +18,7 @@ from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRespons
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.dispatch.dispatcher import Dispatcher
-from barnabas.server.security.sasl.login import Login
-from barnabas.server.security.sasl.states import LoginState
+from barnabas.server.security.sasl.login import Login, LoginState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
-    from barnabas.server.configs.security.listener_sasl import ListenerSasl
+    from barnabas.server.configs.listener_sasl import ListenerSasl
     from barnabas.server.dispatch.request import (
         Entry,
         Handle,

@@ -6,14 +6,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.sasl.client_login import PasswordLogin
-from barnabas.server.configs.security.listener_sasl import LoginSettings
+from barnabas.server.configs.listener_sasl import LoginSettings
 
 if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.loop import Runtime
     from barnabas.sasl.client_login import ClientLogin, OnBegun
-    from barnabas.server.configs.security.token_login_settings import TokenLoginSettings
+    from barnabas.server.configs.oauth_settings import TokenLoginSettings
 
 
 _log = logging.getLogger(__name__)

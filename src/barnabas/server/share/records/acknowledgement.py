@@ -8,27 +8,24 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.share.records.record_run import (
+from barnabas.server.share.records.record_states import (
     NO_MEMBER,
+    REJECT,
+    RENEW,
+    STATE_BY_ACKNOWLEDGE_TYPE,
+    RecordState,
     StateChange,
     given_up_state,
     released_state,
     terminal_count,
 )
-from barnabas.server.share.records.record_state import (
-    REJECT,
-    RENEW,
-    STATE_BY_ACKNOWLEDGE_TYPE,
-    RecordState,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from barnabas.server.share.records.in_flight_batch import InFlightBatch
-    from barnabas.server.share.records.in_flight_records import InFlightRecords
-    from barnabas.server.share.records.record_run import RecordRun
-    from barnabas.server.share.records.share_limits import ShareLimits
+    from barnabas.server.share.group_settings import ShareLimits
+    from barnabas.server.share.records.in_flight_records import InFlightBatch, InFlightRecords
+    from barnabas.server.share.records.record_states import RecordRun
 
 # Maximum number of ranges in the acknowledgements of one partition. More than the record locks that
 # a partition may have (10,000).

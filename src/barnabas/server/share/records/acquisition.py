@@ -1,20 +1,119 @@
-"""Acquisition of fetched records by a member of a share group (KIP-932, KIP-1206)."""
+"""Acquisition of fetched records by a member of a share group (KIP-932, KIP-1206).
+
+A read of the log returns record batches. Their offsets become acquired ranges, without the records
+of aborted transactions if the group reads committed records only.
+"""
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.server.share.records.in_flight_batch import InFlightBatch
-from barnabas.server.share.records.record_state import RecordState
+from barnabas.record.batch import HEADER, HEADER_SIZE, made_header
+from barnabas.record.control import ControlType
+from barnabas.runtime.disk import FileSlice
+from barnabas.server.share.records.in_flight_records import InFlightBatch
+from barnabas.server.share.records.record_states import RecordState
+from barnabas.storage.producers.producer_entry import read_end_marker
+from barnabas.storage.segment.batch_scan import headers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from barnabas.record.batch import BatchHeader
+    from barnabas.server.share.group_settings import ShareLimits
     from barnabas.server.share.records.in_flight_records import InFlightRecords
-    from barnabas.server.share.records.record_run import RecordRun
-    from barnabas.server.share.records.share_limits import ShareLimits
+    from barnabas.server.share.records.record_states import RecordRun
+    from barnabas.storage.results import AbortedTransaction
+
+
+# Further batches of a read are not acquired. Each takes a microsecond.
+BATCHES_MAX = 10_000
+
+
+def scan(
+    records: FileSlice | bytes, last_needed: int, batches_max: int = BATCHES_MAX
+) -> list[FetchedBatch]:
+    """Return the whole batches of a read up to an offset, since each costs a read of its header.
+
+    Args:
+        records: the result of the read.
+        last_needed: the last offset of interest. The batch with this offset is the last one.
+        batches_max: maximum number of batches.
+
+    Raises:
+        DamagedLogError: a header in the file is invalid.
+        CorruptRecordError: a marker in the file is invalid.
+    """
+    found: list[FetchedBatch] = []
+    for header, is_abort in _batches(records):
+        if len(found) == batches_max:
+            break
+        found.append(
+            FetchedBatch(
+                header.base_offset,
+                header.last_offset,
+                header.producer_id,
+                header.is_transactional,
+                is_abort,
+                header.size,
+            )
+        )
+        if header.last_offset >= last_needed:
+            break
+    return found
+
+
+def cut(
+    records: FileSlice | bytes, batches: Sequence[FetchedBatch], first: int, last: int
+) -> FileSlice | bytes:
+    """Return the record batches with the offsets from `first` to `last`.
+
+    Args:
+        records: the result of the read.
+        batches: its batches.
+        first: the first acquired offset.
+        last: the last acquired offset.
+    """
+    begin = max(0, bisect_right(batches, first, key=_first_of) - 1)
+    end = bisect_right(batches, last, key=_first_of)
+    start = sum(each.size for each in batches[:begin])
+    size = sum(each.size for each in batches[begin:end])
+    if isinstance(records, FileSlice):
+        return FileSlice(records.file, records.position + start, size)
+    return records[start : start + size]
+
+
+def _first_of(batch: FetchedBatch) -> int:
+    return batch.first
+
+
+def _batches(records: FileSlice | bytes) -> Iterator[tuple[BatchHeader, bool]]:
+    if isinstance(records, FileSlice):
+        end = records.position + records.length
+        for position, header in headers(records.file, records.position, end):
+            is_abort = header.is_control and _is_abort(
+                records.file.read_at(header.size, position), header
+            )
+            yield header, is_abort
+        return
+    position = 0
+    while len(records) - position >= HEADER_SIZE:
+        header = made_header(HEADER.unpack_from(records, position))
+        if header.size > len(records) - position:
+            return
+        batch = records[position : position + header.size]
+        yield header, header.is_control and _is_abort(batch, header)
+        position += header.size
+
+
+def _is_abort(batch: bytes, header: BatchHeader) -> bool:
+    marker = read_end_marker(batch, header)
+    return marker is not None and marker.control_type is ControlType.ABORT
+
 
 # Acquire modes of ShareFetch.
 BATCH_OPTIMIZED = 0
@@ -356,3 +455,47 @@ def _end_of_record_batch(batches: Sequence[FetchedBatch], offset: int) -> int:
         if each.first <= offset:
             return max(offset, each.last)
     return offset
+
+
+def aborted_ranges(
+    batches: Iterable[FetchedBatch], aborted: Iterable[AbortedTransaction]
+) -> list[tuple[int, int]]:
+    """Return first and last offset of each record batch of an aborted transaction.
+
+    A transaction of a producer ends with the abort marker of this producer.
+    """
+    pending = [(each.first_offset, each.producer_id) for each in aborted]
+    heapq.heapify(pending)
+    open_producers: set[int] = set()
+    found: list[tuple[int, int]] = []
+    for batch in batches:
+        if batch.producer_id < 0:
+            continue
+        while pending and pending[0][0] <= batch.last:
+            open_producers.add(heapq.heappop(pending)[1])
+        if batch.is_abort_marker:
+            open_producers.discard(batch.producer_id)
+        elif batch.is_transactional and batch.producer_id in open_producers:
+            found.append((batch.first, batch.last))
+    return found
+
+
+def without_ranges(
+    acquired: Sequence[AcquiredRange], removed: Sequence[tuple[int, int]]
+) -> list[AcquiredRange]:
+    """Return the acquired offsets that are in no removed range. Both are in order."""
+    left: list[AcquiredRange] = []
+    index = 0
+    for each in acquired:
+        first = each.first
+        while index < len(removed) and removed[index][1] < first:
+            index += 1
+        at = index
+        while at < len(removed) and removed[at][0] <= each.last:
+            if first < removed[at][0]:
+                left.append(AcquiredRange(first, removed[at][0] - 1, each.delivery_count))
+            first = removed[at][1] + 1
+            at += 1
+        if first <= each.last:
+            left.append(AcquiredRange(first, each.last, each.delivery_count))
+    return left

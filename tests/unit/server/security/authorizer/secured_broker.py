@@ -9,7 +9,7 @@ from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType,
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from barnabas.server.configs.authorizer_config import STANDARD_AUTHORIZER
+from barnabas.server.configs.config import STANDARD_AUTHORIZER
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from barnabas.controller.configs.configs import ConfigOperation
+from barnabas.controller.config_changes import ConfigOperation
 from barnabas.metadata.configs import configs_image
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import alter_configs, incremental_alter_configs

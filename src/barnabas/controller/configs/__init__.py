@@ -1,1 +1,0 @@
-"""Configurations and client quotas on the controller: rules, values and changes."""

@@ -1,1 +1,0 @@
-"""Credentials of users in the metadata log."""

@@ -1,1 +1,0 @@
-"""Brokers and controllers on the controller: registration, sessions, features, producer ids."""

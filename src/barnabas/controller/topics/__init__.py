@@ -1,1 +1,0 @@
-"""Topics and new partitions on the controller: validation, placement, records."""

@@ -1,1 +1,0 @@
-"""Configurations that change while the broker runs, and requests that change them."""

@@ -1,1 +1,0 @@
-"""Security settings of listeners: protocols, and SASL."""

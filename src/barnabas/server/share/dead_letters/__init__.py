@@ -1,1 +1,0 @@
-"""Dead-letter topics of share groups (KIP-1191)."""

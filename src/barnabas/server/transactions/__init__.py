@@ -1,1 +1,0 @@
-"""Requests between brokers for transactions: markers and verification."""
