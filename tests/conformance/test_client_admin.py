@@ -12,7 +12,8 @@ from confluent_kafka import Consumer
 
 import barnabas
 from barnabas.client.admin.configs import ConfigResource, ResourceType
-from barnabas.client.admin.groups import GroupDescription, GroupMember, MemberToRemove
+from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
+from barnabas.client.admin.groups import MemberToRemove
 from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.admin.topics import NewPartitions, NewTopic
 from barnabas.client.errors import (

@@ -11,7 +11,7 @@ import pytest
 
 import barnabas
 from barnabas import ConfigResource, NewTopic, ResourceType, TopicPartition
-from barnabas.client.admin.groups import GroupDescription
+from barnabas.client.admin.group_descriptions import GroupDescription
 from barnabas.client.admin.share_groups import ShareOffset
 from barnabas.client.errors import BrokerError
 from barnabas.protocol.messages.share_group_heartbeat import (

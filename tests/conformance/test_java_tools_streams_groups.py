@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from barnabas.client.admin.streams_groups import StreamsGroupDescription
+from barnabas.client.admin.group_descriptions import StreamsGroupDescription
 from conformance.java_tools import CONSUMER_GROUPS, Tools
 from conformance.streams_member import MEMBER, StreamsMember
 

@@ -14,7 +14,7 @@ import pytest
 
 import barnabas
 from barnabas.client.admin.configs import ConfigResource, ResourceType
-from barnabas.client.admin.streams_groups import StreamsGroupDescription
+from barnabas.client.admin.group_descriptions import StreamsGroupDescription
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import QUICK_FENCING, KafkaProcess
 from jvm.word_count import APPLICATION, CHANGELOG, PARTITIONS, REPARTITION, Pipeline

@@ -397,7 +397,7 @@ class Client(ClosedByUser, WithBlock):
             AdminResultsError: Some topics were not created, and `raise_errors` is True.
         """
         from barnabas.client.admin.call import errors_of, raise_failed, run
-        from barnabas.client.admin.plans.topics import create_topic_ids
+        from barnabas.client.admin.topics import create_topic_ids
 
         plan = create_topic_ids(self.admin.sender, list(topics), validate_only=validate_only)
         ids = run(plan, self._session.waiter)

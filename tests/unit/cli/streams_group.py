@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.client.admin.streams_groups import (
+from barnabas.client.admin.group_descriptions import (
     StreamsGroupDescription,
     StreamsMember,
     StreamsTasks,

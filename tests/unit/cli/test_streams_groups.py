@@ -14,9 +14,12 @@ from barnabas.cli.groups.streams_tables import (
 )
 from barnabas.cli.why.facts.facts import BrokerFacts, GroupFacts
 from barnabas.cli.why.reasons.group_reasons import group_reasons
-from barnabas.client.admin.groups import GroupDescription
-from barnabas.client.admin.plans.groups import describe_groups
-from barnabas.client.admin.streams_groups import StreamsGroupDescription, as_group
+from barnabas.client.admin.group_descriptions import (
+    GroupDescription,
+    StreamsGroupDescription,
+    as_group,
+    describe_groups,
+)
 from barnabas.client.errors import broker_error
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode

@@ -13,7 +13,7 @@ from barnabas.cli.why.facts.facts import BrokerFacts, FetchQuota, GroupFacts, Re
 from barnabas.cli.why.facts.gather_group import lowest_fetch_quotas
 from barnabas.cli.why.reasons.group_reasons import group_reasons
 from barnabas.cli.why.reasons.reason import Reason
-from barnabas.client.admin.groups import GroupDescription, GroupMember
+from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.errors import DisconnectedError, broker_error
 from barnabas.client.fetch.offset_lookups import ListedOffset

@@ -17,7 +17,7 @@ from barnabas.cli.why.facts.share_facts import (
 )
 from barnabas.cli.why.reasons.group_reasons import group_reasons
 from barnabas.cli.why.reasons.reason import Reason
-from barnabas.client.admin.groups import GroupDescription, GroupMember
+from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
 from barnabas.client.admin.share_groups import (
     ShareOffset,
     ShareRecordState,

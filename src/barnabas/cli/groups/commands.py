@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.cli.groups.group_lag import GroupProgress, PartitionProgress
-    from barnabas.client.admin.groups import GroupMember
+    from barnabas.client.admin.group_descriptions import GroupMember
 
 EXAMPLES = """\b
 Examples:

@@ -14,9 +14,12 @@ from barnabas.client.errors import ClientError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.groups import GroupDescription, GroupMember
+    from barnabas.client.admin.group_descriptions import (
+        GroupDescription,
+        GroupMember,
+        StreamsGroupDescription,
+    )
     from barnabas.client.admin.share_groups import ShareOffset
-    from barnabas.client.admin.streams_groups import StreamsGroupDescription
     from barnabas.client.facade import Client
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import TopicPartition

@@ -28,7 +28,7 @@ from barnabas.client.errors import ClientError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.client.admin.groups import GroupDescription
+    from barnabas.client.admin.group_descriptions import GroupDescription
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 

@@ -9,7 +9,7 @@ from barnabas.cli.common.tables import dim, echo_line, echo_table, warn
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from barnabas.client.admin.streams_groups import (
+    from barnabas.client.admin.group_descriptions import (
         StreamsGroupDescription,
         StreamsMember,
         StreamsTasks,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.admin.call import AdminCall, checked, error_or_none, raise_error
+from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, broker_error
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.protocol.api_keys import ApiKey
@@ -30,6 +31,8 @@ from barnabas.protocol.messages.describe_acls import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.client.admin.call import Plan
+    from barnabas.client.admin.sender import AdminSender
     from barnabas.protocol.schema import Message
 
 __all__ = ["Acl", "AclFilter", "AclOperation", "AclPermission", "AclResourceType", "PatternType"]
@@ -73,30 +76,39 @@ class DeletedAcls:
     errors: tuple[BrokerError, ...] = ()
 
 
-def describe_acls(wanted: AclFilter) -> AdminCall[list[Acl]]:
-    """Return all entries that match the filter."""
+def describe_acls(sender: AdminSender, wanted: AclFilter | None = None) -> Plan[list[Acl]]:
+    """Describe the entries that match the filter; None means all entries."""
+    selected = wanted or AclFilter()
 
     def build(_version: int) -> Message:
         return DescribeAclsRequest(
-            resource_type_filter=wanted.resource_type,
-            resource_name_filter=wanted.resource_name,
-            pattern_type_filter=wanted.pattern_type,
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission,
+            resource_type_filter=selected.resource_type,
+            resource_name_filter=selected.resource_name,
+            pattern_type_filter=selected.pattern_type,
+            principal_filter=selected.principal,
+            host_filter=selected.host,
+            operation=selected.operation,
+            permission_type=selected.permission,
         )
 
-    def read(response: Message) -> list[Acl]:
-        assert isinstance(response, DescribeAclsResponse)
+    def read(response: DescribeAclsResponse) -> list[Acl]:
         raise_error(response.error_code, "ACLs", response.error_message)
         return [_acl(resource, each) for resource in response.resources for each in resource.acls]
 
-    return AdminCall(ApiKey.DESCRIBE_ACLS, build, read)
+    return sender.send(ANY_NODE, AdminCall(ApiKey.DESCRIBE_ACLS, build, read))
 
 
-def create_acls(acls: Sequence[Acl]) -> AdminCall[dict[Acl, BrokerError | None]]:
-    """Create entries; return an error or None for each. An existing entry is not an error."""
+def create_acls(
+    sender: AdminSender, entries: Sequence[Acl], *, raise_errors: bool = True
+) -> Plan[dict[Acl, BrokerError | None]]:
+    """Create access control entries; an existing entry is not an error.
+
+    Returns:
+        An error or None for each entry.
+
+    Raises:
+        AdminResultsError: an entry was not created; not raised with `raise_errors=False`.
+    """
 
     def build(_version: int) -> Message:
         return CreateAclsRequest(
@@ -110,25 +122,34 @@ def create_acls(acls: Sequence[Acl]) -> AdminCall[dict[Acl, BrokerError | None]]
                     operation=acl.operation,
                     permission_type=acl.permission,
                 )
-                for acl in acls
+                for acl in entries
             ]
         )
 
-    def read(response: Message) -> dict[Acl, BrokerError | None]:
-        assert isinstance(response, CreateAclsResponse)
+    def read(response: CreateAclsResponse) -> dict[Acl, BrokerError | None]:
         found: dict[Acl, BrokerError | None] = {}
-        for acl, result in zip(acls, response.results, strict=True):
+        for acl, result in zip(entries, response.results, strict=True):
             code, text = result.error_code, result.error_message
-            found[acl] = broker_error(code, f"ACL for {acl.principal}", text) if code else None
+            found[acl] = error_or_none(code, f"ACL for {acl.principal}", text)
         return found
 
-    return AdminCall(ApiKey.CREATE_ACLS, build, read)
+    return checked(
+        sender.send(CONTROLLER, AdminCall(ApiKey.CREATE_ACLS, build, read)),
+        raise_errors=raise_errors,
+    )
 
 
 def delete_acls(
-    filters: Sequence[AclFilter],
-) -> AdminCall[dict[AclFilter, DeletedAcls | BrokerError]]:
-    """Delete all entries that match; return the deleted entries or an error for each filter."""
+    sender: AdminSender, filters: Sequence[AclFilter], *, raise_errors: bool = True
+) -> Plan[dict[AclFilter, DeletedAcls | BrokerError]]:
+    """Delete all entries that match one of the filters.
+
+    Returns:
+        The deleted entries, or an error, for each filter.
+
+    Raises:
+        AdminResultsError: a filter failed; not raised with `raise_errors=False`.
+    """
 
     def build(_version: int) -> Message:
         return DeleteAclsRequest(
@@ -146,8 +167,7 @@ def delete_acls(
             ]
         )
 
-    def read(response: Message) -> dict[AclFilter, DeletedAcls | BrokerError]:
-        assert isinstance(response, DeleteAclsResponse)
+    def read(response: DeleteAclsResponse) -> dict[AclFilter, DeletedAcls | BrokerError]:
         found: dict[AclFilter, DeletedAcls | BrokerError] = {}
         for each, result in zip(filters, response.filter_results, strict=True):
             if result.error_code:
@@ -156,7 +176,10 @@ def delete_acls(
                 found[each] = _deleted(result.matching_acls)
         return found
 
-    return AdminCall(ApiKey.DELETE_ACLS, build, read)
+    return checked(
+        sender.send(CONTROLLER, AdminCall(ApiKey.DELETE_ACLS, build, read)),
+        raise_errors=raise_errors,
+    )
 
 
 def _acl(

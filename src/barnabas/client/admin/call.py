@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from barnabas.client.errors import AdminResultsError, BrokerError, ClientError, broker_error
-from barnabas.client.session.waiter import run_plan
+from barnabas.client.session.plans import run_plan
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -33,11 +33,13 @@ __all__ = [
     "Plan",
     "Step",
     "checked",
+    "error_or_none",
     "errors_by_name",
     "errors_of",
     "names_of",
     "raise_error",
     "raise_failed",
+    "require_success",
     "run",
 ]
 
@@ -59,7 +61,7 @@ class AdminCall(Generic[T_co]):
     # Builds the request for the negotiated version.
     build: Callable[[int], Message]
     # Converts the response; raises BrokerError if the whole call failed.
-    read: Callable[[Message], T_co]
+    read: Callable[[Any], T_co]
     # An additional upper limit of the API version.
     max_version: int | None = None
 
@@ -68,6 +70,11 @@ def raise_error(code: int, subject: str, detail: str | None = None) -> None:
     """Raise the broker's error unless the code is 0."""
     if code:
         raise broker_error(code, subject, detail)
+
+
+def error_or_none(code: int, subject: str, detail: str | None = None) -> BrokerError | None:
+    """Return the broker's error; None if the code is 0."""
+    return broker_error(code, subject, detail) if code else None
 
 
 def errors_by_name(
@@ -80,11 +87,21 @@ def errors_by_name(
     """
     found: dict[K, BrokerError | None] = {}
     for name, code, detail in results:
-        error = broker_error(code, f"{kind} {name}", detail) if code else None
+        error = error_or_none(code, f"{kind} {name}", detail)
         if error is not None and error.retriable and error.error_code not in FINAL_ERRORS:
             raise error
         found[name] = error
     return found
+
+
+def require_success(subject: str) -> Callable[[Any], bool]:
+    """Return the `read` of a call whose response only has an error code and a message."""
+
+    def read(response: Any) -> bool:
+        raise_error(response.error_code, subject, response.error_message)
+        return True
+
+    return read
 
 
 def raise_failed(results: Mapping[Any, object]) -> None:

@@ -11,12 +11,15 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.admin.call import AdminCall, raise_error, require_success
+from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.connections.connections import SOFTWARE_NAME, SOFTWARE_VERSION
 from barnabas.client.connections.metadata_cache import NodeInfo
+from barnabas.client.errors import BrokerError
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import add_raft_voter
-from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -31,15 +34,12 @@ from barnabas.protocol.messages.describe_quorum import (
 )
 from barnabas.protocol.messages.remove_raft_voter import (
     RemoveRaftVoterRequest,
-    RemoveRaftVoterResponse,
 )
 from barnabas.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
-    UnregisterBrokerResponse,
 )
 from barnabas.protocol.messages.unregister_controller import (
     UnregisterControllerRequest,
-    UnregisterControllerResponse,
 )
 from barnabas.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -50,6 +50,8 @@ from barnabas.protocol.messages.update_features import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from barnabas.client.admin.call import Plan
+    from barnabas.client.admin.sender import AdminSender
     from barnabas.protocol.schema import Message
 
 __all__ = [
@@ -95,8 +97,8 @@ class Versions:
     finalized_features: dict[str, int]
 
 
-def describe_cluster() -> AdminCall[ClusterDescription]:
-    """Describe the cluster's id, controller and brokers."""
+def describe_cluster(sender: AdminSender) -> Plan[ClusterDescription]:
+    """Describe the cluster: its id, its controller and its brokers."""
 
     def build(version: int) -> Message:
         request = DescribeClusterRequest(include_cluster_authorized_operations=False)
@@ -104,8 +106,7 @@ def describe_cluster() -> AdminCall[ClusterDescription]:
             request.include_fenced_brokers = True
         return request
 
-    def read(response: Message) -> ClusterDescription:
-        assert isinstance(response, DescribeClusterResponse)
+    def read(response: DescribeClusterResponse) -> ClusterDescription:
         raise_error(response.error_code, "describe cluster", response.error_message)
         brokers, fenced = (
             tuple(
@@ -117,11 +118,35 @@ def describe_cluster() -> AdminCall[ClusterDescription]:
         )
         return ClusterDescription(response.cluster_id, response.controller_id, brokers, fenced)
 
-    return AdminCall(ApiKey.DESCRIBE_CLUSTER, build, read)
+    return sender.send(ANY_NODE, AdminCall(ApiKey.DESCRIBE_CLUSTER, build, read))
 
 
-def describe_versions() -> AdminCall[Versions]:
-    """Return the API versions and features of the receiving broker."""
+def broker_ids(sender: AdminSender) -> Plan[list[int]]:
+    """Return the ids of all brokers that are not fenced."""
+    described = yield from describe_cluster(sender)
+    return [broker.id for broker in described.brokers]
+
+
+def require_broker(sender: AdminSender, node: int) -> Plan[None]:
+    """Ensure that the cached metadata contains a broker.
+
+    Raises:
+        BrokerError: BROKER_NOT_AVAILABLE: the cluster has no broker with this id.
+    """
+    if node == ANY_NODE or node in sender.cluster.metadata.nodes:
+        return
+    known = yield from broker_ids(sender)
+    if node not in known:
+        brokers = ", ".join(map(str, sorted(known)))
+        raise BrokerError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node}", f"the brokers are: {brokers}"
+        )
+    yield from sender.refresh()
+
+
+def describe_versions(sender: AdminSender, node: int = ANY_NODE) -> Plan[Versions]:
+    """Return the API versions and feature levels of a broker; by default of any broker."""
+    yield from require_broker(sender, node)
 
     def build(version: int) -> Message:
         if version < 3:
@@ -130,8 +155,7 @@ def describe_versions() -> AdminCall[Versions]:
             client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
         )
 
-    def read(response: Message) -> Versions:
-        assert isinstance(response, ApiVersionsResponse)
+    def read(response: ApiVersionsResponse) -> Versions:
         raise_error(response.error_code, "versions")
         return Versions(
             {each.api_key: (each.min_version, each.max_version) for each in response.api_keys},
@@ -139,7 +163,8 @@ def describe_versions() -> AdminCall[Versions]:
             {f.name: f.max_version_level for f in response.finalized_features},
         )
 
-    return AdminCall(ApiKey.API_VERSIONS, build, read)
+    call = AdminCall(ApiKey.API_VERSIONS, build, read)
+    return (yield from sender.send(node, call))
 
 
 class UpgradeType(enum.IntEnum):
@@ -153,12 +178,20 @@ class UpgradeType(enum.IntEnum):
 
 
 def update_features(
-    levels: Mapping[str, int], kind: UpgradeType, timeout_ms: int, *, validate_only: bool
-) -> AdminCall[bool]:
-    """Set these levels, either all or none; a level of 0 removes the feature."""
+    sender: AdminSender,
+    levels: Mapping[str, int],
+    *,
+    kind: UpgradeType = UpgradeType.UPGRADE,
+    validate_only: bool = False,
+) -> Plan[None]:
+    """Set finalized feature levels; a level of 0 removes the feature (KIP-584).
+
+    Raises:
+        BrokerError: FEATURE_UPDATE_FAILED or INVALID_UPDATE_VERSION; no feature was changed.
+    """
 
     def build(version: int) -> Message:
-        request = UpdateFeaturesRequest(timeout_ms=timeout_ms, feature_updates=[])
+        request = UpdateFeaturesRequest(timeout_ms=sender.timeout_ms, feature_updates=[])
         for name, level in levels.items():
             update = FeatureUpdateKey(feature=name, max_version_level=level)
             if version >= _KIND_FROM:
@@ -169,42 +202,36 @@ def update_features(
         request.validate_only = validate_only
         return request
 
-    def read(response: Message) -> bool:
-        assert isinstance(response, UpdateFeaturesResponse)
+    def read(response: UpdateFeaturesResponse) -> bool:
         raise_error(response.error_code, "update of features", response.error_message)
         for result in response.results:
             raise_error(result.error_code, f"feature {result.feature}", result.error_message)
         return True
 
-    return AdminCall(ApiKey.UPDATE_FEATURES, build, read)
+    call = AdminCall(ApiKey.UPDATE_FEATURES, build, read)
+    yield from sender.send(CONTROLLER, call)
 
 
-def unregister_broker(node: int) -> AdminCall[bool]:
-    """Unregister a broker that was shut down permanently."""
+def unregister_broker(sender: AdminSender, node: int) -> Plan[None]:
+    """Remove a broker from the cluster metadata after it was shut down permanently."""
 
-    def build(_version: int) -> Message:
-        return UnregisterBrokerRequest(broker_id=node)
-
-    def read(response: Message) -> bool:
-        assert isinstance(response, UnregisterBrokerResponse)
-        raise_error(response.error_code, f"unregister broker {node}", response.error_message)
-        return True
-
-    return AdminCall(ApiKey.UNREGISTER_BROKER, build, read)
+    call = AdminCall(
+        ApiKey.UNREGISTER_BROKER,
+        lambda _version: UnregisterBrokerRequest(broker_id=node),
+        require_success(f"unregister broker {node}"),
+    )
+    yield from sender.send(CONTROLLER, call)
 
 
-def unregister_controller(node: int) -> AdminCall[bool]:
-    """Unregister a controller that was shut down permanently."""
+def unregister_controller(sender: AdminSender, node: int) -> Plan[None]:
+    """Remove a controller from the cluster metadata after it was shut down permanently."""
 
-    def build(_version: int) -> Message:
-        return UnregisterControllerRequest(controller_id=node)
-
-    def read(response: Message) -> bool:
-        assert isinstance(response, UnregisterControllerResponse)
-        raise_error(response.error_code, f"unregister controller {node}", response.error_message)
-        return True
-
-    return AdminCall(ApiKey.UNREGISTER_CONTROLLER, build, read)
+    call = AdminCall(
+        ApiKey.UNREGISTER_CONTROLLER,
+        lambda _version: UnregisterControllerRequest(controller_id=node),
+        require_success(f"unregister controller {node}"),
+    )
+    yield from sender.send(CONTROLLER, call)
 
 
 class VoterEndpoint(NamedTuple):
@@ -239,16 +266,15 @@ class QuorumDescription:
     endpoints: Mapping[int, tuple[VoterEndpoint, ...]] = field(default_factory=dict)
 
 
-def describe_quorum() -> AdminCall[QuorumDescription]:
-    """Describe leader, voters and observers of the metadata log."""
+def describe_quorum(sender: AdminSender, *, once: bool = False) -> Plan[QuorumDescription]:
+    """Describe the metadata quorum; `once` makes one attempt only."""
 
     def build(_version: int) -> Message:
         partitions = [PartitionDataRequest(partition_index=0)]
         topic = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=partitions)
         return DescribeQuorumRequest(topics=[topic])
 
-    def read(response: Message) -> QuorumDescription:
-        assert isinstance(response, DescribeQuorumResponse)
+    def read(response: DescribeQuorumResponse) -> QuorumDescription:
         raise_error(response.error_code, "metadata quorum", response.error_message)
         partition = response.topics[0].partitions[0]
         raise_error(partition.error_code, "metadata quorum", partition.error_message)
@@ -266,7 +292,7 @@ def describe_quorum() -> AdminCall[QuorumDescription]:
             },
         )
 
-    return AdminCall(ApiKey.DESCRIBE_QUORUM, build, read)
+    return sender.send(ANY_NODE, AdminCall(ApiKey.DESCRIBE_QUORUM, build, read), once=once)
 
 
 def _replicas(states: Iterable[ReplicaState]) -> tuple[QuorumReplica, ...]:
@@ -283,15 +309,15 @@ def _replicas(states: Iterable[ReplicaState]) -> tuple[QuorumReplica, ...]:
 
 
 def add_voter(
-    node_id: int, directory_id: bytes, endpoints: Sequence[VoterEndpoint], timeout_ms: int
-) -> AdminCall[bool]:
-    """Make an observer with the controller role a voter; DUPLICATE_VOTER if it is a voter."""
+    sender: AdminSender, node: int, directory_id: bytes, endpoints: Sequence[VoterEndpoint]
+) -> Plan[None]:
+    """Make a controller that is an observer of the metadata log a voter of the quorum."""
 
     def build(_version: int) -> Message:
         return AddRaftVoterRequest(
             cluster_id=None,
-            timeout_ms=timeout_ms,
-            voter_id=node_id,
+            timeout_ms=sender.timeout_ms,
+            voter_id=node,
             voter_directory_id=directory_id,
             listeners=[
                 add_raft_voter.Listener(name=each.listener, host=each.host, port=each.port)
@@ -299,25 +325,20 @@ def add_voter(
             ],
         )
 
-    def read(response: Message) -> bool:
-        assert isinstance(response, AddRaftVoterResponse)
-        raise_error(response.error_code, f"add voter {node_id}", response.error_message)
-        return True
-
-    return AdminCall(ApiKey.ADD_RAFT_VOTER, build, read)
+    yield from sender.send(
+        ANY_NODE, AdminCall(ApiKey.ADD_RAFT_VOTER, build, require_success(f"add voter {node}"))
+    )
 
 
-def remove_voter(node_id: int, directory_id: bytes) -> AdminCall[bool]:
-    """Remove a voter from the quorum."""
+def remove_voter(sender: AdminSender, node: int, directory_id: bytes) -> Plan[None]:
+    """Remove a voter from the metadata quorum."""
 
     def build(_version: int) -> Message:
         return RemoveRaftVoterRequest(
-            cluster_id=None, voter_id=node_id, voter_directory_id=directory_id
+            cluster_id=None, voter_id=node, voter_directory_id=directory_id
         )
 
-    def read(response: Message) -> bool:
-        assert isinstance(response, RemoveRaftVoterResponse)
-        raise_error(response.error_code, f"remove voter {node_id}", response.error_message)
-        return True
-
-    return AdminCall(ApiKey.REMOVE_RAFT_VOTER, build, read)
+    yield from sender.send(
+        ANY_NODE,
+        AdminCall(ApiKey.REMOVE_RAFT_VOTER, build, require_success(f"remove voter {node}")),
+    )

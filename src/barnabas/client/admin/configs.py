@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from barnabas.client.admin.call import AdminCall, raise_error
-from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.admin.call import AdminCall, error_or_none, raise_error
+from barnabas.client.admin.cluster import require_broker
+from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_resource import ConfigResource, ResourceType
 from barnabas.protocol.messages.alter_client_quotas import (
@@ -24,7 +25,6 @@ from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as ReplacedConfig,
     AlterConfigsRequest,
     AlterConfigsResource as ReplacedResource,
-    AlterConfigsResourceResponse as ReplacedResourceResponse,
     AlterConfigsResponse,
 )
 from barnabas.protocol.messages.describe_client_quotas import (
@@ -41,7 +41,6 @@ from barnabas.protocol.messages.describe_configs import (
 from barnabas.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -51,8 +50,11 @@ from barnabas.protocol.messages.list_config_resources import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from barnabas.client.admin.call import Plan
+    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.errors import ClientError
     from barnabas.protocol.schema import Message
 
 __all__ = ["ConfigEntry", "ConfigResource", "ConfigSynonym", "QuotaEntity", "ResourceType"]
@@ -120,43 +122,63 @@ class ConfigEntry:
 
 
 def describe_configs(
+    sender: AdminSender,
     resources: Sequence[ConfigResource],
     *,
     keys: Sequence[str] | None = None,
     synonyms: bool = False,
     documentation: bool = False,
-) -> AdminCall[dict[ConfigResource, list[ConfigEntry] | ClientError]]:
-    """Describe configs of resources; an error for a resource that cannot be described."""
+) -> Plan[dict[ConfigResource, list[ConfigEntry] | ClientError]]:
+    """Describe the configs of each resource: those of `keys`, or all.
 
-    def build(version: int) -> Message:
-        request = DescribeConfigsRequest(
-            resources=[
-                DescribeConfigsResource(
-                    resource_type=resource.type,
-                    resource_name=resource.name,
-                    configuration_keys=None if keys is None else list(keys),
-                )
-                for resource in resources
-            ],
-            include_synonyms=synonyms,
-        )
-        if version >= 3:
-            request.include_documentation = documentation
-        return request
+    `synonyms` and `documentation` request these fields of the entries.
 
-    def read(response: Message) -> dict[ConfigResource, list[ConfigEntry] | ClientError]:
-        assert isinstance(response, DescribeConfigsResponse)
-        found: dict[ConfigResource, list[ConfigEntry] | ClientError] = {}
-        for result in response.results:
-            resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
-            if result.error_code:
-                subject = f"configs of {resource}"
-                found[resource] = broker_error(result.error_code, subject, result.error_message)
-            else:
-                found[resource] = [_entry(entry) for entry in result.configs]
-        return found
+    Returns:
+        The configs, or an error, for each resource.
+    """
 
-    return AdminCall(ApiKey.DESCRIBE_CONFIGS, build, read)
+    def call_for(
+        part: Sequence[ConfigResource],
+    ) -> AdminCall[dict[ConfigResource, list[ConfigEntry] | ClientError]]:
+        def build(version: int) -> Message:
+            request = DescribeConfigsRequest(
+                resources=[
+                    DescribeConfigsResource(
+                        resource_type=resource.type,
+                        resource_name=resource.name,
+                        configuration_keys=None if keys is None else list(keys),
+                    )
+                    for resource in part
+                ],
+                include_synonyms=synonyms,
+            )
+            if version >= 3:
+                request.include_documentation = documentation
+            return request
+
+        return AdminCall(ApiKey.DESCRIBE_CONFIGS, build, _described)
+
+    by_node: dict[int, list[ConfigResource]] = {}
+    for resource in resources:
+        node = resource.node_id
+        by_node.setdefault(ANY_NODE if node is None else node, []).append(resource)
+    found: dict[ConfigResource, list[ConfigEntry] | ClientError] = {}
+    for node, part in by_node.items():
+        yield from require_broker(sender, node)
+        found.update((yield from sender.send(node, call_for(part))))
+    return found
+
+
+def _described(
+    response: DescribeConfigsResponse,
+) -> dict[ConfigResource, list[ConfigEntry] | ClientError]:
+    found: dict[ConfigResource, list[ConfigEntry] | ClientError] = {}
+    for result in response.results:
+        resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+        found[resource] = error_or_none(
+            result.error_code, f"configs of {resource}", result.error_message
+        ) or [_entry(entry) for entry in result.configs]
+    return found
 
 
 def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
@@ -177,29 +199,48 @@ def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
 
 
 def alter_configs(
-    resource: ConfigResource, changes: Mapping[str, str | None], *, validate_only: bool = False
-) -> AdminCall[bool]:
-    """Set configs of one resource; a value of None resets the config to its default."""
+    sender: AdminSender,
+    resource: ConfigResource,
+    changes: Mapping[str, str | None],
+    *,
+    validate_only: bool = False,
+) -> Plan[None]:
+    """Set configs of a resource; a value of None resets the config to its default.
+
+    Raises:
+        BrokerError: the change was refused; nothing was changed.
+    """
     configs = [(key, _DELETE if value is None else _SET, value) for key, value in changes.items()]
-    return _altering(resource, configs, validate_only=validate_only)
+    return _alter_incrementally(sender, resource, configs, validate_only=validate_only)
 
 
 def change_config_list(
-    resource: ConfigResource, append: Mapping[str, str], subtract: Mapping[str, str]
-) -> AdminCall[bool]:
-    """Add values to configs that are lists, and remove others; values are comma-separated."""
-    configs = [(key, _APPEND, value) for key, value in append.items()]
-    configs += [(key, _SUBTRACT, value) for key, value in subtract.items()]
-    return _altering(resource, configs, validate_only=False)
+    sender: AdminSender,
+    resource: ConfigResource,
+    *,
+    append: Mapping[str, str] | None = None,
+    subtract: Mapping[str, str] | None = None,
+) -> Plan[None]:
+    """Add values to configs that are lists, or remove values; other values stay.
+
+    The values of `append` and `subtract` are comma-separated lists, by config name.
+
+    Raises:
+        BrokerError: the change was refused; nothing was changed.
+    """
+    configs = [(key, _APPEND, value) for key, value in (append or {}).items()]
+    configs += [(key, _SUBTRACT, value) for key, value in (subtract or {}).items()]
+    return _alter_incrementally(sender, resource, configs)
 
 
-def _altering(
+def _alter_incrementally(
+    sender: AdminSender,
     resource: ConfigResource,
     configs: Sequence[tuple[str, int, str | None]],
     *,
-    validate_only: bool,
-) -> AdminCall[bool]:
-    """Build one incremental change from tuples (key, operation, value) (KIP-339)."""
+    validate_only: bool = False,
+) -> Plan[None]:
+    """Send one incremental change from tuples (key, operation, value) (KIP-339)."""
 
     def build(_version: int) -> Message:
         altered = AlterConfigsResource(
@@ -212,17 +253,23 @@ def _altering(
         )
         return IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
 
-    def read(response: Message) -> bool:
-        assert isinstance(response, IncrementalAlterConfigsResponse)
-        return _none_refused(resource, response.responses)
-
-    return AdminCall(ApiKey.INCREMENTAL_ALTER_CONFIGS, build, read)
+    return _send(sender, resource, ApiKey.INCREMENTAL_ALTER_CONFIGS, build)
 
 
 def replace_configs(
-    resource: ConfigResource, values: Mapping[str, str], *, validate_only: bool = False
-) -> AdminCall[bool]:
-    """Replace all configs of one resource; other configs return to their defaults."""
+    sender: AdminSender,
+    resource: ConfigResource,
+    values: Mapping[str, str],
+    *,
+    validate_only: bool = False,
+) -> Plan[None]:
+    """Replace all configs of a resource (AlterConfigs); others return to their defaults.
+
+    The call overwrites concurrent changes of other clients. Prefer `alter_configs`.
+
+    Raises:
+        BrokerError: the change was refused; nothing was changed.
+    """
 
     def build(_version: int) -> Message:
         replaced = ReplacedResource(
@@ -232,29 +279,34 @@ def replace_configs(
         )
         return AlterConfigsRequest(resources=[replaced], validate_only=validate_only)
 
-    def read(response: Message) -> bool:
-        assert isinstance(response, AlterConfigsResponse)
-        return _none_refused(resource, response.responses)
-
-    return AdminCall(ApiKey.ALTER_CONFIGS, build, read)
+    return _send(sender, resource, ApiKey.ALTER_CONFIGS, build)
 
 
-def _none_refused(
-    resource: ConfigResource,
-    responses: Iterable[AlterConfigsResourceResponse | ReplacedResourceResponse],
-) -> bool:
-    """Check that no change was refused; return True.
+def _send(
+    sender: AdminSender, resource: ConfigResource, api_key: ApiKey, build: Callable[[int], Message]
+) -> Plan[None]:
+    """Send a change of one resource to its broker, or to the controller.
 
     Raises:
-        BrokerError: a change was refused.
+        BrokerError: the change was refused.
     """
-    for response in responses:
-        raise_error(response.error_code, f"configs of {resource}", response.error_message)
-    return True
+
+    def read(response: AlterConfigsResponse | IncrementalAlterConfigsResponse) -> bool:
+        for result in response.responses:
+            raise_error(result.error_code, f"configs of {resource}", result.error_message)
+        return True
+
+    node = resource.node_id
+    if node is not None:
+        yield from require_broker(sender, node)
+    call = AdminCall(api_key, build, read)
+    yield from sender.send(CONTROLLER if node is None else node, call)
 
 
-def list_config_resources(types: Sequence[ResourceType]) -> AdminCall[list[ConfigResource]]:
-    """List the resources of these types that have configs; no types means all types."""
+def list_config_resources(
+    sender: AdminSender, types: Sequence[ResourceType] = ()
+) -> Plan[list[ConfigResource]]:
+    """List resources of these types that have configs; no types means all types."""
 
     def build(version: int) -> Message:
         # Version 0 (KIP-1000) lists client metrics only.
@@ -262,8 +314,7 @@ def list_config_resources(types: Sequence[ResourceType]) -> AdminCall[list[Confi
             return ListConfigResourcesRequest()
         return ListConfigResourcesRequest(resource_types=[int(each) for each in types])
 
-    def read(response: Message) -> list[ConfigResource]:
-        assert isinstance(response, ListConfigResourcesResponse)
+    def read(response: ListConfigResourcesResponse) -> list[ConfigResource]:
         raise_error(response.error_code, "list of config resources")
         known = {int(each) for each in ResourceType}
         return [
@@ -272,13 +323,22 @@ def list_config_resources(types: Sequence[ResourceType]) -> AdminCall[list[Confi
             if each.resource_type in known
         ]
 
-    return AdminCall(ApiKey.LIST_CONFIG_RESOURCES, build, read)
+    call = AdminCall(ApiKey.LIST_CONFIG_RESOURCES, build, read)
+    return sender.send(ANY_NODE, call)
 
 
 def describe_quotas(
-    components: Mapping[str, str | None], *, strict: bool = False
-) -> AdminCall[dict[QuotaEntity, dict[str, float]]]:
-    """Describe quotas of entities that match all components; ANY_NAME matches any name."""
+    sender: AdminSender, components: Mapping[str, str | None], *, strict: bool = False
+) -> Plan[dict[QuotaEntity, dict[str, float]]]:
+    """Describe the quotas of the entities that match all components.
+
+    `components` maps "user", "client-id" or "ip" to a name; None is the default entity, "*" any
+    name. With `strict`, entities with further components do not match.
+
+    Returns:
+        The quotas by entity, in Kafka's units: bytes per second for `producer_byte_rate` and
+        `consumer_byte_rate`, percent for `request_percentage`.
+    """
 
     def build(_version: int) -> Message:
         return DescribeClientQuotasRequest(
@@ -286,8 +346,7 @@ def describe_quotas(
             strict=strict,
         )
 
-    def read(response: Message) -> dict[QuotaEntity, dict[str, float]]:
-        assert isinstance(response, DescribeClientQuotasResponse)
+    def read(response: DescribeClientQuotasResponse) -> dict[QuotaEntity, dict[str, float]]:
         raise_error(response.error_code, "quotas", response.error_message)
         return {
             tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity)): {
@@ -296,7 +355,8 @@ def describe_quotas(
             for entry in response.entries or []
         }
 
-    return AdminCall(ApiKey.DESCRIBE_CLIENT_QUOTAS, build, read)
+    call = AdminCall(ApiKey.DESCRIBE_CLIENT_QUOTAS, build, read)
+    return sender.send(ANY_NODE, call)
 
 
 def _component(kind: str, name: str | None) -> ComponentData:
@@ -307,9 +367,17 @@ def _component(kind: str, name: str | None) -> ComponentData:
 
 
 def alter_quotas(
-    entity: QuotaEntity, changes: Mapping[str, float | None], *, validate_only: bool = False
-) -> AdminCall[bool]:
-    """Set quotas of one entity; a value of None removes the quota."""
+    sender: AdminSender,
+    entity: QuotaEntity,
+    changes: Mapping[str, float | None],
+    *,
+    validate_only: bool = False,
+) -> Plan[None]:
+    """Set quotas of an entity; a value of None removes the quota.
+
+    Raises:
+        BrokerError: the change was refused.
+    """
 
     def build(_version: int) -> Message:
         ops = [
@@ -320,10 +388,10 @@ def alter_quotas(
         entry = EntryDataRequest(entity=parts, ops=ops)
         return AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
 
-    def read(response: Message) -> bool:
-        assert isinstance(response, AlterClientQuotasResponse)
+    def read(response: AlterClientQuotasResponse) -> bool:
         for entry in response.entries:
             raise_error(entry.error_code, "quotas", entry.error_message)
         return True
 
-    return AdminCall(ApiKey.ALTER_CLIENT_QUOTAS, build, read)
+    call = AdminCall(ApiKey.ALTER_CLIENT_QUOTAS, build, read)
+    yield from sender.send(CONTROLLER, call)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.admin.call import AdminCall, checked, error_or_none, raise_error
+from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, broker_error
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_user_scram_credentials import (
@@ -53,6 +54,9 @@ from barnabas.sasl.scram_keys import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.client.admin.call import Plan
+    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.retries import OnDone
     from barnabas.protocol.schema import Message
 
 __all__ = [
@@ -64,6 +68,8 @@ __all__ = [
 ]
 
 _OWNER_FROM = 3
+# Randomness of the salts of one call.
+_RANDOM_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +101,21 @@ class ScramDeletion:
 
 
 def describe_scram_credentials(
-    users: Sequence[str] | None,
-) -> AdminCall[dict[str, list[ScramCredential] | BrokerError]]:
-    """Describe credentials by user; None means all users. Others get RESOURCE_NOT_FOUND."""
+    sender: AdminSender, users: Sequence[str] | None = None
+) -> Plan[dict[str, list[ScramCredential] | BrokerError]]:
+    """Describe mechanisms and iterations by user; None means all users.
+
+    Returns:
+        The credentials, or an error (RESOURCE_NOT_FOUND without any), for each user.
+    """
 
     def build(_version: int) -> Message:
         names = None if users is None else [UserName(name=user) for user in users]
         return DescribeUserScramCredentialsRequest(users=names)
 
-    def read(response: Message) -> dict[str, list[ScramCredential] | BrokerError]:
-        assert isinstance(response, DescribeUserScramCredentialsResponse)
+    def read(
+        response: DescribeUserScramCredentialsResponse,
+    ) -> dict[str, list[ScramCredential] | BrokerError]:
         raise_error(response.error_code, "SCRAM credentials", response.error_message)
         found: dict[str, list[ScramCredential] | BrokerError] = {}
         for result in response.results:
@@ -118,38 +129,8 @@ def describe_scram_credentials(
                 ]
         return found
 
-    return AdminCall(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, build, read)
-
-
-def alter_scram_credentials(
-    upsertions: Sequence[ScramCredentialUpsertion], deletions: Sequence[ScramDeletion]
-) -> AdminCall[dict[str, BrokerError | None]]:
-    """Set and delete credentials; return an error or None for each user.
-
-    Args:
-        upsertions: the credentials to set, from `salted_upsertion`.
-        deletions: the credentials to delete.
-    """
-
-    def build(_version: int) -> Message:
-        return AlterUserScramCredentialsRequest(
-            deletions=[
-                ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
-                for each in deletions
-            ],
-            upsertions=list(upsertions),
-        )
-
-    def read(response: Message) -> dict[str, BrokerError | None]:
-        assert isinstance(response, AlterUserScramCredentialsResponse)
-        found: dict[str, BrokerError | None] = {}
-        for result in response.results:
-            code = result.error_code
-            subject = f"SCRAM credentials of {result.user}"
-            found[result.user] = broker_error(code, subject, result.error_message) if code else None
-        return found
-
-    return AdminCall(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, build, read)
+    call = AdminCall(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, build, read)
+    return sender.send(ANY_NODE, call)
 
 
 def salted_upsertion(given: ScramUpsertion, random: bytes) -> ScramCredentialUpsertion:
@@ -172,6 +153,65 @@ def salted_upsertion(given: ScramUpsertion, random: bytes) -> ScramCredentialUps
     )
 
 
+def alter_scram_credentials(
+    sender: AdminSender,
+    upsertions: Sequence[ScramUpsertion] = (),
+    deletions: Sequence[ScramDeletion] = (),
+    *,
+    raise_errors: bool = True,
+) -> Plan[dict[str, BrokerError | None]]:
+    """Set and delete passwords; only salted hashes are sent to the broker.
+
+    Returns:
+        An error or None for each user.
+
+    Raises:
+        AdminResultsError: a user failed; not raised with `raise_errors=False`.
+    """
+    runtime = sender.cluster.runtime
+    random = runtime.rng.token(_RANDOM_BYTES)
+
+    def hash_passwords() -> list[ScramCredentialUpsertion] | ValueError | OverflowError:
+        try:
+            return [salted_upsertion(each, random) for each in upsertions]
+        except (ValueError, OverflowError) as error:
+            # The number of iterations is invalid.
+            return error
+
+    def start(on_done: OnDone[Any]) -> None:
+        def on_hashed(found: Any, error: BaseException | None) -> None:
+            assert error is None, error
+            on_done(found, None)
+
+        # Hashing takes milliseconds for each password.
+        runtime.executor.submit(hash_passwords, on_hashed)
+
+    hashed = (yield {"hash": start})["hash"]
+    if isinstance(hashed, Exception):
+        raise hashed
+
+    def build(_version: int) -> Message:
+        return AlterUserScramCredentialsRequest(
+            deletions=[
+                ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
+                for each in deletions
+            ],
+            upsertions=hashed,
+        )
+
+    def read(response: AlterUserScramCredentialsResponse) -> dict[str, BrokerError | None]:
+        found: dict[str, BrokerError | None] = {}
+        for result in response.results:
+            code = result.error_code
+            subject = f"SCRAM credentials of {result.user}"
+            found[result.user] = error_or_none(code, subject, result.error_message)
+        return found
+
+    call = AdminCall(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, build, read)
+    sending: Plan[dict[str, BrokerError | None]] = sender.send(CONTROLLER, call)
+    return (yield from checked(sending, raise_errors=raise_errors))
+
+
 @dataclass(frozen=True, slots=True)
 class DelegationToken:
     """A delegation token; principals are "User:NAME", times are in ms since 1970."""
@@ -188,10 +228,18 @@ class DelegationToken:
     max_timestamp: int
 
 
-def create_token(
-    owner: str | None, renewers: Sequence[str], max_lifetime_ms: int
-) -> AdminCall[DelegationToken]:
-    """Create a token; `max_lifetime_ms` of -1 means the broker's maximum."""
+def create_delegation_token(
+    sender: AdminSender,
+    renewers: Sequence[str] = (),
+    *,
+    owner: str | None = None,
+    max_lifetime_ms: int = -1,
+) -> Plan[DelegationToken]:
+    """Create a delegation token.
+
+    Principals are "User:NAME"; without `owner` the caller owns the token. A lifetime of -1 means
+    the broker's maximum.
+    """
 
     def build(version: int) -> Message:
         request = CreateDelegationTokenRequest(
@@ -208,8 +256,7 @@ def create_token(
             raise ProtocolError("brokers before 3.3 cannot create tokens for other principals")
         return request
 
-    def read(response: Message) -> DelegationToken:
-        assert isinstance(response, CreateDelegationTokenResponse)
+    def read(response: CreateDelegationTokenResponse) -> DelegationToken:
         raise_error(response.error_code, "delegation token")
         return DelegationToken(
             response.token_id,
@@ -224,38 +271,50 @@ def create_token(
             response.max_timestamp_ms,
         )
 
-    return AdminCall(ApiKey.CREATE_DELEGATION_TOKEN, build, read)
+    call = AdminCall(ApiKey.CREATE_DELEGATION_TOKEN, build, read)
+    return sender.send(CONTROLLER, call)
 
 
-def renew_token(hmac: bytes, period_ms: int) -> AdminCall[int]:
-    """Renew a token for a period in ms, -1 for the broker's default; return its expiry in ms."""
+def renew_delegation_token(sender: AdminSender, hmac: bytes, period_ms: int = -1) -> Plan[int]:
+    """Renew a token for a period in ms, -1 for the broker's default.
 
-    def build(_version: int) -> Message:
-        return RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)
+    Returns:
+        The new expiry time in ms since 1970.
+    """
 
-    def read(response: Message) -> int:
-        assert isinstance(response, RenewDelegationTokenResponse)
+    def read(response: RenewDelegationTokenResponse) -> int:
         raise_error(response.error_code, "renew delegation token")
         return response.expiry_timestamp_ms
 
-    return AdminCall(ApiKey.RENEW_DELEGATION_TOKEN, build, read)
+    call = AdminCall(
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        lambda _version: RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms),
+        read,
+    )
+    return sender.send(CONTROLLER, call)
 
 
-def expire_token(hmac: bytes, period_ms: int) -> AdminCall[int]:
-    """Expire a token after a period in ms, immediately for -1; return its expiry in ms."""
+def expire_delegation_token(sender: AdminSender, hmac: bytes, period_ms: int = -1) -> Plan[int]:
+    """Expire a token after a period in ms, immediately for -1.
+
+    Returns:
+        The new expiry time in ms since 1970.
+    """
 
     def build(_version: int) -> Message:
         return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
 
-    def read(response: Message) -> int:
-        assert isinstance(response, ExpireDelegationTokenResponse)
+    def read(response: ExpireDelegationTokenResponse) -> int:
         raise_error(response.error_code, "expire delegation token")
         return response.expiry_timestamp_ms
 
-    return AdminCall(ApiKey.EXPIRE_DELEGATION_TOKEN, build, read)
+    call = AdminCall(ApiKey.EXPIRE_DELEGATION_TOKEN, build, read)
+    return sender.send(CONTROLLER, call)
 
 
-def describe_tokens(owners: Sequence[str] | None) -> AdminCall[list[DelegationToken]]:
+def describe_delegation_tokens(
+    sender: AdminSender, owners: Sequence[str] | None = None
+) -> Plan[list[DelegationToken]]:
     """Describe the tokens of these owners; None means all tokens that the caller may see."""
 
     def build(_version: int) -> Message:
@@ -267,8 +326,7 @@ def describe_tokens(owners: Sequence[str] | None) -> AdminCall[list[DelegationTo
             ]
         return DescribeDelegationTokenRequest(owners=wanted)
 
-    def read(response: Message) -> list[DelegationToken]:
-        assert isinstance(response, DescribeDelegationTokenResponse)
+    def read(response: DescribeDelegationTokenResponse) -> list[DelegationToken]:
         raise_error(response.error_code, "delegation tokens")
         return [
             DelegationToken(
@@ -284,7 +342,7 @@ def describe_tokens(owners: Sequence[str] | None) -> AdminCall[list[DelegationTo
             for each in response.tokens
         ]
 
-    return AdminCall(ApiKey.DESCRIBE_DELEGATION_TOKEN, build, read)
+    return sender.send(ANY_NODE, AdminCall(ApiKey.DESCRIBE_DELEGATION_TOKEN, build, read))
 
 
 def _split(principal: str) -> tuple[str, str]:

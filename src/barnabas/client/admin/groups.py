@@ -1,4 +1,4 @@
-"""Groups: list, describe and delete them, their offsets, and members of classic groups.
+"""Groups of all types: list and delete them, change their offsets, and remove classic members.
 
 Sources: KIP-222, KIP-496, KIP-518, KIP-848; KIP-345, KIP-571 (removal of members).
 """
@@ -8,35 +8,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.admin.call import AdminCall, errors_by_name, raise_error
+from barnabas.client.admin.call import (
+    AdminCall,
+    checked,
+    error_or_none,
+    errors_by_name,
+    names_of,
+    raise_error,
+)
+from barnabas.client.admin.cluster import broker_ids
+from barnabas.client.admin.group_descriptions import describe_groups
+from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.connections.versions import OFFSET_COMMIT_MAX_BY_NAME
-from barnabas.client.errors import BrokerError, ClientError, broker_error
-from barnabas.client.group.group_offsets import CommittedOffset, commit_request
+from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.group.group_offsets import CommittedOffset, commit_request, offsets_of
 from barnabas.client.group.membership import GroupGeneration
-from barnabas.client.topic_partition import TopicPartition, by_topic
+from barnabas.client.topic_partition import K, TopicPartition, as_partitions, by_topic
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_describe import (
-    Assignment,
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-    DescribedGroup as DescribedConsumerGroup,
-)
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from barnabas.protocol.messages.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
 from barnabas.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
 )
 from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
 from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -44,15 +40,17 @@ from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.protocol.records.consumer_protocol_assignment import ConsumerProtocolAssignment
-from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from barnabas.client.admin.call import Plan
+    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.retries import OnDone
+    from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
     from barnabas.protocol.schema import Message
 
-__all__ = ["GroupDescription", "GroupMember", "MemberToRemove", "describe_classic_groups"]
+__all__ = ["MemberToRemove"]
 
 # Newest version of the consumer protocol's payloads.
 _CONSUMER_PROTOCOL_MAX = 3
@@ -72,41 +70,13 @@ class GroupListing:
     type: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
-    """A member of a group, with its subscription and assignment."""
+def list_groups(
+    sender: AdminSender, states: Sequence[str] = (), types: Sequence[str] = ()
+) -> Plan[list[GroupListing]]:
+    """List all groups of the cluster, ordered by name.
 
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    topics: tuple[str, ...] = ()
-    assignment: tuple[TopicPartition, ...] = ()
-    # Target assignment and member epoch of the new protocol (KIP-848); None and -1 in classic
-    # groups.
-    target: tuple[TopicPartition, ...] | None = None
-    epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """A group as its coordinator describes it."""
-
-    group_id: str
-    # "classic", "consumer" (KIP-848), "share" (KIP-932) or "streams" (KIP-1071).
-    type: str
-    # "Empty", "Stable", "PreparingRebalance", ...; "Dead" if the group does not exist.
-    state: str
-    protocol_type: str
-    # The assignor or protocol that the members use; empty without members.
-    protocol: str
-    members: tuple[GroupMember, ...] = ()
-    # Group epoch of the new protocols; -1 in classic groups.
-    epoch: int = -1
-
-
-def list_groups(states: Sequence[str], types: Sequence[str]) -> AdminCall[list[GroupListing]]:
-    """List the groups that one broker coordinates; an empty filter accepts all."""
+    A group must be in one of `states` and have one of `types`; an empty filter accepts all.
+    """
 
     def build(version: int) -> Message:
         request = ListGroupsRequest()
@@ -116,8 +86,7 @@ def list_groups(states: Sequence[str], types: Sequence[str]) -> AdminCall[list[G
             request.types_filter = list(types)
         return request
 
-    def read(response: Message) -> list[GroupListing]:
-        assert isinstance(response, ListGroupsResponse)
+    def read(response: ListGroupsResponse) -> list[GroupListing]:
         raise_error(response.error_code, "list of groups")
         found = [
             GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type)
@@ -133,160 +102,65 @@ def list_groups(states: Sequence[str], types: Sequence[str]) -> AdminCall[list[G
             and (not wanted_types or not group.type or group.type.lower() in wanted_types)
         ]
 
-    return AdminCall(ApiKey.LIST_GROUPS, build, read)
+    call = AdminCall(ApiKey.LIST_GROUPS, build, read)
+    results = yield from sender.send_to_brokers(lambda: broker_ids(sender), call)
+    by_name = {group.group_id: group for result in results.values() for group in result}
+    return [by_name[name] for name in sorted(by_name)]
 
 
-def describe_classic_groups(
-    groups: Sequence[str],
-) -> AdminCall[dict[str, GroupDescription | ClientError]]:
-    """Describe classic groups with their members; the state of a missing group is "Dead"."""
+def delete_groups(
+    sender: AdminSender, names: Iterable[str], *, raise_errors: bool = True
+) -> Plan[dict[str, bool | ClientError]]:
+    """Delete groups without members.
 
-    def build(_version: int) -> Message:
-        return DescribeGroupsRequest(groups=list(groups))
+    Returns:
+        True or an error for each group.
 
-    def read(response: Message) -> dict[str, GroupDescription | ClientError]:
-        assert isinstance(response, DescribeGroupsResponse)
-        return {group.group_id: _classic(group) for group in response.groups}
+    Raises:
+        AdminResultsError: a group was not deleted; not raised with `raise_errors=False`.
+    """
 
-    return AdminCall(ApiKey.DESCRIBE_GROUPS, build, read)
+    def read(response: DeleteGroupsResponse) -> dict[str, bool | ClientError]:
+        return {
+            result.group_id: error_or_none(
+                result.error_code,
+                f"delete group {result.group_id}",
+                _advice(result.error_code) or result.error_message,
+            )
+            or True
+            for result in response.results
+        }
 
-
-def _classic(group: DescribedGroup) -> GroupDescription | ClientError:
-    # From version 6 on, a missing group is an error; before, it was a state (KIP-1043).
-    if group.error_code and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-        return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
-    is_consumer = group.protocol_type == "consumer"
-    return GroupDescription(
-        group.group_id,
-        "classic",
-        group.group_state or "Dead",
-        group.protocol_type,
-        group.protocol_data,
-        tuple(_classic_member(member, is_consumer=is_consumer) for member in group.members),
-    )
-
-
-def _classic_member(member: DescribedGroupMember, *, is_consumer: bool) -> GroupMember:
-    topics: tuple[str, ...] = ()
-    assignment: tuple[TopicPartition, ...] = ()
-    if is_consumer:
-        topics = _subscribed(member.member_metadata)
-        assignment = _assigned(member.member_assignment)
-    return GroupMember(
-        member.member_id,
-        member.group_instance_id,
-        member.client_id,
-        member.client_host.removeprefix("/"),
-        topics,
-        assignment,
-    )
-
-
-def _subscribed(payload: bytes) -> tuple[str, ...]:
-    try:
-        # Each version begins like version 0. Some clients write a version whose fields they omit.
-        return tuple(sorted(decode(ConsumerProtocolSubscription, 0, payload, 2).topics))
-    except ProtocolError:
-        # Members choose their payload freely; an invalid one must not hide the rest of the group.
-        return ()
-
-
-def _assigned(payload: bytes) -> tuple[TopicPartition, ...]:
-    if not payload:
-        return ()
-    try:
-        version = int.from_bytes(payload[:2], "big")
-        known = min(version, _CONSUMER_PROTOCOL_MAX)
-        topics = decode(ConsumerProtocolAssignment, known, payload, 2).assigned_partitions
-    except ProtocolError:
-        return ()
-    return tuple(sorted(TopicPartition(t.topic, number) for t in topics for number in t.partitions))
-
-
-def describe_consumer_groups(
-    groups: Sequence[str],
-) -> AdminCall[dict[str, GroupDescription | ClientError]]:
-    """Describe groups of the new protocol; other groups get GROUP_ID_NOT_FOUND."""
-
-    def build(_version: int) -> Message:
-        return ConsumerGroupDescribeRequest(
-            group_ids=list(groups), include_authorized_operations=False
+    def call_for(groups: list[str]) -> AdminCall[dict[str, bool | ClientError]]:
+        return AdminCall(
+            ApiKey.DELETE_GROUPS, lambda _version: DeleteGroupsRequest(groups_names=groups), read
         )
 
-    def read(response: Message) -> dict[str, GroupDescription | ClientError]:
-        assert isinstance(response, ConsumerGroupDescribeResponse)
-        return {group.group_id: _consumer(group) for group in response.groups}
-
-    return AdminCall(ApiKey.CONSUMER_GROUP_DESCRIBE, build, read)
-
-
-def _consumer(group: DescribedConsumerGroup) -> GroupDescription | ClientError:
-    if group.error_code:
-        return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
-    members = tuple(
-        GroupMember(
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host.removeprefix("/"),
-            tuple(sorted(member.subscribed_topic_names)),
-            _partitions(member.assignment),
-            _partitions(member.target_assignment),
-            member.member_epoch,
-        )
-        for member in group.members
-    )
-    return GroupDescription(
-        group.group_id,
-        "consumer",
-        group.group_state,
-        "consumer",
-        group.assignor_name,
-        members,
-        group.group_epoch,
+    return checked(
+        sender.send_to_coordinators(names_of(names), call_for), raise_errors=raise_errors
     )
 
 
-def _partitions(assignment: Assignment) -> tuple[TopicPartition, ...]:
-    return tuple(
-        sorted(
-            TopicPartition(topic.topic_name, number)
-            for topic in assignment.topic_partitions
-            for number in topic.partitions
-        )
-    )
+def alter_group_offsets(
+    sender: AdminSender,
+    group: str,
+    offsets: Mapping[K, int | CommittedOffset],
+    *,
+    raise_errors: bool = True,
+) -> Plan[dict[TopicPartition, BrokerError | None]]:
+    """Set the committed offsets of a group without members.
 
+    A group with members refuses the change: each partition gets UNKNOWN_MEMBER_ID.
 
-def delete_groups(groups: Sequence[str]) -> AdminCall[dict[str, bool | ClientError]]:
-    """Delete groups without members; return True or an error for each."""
+    Returns:
+        An error or None for each partition.
 
-    def build(_version: int) -> Message:
-        return DeleteGroupsRequest(groups_names=list(groups))
+    Raises:
+        AdminResultsError: a partition failed; not raised with `raise_errors=False`.
+    """
+    wanted = offsets_of(offsets)
 
-    def read(response: Message) -> dict[str, bool | ClientError]:
-        assert isinstance(response, DeleteGroupsResponse)
-        found: dict[str, bool | ClientError] = {}
-        for result in response.results:
-            found[result.group_id] = True
-            if result.error_code:
-                subject = f"delete group {result.group_id}"
-                detail = _advice(result.error_code) or result.error_message
-                found[result.group_id] = broker_error(result.error_code, subject, detail)
-        return found
-
-    return AdminCall(ApiKey.DELETE_GROUPS, build, read)
-
-
-def alter_offsets(
-    group: str, offsets: Mapping[TopicPartition, CommittedOffset]
-) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
-    """Commit offsets for a group without members; return an error or None for each partition."""
-
-    def build(_version: int) -> Message:
-        return commit_request(GroupGeneration(group), offsets, {})
-
-    def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
-        assert isinstance(response, OffsetCommitResponse)
+    def read(response: OffsetCommitResponse) -> dict[TopicPartition, BrokerError | None]:
         results = (
             (TopicPartition(topic.name, each.partition_index), each.error_code)
             for topic in response.topics
@@ -295,25 +169,38 @@ def alter_offsets(
         advised = ((tp, code, _advice(code)) for tp, code in results)
         return errors_by_name(f"commit in group {group} of", advised)
 
-    return AdminCall(ApiKey.OFFSET_COMMIT, build, read, OFFSET_COMMIT_MAX_BY_NAME)
+    call = AdminCall(
+        ApiKey.OFFSET_COMMIT,
+        lambda _version: commit_request(GroupGeneration(group), wanted, {}),
+        read,
+        OFFSET_COMMIT_MAX_BY_NAME,
+    )
+    return checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors)
 
 
 def delete_offsets(
-    group: str, partitions: Sequence[TopicPartition]
-) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
-    """Delete committed offsets of a group; return an error or None for each partition."""
+    sender: AdminSender, group: str, wanted: Sequence[tuple[str, int]], *, raise_errors: bool = True
+) -> Plan[dict[TopicPartition, BrokerError | None]]:
+    """Delete committed offsets of a group; its members must not be subscribed to the topics.
+
+    Returns:
+        An error or None for each partition.
+
+    Raises:
+        AdminResultsError: a partition failed; not raised with `raise_errors=False`.
+    """
+    chosen = as_partitions(wanted)
 
     def build(_version: int) -> Message:
         topics = by_topic(
-            (tp, OffsetDeleteRequestPartition(partition_index=tp.partition)) for tp in partitions
+            (tp, OffsetDeleteRequestPartition(partition_index=tp.partition)) for tp in chosen
         )
         return OffsetDeleteRequest(
             group_id=group,
             topics=[OffsetDeleteRequestTopic(name=n, partitions=p) for n, p in topics.items()],
         )
 
-    def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
-        assert isinstance(response, OffsetDeleteResponse)
+    def read(response: OffsetDeleteResponse) -> dict[TopicPartition, BrokerError | None]:
         raise_error(response.error_code, f"offsets of group {group}", _advice(response.error_code))
         found: dict[TopicPartition, BrokerError | None] = {}
         for topic in response.topics:
@@ -321,10 +208,11 @@ def delete_offsets(
                 tp = TopicPartition(topic.name, partition.partition_index)
                 code = partition.error_code
                 subject = f"offset of {tp} in group {group}"
-                found[tp] = broker_error(code, subject, _advice(code)) if code else None
+                found[tp] = error_or_none(code, subject, _advice(code))
         return found
 
-    return AdminCall(ApiKey.OFFSET_DELETE, build, read)
+    call = AdminCall(ApiKey.OFFSET_DELETE, build, read)
+    return checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors)
 
 
 def _advice(code: int) -> str | None:
@@ -344,9 +232,29 @@ class MemberToRemove(NamedTuple):
 
 
 def remove_members(
-    group: str, members: Sequence[MemberToRemove], reason: str
-) -> AdminCall[dict[MemberToRemove, BrokerError | None]]:
-    """Remove members; return an error or None for each."""
+    sender: AdminSender,
+    group: str,
+    members: Sequence[MemberToRemove] | None = None,
+    *,
+    reason: str = "removed by an administrator",
+    raise_errors: bool = True,
+) -> Plan[dict[MemberToRemove, BrokerError | None]]:
+    """Remove members from a classic group; None means all members (KIP-345, KIP-571).
+
+    Returns:
+        An error or None for each member.
+
+    Raises:
+        AdminResultsError: a member was not removed; not raised with `raise_errors=False`.
+    """
+    wanted = members
+    if wanted is None:
+        described = (yield from describe_groups(sender, [group]))[group]
+        if isinstance(described, ClientError):
+            raise described
+        wanted = [MemberToRemove(each.member_id, each.instance_id) for each in described.members]
+    if not wanted:
+        return {}
 
     def build(version: int) -> Message:
         if version < _MANY_FROM:
@@ -360,18 +268,43 @@ def remove_members(
                     group_instance_id=each.instance_id,
                     reason=reason,
                 )
-                for each in members
+                for each in wanted
             ],
         )
 
-    def read(response: Message) -> dict[MemberToRemove, BrokerError | None]:
-        assert isinstance(response, LeaveGroupResponse)
+    def read(response: LeaveGroupResponse) -> dict[MemberToRemove, BrokerError | None]:
         raise_error(response.error_code, f"members of group {group}")
         found: dict[MemberToRemove, BrokerError | None] = {}
-        for member, result in zip(members, response.members, strict=True):
+        for member, result in zip(wanted, response.members, strict=True):
             subject = f"member {member.instance_id or member.member_id} of group {group}"
             code = result.error_code
-            found[member] = broker_error(code, subject) if code else None
+            found[member] = error_or_none(code, subject)
         return found
 
-    return AdminCall(ApiKey.LEAVE_GROUP, build, read)
+    call = AdminCall(ApiKey.LEAVE_GROUP, build, read)
+    return (yield from checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors))
+
+
+def coordinators(sender: AdminSender, names: Iterable[str]) -> Plan[dict[str, int | ClientError]]:
+    """Return the node id of the coordinator, or an error, for each group."""
+    return sender.coordinators(names_of(names))
+
+
+def list_group_offsets(
+    sender: AdminSender, names: Iterable[str]
+) -> Plan[dict[str, dict[TopicPartition, CommittedOffset] | ClientError]]:
+    """List the committed offsets of groups; partitions without one are omitted.
+
+    With `isolation.level=read_committed` the call waits for open transactions that commit offsets.
+
+    Returns:
+        The offsets by partition, or an error, for each group.
+    """
+
+    def reading(group: str) -> Callable[[OnDone[dict[TopicPartition, CommittedOffset]]], None]:
+        timeout_ms = sender.cluster.config.default_api_timeout_ms
+        return lambda done: sender.group_offsets.committed(group, None, timeout_ms, done)
+
+    found: dict[str, dict[TopicPartition, CommittedOffset] | ClientError]
+    found = yield {name: reading(name) for name in names_of(names)}
+    return found

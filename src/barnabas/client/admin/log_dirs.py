@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, raise_error
-from barnabas.client.errors import BrokerError, broker_error
-from barnabas.client.topic_partition import TopicPartition, by_topic
+from barnabas.client.admin.call import AdminCall, error_or_none, raise_error, raise_failed
+from barnabas.client.admin.cluster import require_broker
+from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.topic_partition import K, TopicPartition, as_partition, by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -23,6 +24,8 @@ from barnabas.protocol.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from barnabas.client.admin.call import Plan
+    from barnabas.client.admin.sender import AdminSender
     from barnabas.protocol.schema import Message
 
 __all__ = ["LogDirectory", "ReplicaDirectories", "ReplicaInfo"]
@@ -77,7 +80,7 @@ def directories_of(tp: TopicPartition, directories: Iterable[LogDirectory]) -> R
     return found
 
 
-def alter_replica_log_dirs(
+def _move_replicas(
     targets: Mapping[TopicPartition, str],
 ) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
     """Move replicas of the receiving broker to other directories; an error or None for each."""
@@ -99,32 +102,44 @@ def alter_replica_log_dirs(
             ]
         )
 
-    def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
-        assert isinstance(response, AlterReplicaLogDirsResponse)
+    def read(response: AlterReplicaLogDirsResponse) -> dict[TopicPartition, BrokerError | None]:
         found: dict[TopicPartition, BrokerError | None] = {}
         for topic in response.results:
             for each in topic.partitions:
                 tp = TopicPartition(topic.topic_name, each.partition_index)
                 code = each.error_code
-                found[tp] = broker_error(code, f"move of {tp}") if code else None
+                found[tp] = error_or_none(code, f"move of {tp}")
         return found
 
     return AdminCall(ApiKey.ALTER_REPLICA_LOG_DIRS, build, read)
 
 
-def describe_log_dirs() -> AdminCall[list[LogDirectory]]:
-    """Describe all log directories of the receiving broker."""
+def describe_log_dirs(
+    sender: AdminSender, nodes: Iterable[int], *, once: bool = False
+) -> Plan[dict[int, list[LogDirectory] | ClientError]]:
+    """Describe the log directories of brokers.
 
-    def build(_version: int) -> Message:
-        return DescribeLogDirsRequest(topics=None)
+    With `once` the plan makes one attempt, and an unknown broker gets an error in the result.
 
-    def read(response: Message) -> list[LogDirectory]:
-        assert isinstance(response, DescribeLogDirsResponse)
+    Returns:
+        The directories, or an error, for each broker id.
+
+    Raises:
+        BrokerError: BROKER_NOT_AVAILABLE: a broker is unknown; not raised with `once`.
+    """
+    wanted = list(nodes)
+    if once:
+        yield from sender.refresh()
+    else:
+        for node in wanted:
+            yield from require_broker(sender, node)
+
+    def read(response: DescribeLogDirsResponse) -> list[LogDirectory]:
         raise_error(response.error_code, "log directories")
         directories = []
         for result in response.results:
             code = result.error_code
-            error = broker_error(code, f"log directory {result.log_dir}") if code else None
+            error = error_or_none(code, f"log directory {result.log_dir}")
             replicas = {
                 TopicPartition(topic.name, p.partition_index): ReplicaInfo(
                     p.partition_size, p.offset_lag, p.is_future_key
@@ -139,4 +154,53 @@ def describe_log_dirs() -> AdminCall[list[LogDirectory]]:
             )
         return directories
 
-    return AdminCall(ApiKey.DESCRIBE_LOG_DIRS, build, read)
+    call = AdminCall(
+        ApiKey.DESCRIBE_LOG_DIRS, lambda _version: DescribeLogDirsRequest(topics=None), read
+    )
+    return (yield from sender.send_each(dict.fromkeys(wanted, call), once=once))
+
+
+def describe_replica_log_dirs(
+    sender: AdminSender, replicas: Iterable[tuple[int, tuple[str, int]]]
+) -> Plan[dict[tuple[int, TopicPartition], ReplicaDirectories | ClientError]]:
+    """Find the log directory of each (broker, partition), and the target of an active move."""
+    wanted = [(node, as_partition(tp)) for node, tp in replicas]
+    by_node = yield from describe_log_dirs(sender, dict.fromkeys(node for node, _ in wanted))
+    found: dict[tuple[int, TopicPartition], ReplicaDirectories | ClientError] = {}
+    for node, tp in wanted:
+        directories = by_node[node]
+        if isinstance(directories, ClientError):
+            found[node, tp] = directories
+        else:
+            found[node, tp] = directories_of(tp, directories)
+    return found
+
+
+def alter_replica_log_dirs(
+    sender: AdminSender, targets: Mapping[tuple[int, K], str], *, raise_errors: bool = True
+) -> Plan[dict[tuple[int, TopicPartition], BrokerError | ClientError | None]]:
+    """Move replicas to other log directories (paths) of the same broker (KIP-113).
+
+    The keys of `targets` are pairs (broker id, partition).
+
+    Returns:
+        An error or None for each key. An accepted move continues on the broker.
+
+    Raises:
+        AdminResultsError: a move was refused; not raised with `raise_errors=False`.
+    """
+    by_node: dict[int, dict[TopicPartition, str]] = {}
+    for (node, tp), path in targets.items():
+        by_node.setdefault(node, {})[as_partition(tp)] = path
+    for node in by_node:
+        yield from require_broker(sender, node)
+    results = yield from sender.send_each(
+        {node: _move_replicas(part) for node, part in by_node.items()}
+    )
+    found: dict[tuple[int, TopicPartition], BrokerError | ClientError | None] = {}
+    for node, result in results.items():
+        for moved in by_node[node]:
+            found[node, moved] = result if isinstance(result, ClientError) else result[moved]
+    if raise_errors:
+        raise_failed(found)
+    return found

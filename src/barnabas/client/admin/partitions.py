@@ -13,10 +13,18 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.admin.call import AdminCall, checked, error_or_none, raise_error
+from barnabas.client.connections.cluster import CONTROLLER
 from barnabas.client.errors import BrokerError, ClientError, broker_error
-from barnabas.client.fetch.offset_lookups import ListedOffset
-from barnabas.client.topic_partition import TopicPartition, by_topic, numbers_by_topic
+from barnabas.client.fetch.offset_lookups import ListedOffset, offset_spec
+from barnabas.client.topic_partition import (
+    K,
+    TopicPartition,
+    as_partitions,
+    by_partition,
+    by_topic,
+    numbers_by_topic,
+)
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import describe_producers as producers, elect_leaders as elections
 from barnabas.protocol.messages.alter_partition_reassignments import (
@@ -46,6 +54,8 @@ from barnabas.protocol.messages.list_partition_reassignments import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from barnabas.client.admin.call import Plan
+    from barnabas.client.admin.sender import AdminSender
     from barnabas.protocol.schema import Message
 
 __all__ = ["ActiveProducer", "ElectionType", "Reassignment"]
@@ -74,88 +84,122 @@ class ActiveProducer:
 
 
 def delete_records(
-    offsets: Mapping[TopicPartition, int], timeout_ms: int
-) -> AdminCall[dict[TopicPartition, int | ClientError]]:
-    """Delete the records before an offset (-1: all) on the partitions' leader.
+    sender: AdminSender, before: Mapping[K, int], *, raise_errors: bool = True
+) -> Plan[dict[TopicPartition, int | ClientError]]:
+    """Delete the records before an offset; an offset of -1 deletes all records.
 
-    The result is the new low watermark of each partition.
+    Returns:
+        The new log start offset, or an error, for each partition.
+
+    Raises:
+        AdminResultsError: a partition failed; not raised with `raise_errors=False`.
     """
+    offsets = by_partition(before)
 
-    def build(_version: int) -> Message:
-        entries = by_topic(
-            (tp, DeleteRecordsPartition(partition_index=tp.partition, offset=offset))
-            for tp, offset in offsets.items()
-        )
-        topics = [DeleteRecordsTopic(name=n, partitions=p) for n, p in entries.items()]
-        return DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
+    def read(response: DeleteRecordsResponse) -> dict[TopicPartition, int | ClientError]:
+        return {
+            (tp := TopicPartition(topic.name, each.partition_index)): error_or_none(
+                each.error_code, f"delete records of {tp}"
+            )
+            or each.low_watermark
+            for topic in response.topics
+            for each in topic.partitions
+        }
 
-    def read(response: Message) -> dict[TopicPartition, int | ClientError]:
-        assert isinstance(response, DeleteRecordsResponse)
-        found: dict[TopicPartition, int | ClientError] = {}
-        for topic in response.topics:
-            for partition in topic.partitions:
-                tp = TopicPartition(topic.name, partition.partition_index)
-                found[tp] = partition.low_watermark
-                if partition.error_code:
-                    found[tp] = broker_error(partition.error_code, f"delete records of {tp}")
-        return found
+    def call_for(part: list[TopicPartition]) -> AdminCall[dict[TopicPartition, int | ClientError]]:
+        def build(_version: int) -> Message:
+            entries = by_topic(
+                (tp, DeleteRecordsPartition(partition_index=tp.partition, offset=offsets[tp]))
+                for tp in part
+            )
+            topics = [DeleteRecordsTopic(name=n, partitions=p) for n, p in entries.items()]
+            return DeleteRecordsRequest(topics=topics, timeout_ms=sender.timeout_ms)
 
-    return AdminCall(ApiKey.DELETE_RECORDS, build, read)
+        return AdminCall(ApiKey.DELETE_RECORDS, build, read)
+
+    return checked(sender.send_to_leaders(offsets, call_for), raise_errors=raise_errors)
 
 
 def elect_leaders(
-    kind: ElectionType, partitions: Sequence[TopicPartition] | None, timeout_ms: int
-) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
-    """Elect leaders, for all partitions if None; the result omits those that need no election."""
+    sender: AdminSender,
+    kind: ElectionType = ElectionType.PREFERRED,
+    wanted: Sequence[tuple[str, int]] | None = None,
+    *,
+    raise_errors: bool = True,
+) -> Plan[dict[TopicPartition, BrokerError | None]]:
+    """Elect leaders; None means all partitions that need an election.
+
+    Returns:
+        An error or None for each partition; a named partition that needs no election gets
+        ELECTION_NOT_NEEDED.
+
+    Raises:
+        AdminResultsError: an election failed; not raised with `raise_errors=False` or for
+            ELECTION_NOT_NEEDED.
+    """
+    chosen = None if wanted is None else as_partitions(wanted)
 
     def build(version: int) -> Message:
         topics = None
-        if partitions is not None:
-            numbers = numbers_by_topic(partitions)
+        if chosen is not None:
+            numbers = numbers_by_topic(chosen)
             topics = [elections.TopicPartitions(topic=n, partitions=p) for n, p in numbers.items()]
-        request = elections.ElectLeadersRequest(topic_partitions=topics, timeout_ms=timeout_ms)
+        request = elections.ElectLeadersRequest(
+            topic_partitions=topics, timeout_ms=sender.timeout_ms
+        )
         if version >= 1:
             request.election_type = kind
         return request
 
-    def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
-        assert isinstance(response, elections.ElectLeadersResponse)
+    def read(response: elections.ElectLeadersResponse) -> dict[TopicPartition, BrokerError | None]:
         raise_error(response.error_code, "elect leaders")
         found: dict[TopicPartition, BrokerError | None] = {}
         for topic in response.replica_election_results:
             for result in topic.partition_result:
                 tp = TopicPartition(topic.topic, result.partition_id)
                 code, detail = result.error_code, result.error_message
-                found[tp] = broker_error(code, f"leader of {tp}", detail) if code else None
+                found[tp] = error_or_none(code, f"leader of {tp}", detail)
         return found
 
-    return AdminCall(ApiKey.ELECT_LEADERS, build, read)
+    call = AdminCall(ApiKey.ELECT_LEADERS, build, read)
+    return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
 
 
 def describe_producers(
-    partitions: Sequence[TopicPartition],
-) -> AdminCall[dict[TopicPartition, list[ActiveProducer] | ClientError]]:
-    """Describe the producers that the leader of the partitions knows."""
+    sender: AdminSender, wanted: Iterable[tuple[str, int]], *, once: bool = False
+) -> Plan[dict[TopicPartition, list[ActiveProducer] | ClientError]]:
+    """Describe the active producers of partitions; `once` makes one attempt only.
 
-    def build(_version: int) -> Message:
-        numbers = numbers_by_topic(partitions)
-        topics = [producers.TopicRequest(name=n, partition_indexes=p) for n, p in numbers.items()]
-        return producers.DescribeProducersRequest(topics=topics)
+    Returns:
+        The producers known to the partition's leader, or an error, for each partition.
+    """
 
-    def read(response: Message) -> dict[TopicPartition, list[ActiveProducer] | ClientError]:
-        assert isinstance(response, producers.DescribeProducersResponse)
-        found: dict[TopicPartition, list[ActiveProducer] | ClientError] = {}
-        for topic in response.topics:
-            for partition in topic.partitions:
-                tp = TopicPartition(topic.name, partition.partition_index)
-                code, detail = partition.error_code, partition.error_message
-                if code:
-                    found[tp] = broker_error(code, f"producers of {tp}", detail)
-                else:
-                    found[tp] = [_producer(state) for state in partition.active_producers]
-        return found
+    def read(
+        response: producers.DescribeProducersResponse,
+    ) -> dict[TopicPartition, list[ActiveProducer] | ClientError]:
+        return {
+            (tp := TopicPartition(topic.name, each.partition_index)): error_or_none(
+                each.error_code, f"producers of {tp}", each.error_message
+            )
+            or [_producer(state) for state in each.active_producers]
+            for topic in response.topics
+            for each in topic.partitions
+        }
 
-    return AdminCall(ApiKey.DESCRIBE_PRODUCERS, build, read)
+    def call_for(
+        part: list[TopicPartition],
+    ) -> AdminCall[dict[TopicPartition, list[ActiveProducer] | ClientError]]:
+        def build(_version: int) -> Message:
+            numbers = numbers_by_topic(part)
+            return producers.DescribeProducersRequest(
+                topics=[
+                    producers.TopicRequest(name=n, partition_indexes=p) for n, p in numbers.items()
+                ]
+            )
+
+        return AdminCall(ApiKey.DESCRIBE_PRODUCERS, build, read)
+
+    return sender.send_to_leaders(as_partitions(wanted), call_for, once=once)
 
 
 def _producer(state: producers.ProducerState) -> ActiveProducer:
@@ -185,9 +229,17 @@ class Reassignment:
 
 
 def alter_reassignments(
-    targets: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int
-) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
-    """Start reassignments to the given replicas; None cancels. Return an error or None each."""
+    sender: AdminSender, targets: Mapping[K, Sequence[int] | None], *, raise_errors: bool = True
+) -> Plan[dict[TopicPartition, BrokerError | None]]:
+    """Start reassignments to the given replicas (broker ids); None cancels a reassignment.
+
+    Returns:
+        An error or None for each partition. A started reassignment continues in the cluster.
+
+    Raises:
+        AdminResultsError: a partition failed; not raised with `raise_errors=False`.
+    """
+    wanted = by_partition(targets)
 
     def build(_version: int) -> Message:
         entries = by_topic(
@@ -198,42 +250,43 @@ def alter_reassignments(
                     replicas=None if replicas is None else list(replicas),
                 ),
             )
-            for tp, replicas in targets.items()
+            for tp, replicas in wanted.items()
         )
         topics = [ReassignableTopic(name=n, partitions=p) for n, p in entries.items()]
-        return AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=timeout_ms)
+        return AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=sender.timeout_ms)
 
-    def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
-        assert isinstance(response, AlterPartitionReassignmentsResponse)
+    def read(
+        response: AlterPartitionReassignmentsResponse,
+    ) -> dict[TopicPartition, BrokerError | None]:
         raise_error(response.error_code, "reassignment", response.error_message)
         found: dict[TopicPartition, BrokerError | None] = {}
         for topic in response.responses:
             for result in topic.partitions:
                 tp = TopicPartition(topic.name, result.partition_index)
                 code, detail = result.error_code, result.error_message
-                found[tp] = broker_error(code, f"reassignment of {tp}", detail) if code else None
+                found[tp] = error_or_none(code, f"reassignment of {tp}", detail)
         return found
 
-    return AdminCall(ApiKey.ALTER_PARTITION_REASSIGNMENTS, build, read)
+    call = AdminCall(ApiKey.ALTER_PARTITION_REASSIGNMENTS, build, read)
+    return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
 
 
 def list_reassignments(
-    partitions: Iterable[TopicPartition] | None, timeout_ms: int
-) -> AdminCall[dict[TopicPartition, Reassignment]]:
-    """List active reassignments; None means all partitions."""
-    wanted = None if partitions is None else list(partitions)
+    sender: AdminSender, wanted: Iterable[tuple[str, int]] | None = None, *, once: bool = False
+) -> Plan[dict[TopicPartition, Reassignment]]:
+    """List active reassignments; None means all partitions. `once` makes one attempt only."""
+    chosen = None if wanted is None else as_partitions(wanted)
 
     def build(_version: int) -> Message:
         topics = None
-        if wanted is not None:
+        if chosen is not None:
             topics = [
                 ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
-                for name, numbers in numbers_by_topic(wanted).items()
+                for name, numbers in numbers_by_topic(chosen).items()
             ]
-        return ListPartitionReassignmentsRequest(topics=topics, timeout_ms=timeout_ms)
+        return ListPartitionReassignmentsRequest(topics=topics, timeout_ms=sender.timeout_ms)
 
-    def read(response: Message) -> dict[TopicPartition, Reassignment]:
-        assert isinstance(response, ListPartitionReassignmentsResponse)
+    def read(response: ListPartitionReassignmentsResponse) -> dict[TopicPartition, Reassignment]:
         raise_error(response.error_code, "list of reassignments", response.error_message)
         return {
             TopicPartition(topic.name, each.partition_index): Reassignment(
@@ -243,10 +296,11 @@ def list_reassignments(
             for each in topic.partitions
         }
 
-    return AdminCall(ApiKey.LIST_PARTITION_REASSIGNMENTS, build, read)
+    call = AdminCall(ApiKey.LIST_PARTITION_REASSIGNMENTS, build, read)
+    return sender.send(CONTROLLER, call, once=once)
 
 
-def list_offsets(
+def _list_offsets(
     specs: Mapping[TopicPartition, int],
     timeout_ms: int,
     *,
@@ -272,8 +326,7 @@ def list_offsets(
             timeout_ms=timeout_ms,
         )
 
-    def read(response: Message) -> dict[TopicPartition, ListedOffset | ClientError]:
-        assert isinstance(response, ListOffsetsResponse)
+    def read(response: ListOffsetsResponse) -> dict[TopicPartition, ListedOffset | ClientError]:
         found: dict[TopicPartition, ListedOffset | ClientError] = {}
         for topic in response.topics:
             for p in topic.partitions:
@@ -284,3 +337,47 @@ def list_offsets(
         return found
 
     return AdminCall(ApiKey.LIST_OFFSETS, build, read)
+
+
+def list_offsets(
+    sender: AdminSender, specs: Mapping[K, str | int], *, read_committed: bool = False
+) -> Plan[dict[TopicPartition, ListedOffset | ClientError]]:
+    """List offsets of partitions from their leaders, in one attempt.
+
+    See `Client.list_offsets` for `specs`; that method retries until all offsets are known.
+
+    Returns:
+        The offset, or an error, for each partition.
+    """
+    times = {tp: offset_spec(spec) for tp, spec in by_partition(specs).items()}
+
+    def call_for(
+        part: list[TopicPartition],
+    ) -> AdminCall[dict[TopicPartition, ListedOffset | ClientError]]:
+        wanted = {tp: times[tp] for tp in part}
+        return _list_offsets(wanted, sender.timeout_ms, read_committed=read_committed)
+
+    return sender.send_to_leaders(times, call_for, once=True)
+
+
+def list_replica_offsets(
+    sender: AdminSender, specs: Mapping[int, Mapping[K, str | int]]
+) -> Plan[dict[int, dict[TopicPartition, ListedOffset | ClientError] | ClientError]]:
+    """List offsets from individual replicas, by node id, in one attempt.
+
+    "latest" is the log end offset and "earliest" the log start offset of the replica, on leaders
+    and on followers.
+
+    Returns:
+        For each node an error, or the offset or error for each partition.
+    """
+    yield from sender.refresh()
+    calls = {
+        node: _list_offsets(
+            {tp: offset_spec(spec) for tp, spec in by_partition(wanted).items()},
+            sender.timeout_ms,
+            replica_id=DEBUGGING_CONSUMER,
+        )
+        for node, wanted in specs.items()
+    }
+    return (yield from sender.send_each(calls, once=True))

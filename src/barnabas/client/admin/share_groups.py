@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, raise_error
-from barnabas.client.admin.groups import GroupDescription, GroupMember
-from barnabas.client.errors import BrokerError, ClientError, broker_error
-from barnabas.client.topic_partition import TopicPartition, by_topic
+from barnabas.client.admin.call import AdminCall, checked, error_or_none, names_of, raise_error
+from barnabas.client.admin.sender import CoordinatorOf
+from barnabas.client.admin.topics import describe_topic_partitions
+from barnabas.client.connections.coordinators import SHARE
+from barnabas.client.errors import BrokerError, ClientError, UnknownTopicError, broker_error
+from barnabas.client.topic_partition import K, TopicPartition, as_partitions, by_partition, by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import (
     read_share_group_state as state,
@@ -37,16 +39,13 @@ from barnabas.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
 )
-from barnabas.protocol.messages.share_group_describe import (
-    DescribedGroup,
-    ShareGroupDescribeRequest,
-    ShareGroupDescribeResponse,
-)
 from barnabas.protocol.primitives import uuid_to_string
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from barnabas.client.admin.call import Plan
+    from barnabas.client.admin.sender import AdminSender
     from barnabas.protocol.schema import Message
 
 __all__ = ["ShareOffset", "ShareRecordState", "ShareState", "ShareStateBatch"]
@@ -64,68 +63,28 @@ class ShareOffset:
     lag: int
 
 
-def describe_share_groups(
-    groups: Sequence[str],
-) -> AdminCall[dict[str, GroupDescription | ClientError]]:
-    """Describe share groups with their members; other groups get GROUP_ID_NOT_FOUND."""
+def describe_share_group_offsets(
+    sender: AdminSender, names: Iterable[str]
+) -> Plan[dict[str, Offsets | ClientError]]:
+    """Describe the offsets of share groups, by group and partition."""
 
-    def build(_version: int) -> Message:
-        return ShareGroupDescribeRequest(
-            group_ids=list(groups), include_authorized_operations=False
-        )
+    def call_for(groups: list[str]) -> AdminCall[dict[str, Offsets | ClientError]]:
+        def build(_version: int) -> Message:
+            return DescribeShareGroupOffsetsRequest(
+                groups=[
+                    DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None)
+                    for name in groups
+                ]
+            )
 
-    def read(response: Message) -> dict[str, GroupDescription | ClientError]:
-        assert isinstance(response, ShareGroupDescribeResponse)
-        return {group.group_id: _group(group) for group in response.groups}
+        def read(
+            response: DescribeShareGroupOffsetsResponse,
+        ) -> dict[str, Offsets | ClientError]:
+            return {group.group_id: _offsets(group) for group in response.groups}
 
-    return AdminCall(ApiKey.SHARE_GROUP_DESCRIBE, build, read)
+        return AdminCall(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, build, read)
 
-
-def _group(group: DescribedGroup) -> GroupDescription | ClientError:
-    if group.error_code:
-        return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
-    members = tuple(
-        GroupMember(
-            member.member_id,
-            None,
-            member.client_id,
-            member.client_host.removeprefix("/"),
-            tuple(sorted(member.subscribed_topic_names)),
-            tuple(
-                TopicPartition(topic.topic_name, number)
-                for topic in member.assignment.topic_partitions
-                for number in topic.partitions
-            ),
-            epoch=member.member_epoch,
-        )
-        for member in group.members
-    )
-    return GroupDescription(
-        group.group_id,
-        "share",
-        group.group_state,
-        "share",
-        group.assignor_name,
-        members,
-        group.group_epoch,
-    )
-
-
-def describe_share_offsets(groups: Sequence[str]) -> AdminCall[dict[str, Offsets | ClientError]]:
-    """Describe the offsets of share groups in all their partitions."""
-
-    def build(_version: int) -> Message:
-        return DescribeShareGroupOffsetsRequest(
-            groups=[
-                DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in groups
-            ]
-        )
-
-    def read(response: Message) -> dict[str, Offsets | ClientError]:
-        assert isinstance(response, DescribeShareGroupOffsetsResponse)
-        return {group.group_id: _offsets(group) for group in response.groups}
-
-    return AdminCall(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, build, read)
+    return sender.send_to_coordinators(names_of(names), call_for)
 
 
 def _offsets(group: DescribeShareGroupOffsetsResponseGroup) -> Offsets | ClientError:
@@ -142,10 +101,18 @@ def _offsets(group: DescribeShareGroupOffsetsResponseGroup) -> Offsets | ClientE
     return found
 
 
-def alter_share_offsets(
-    group: str, offsets: Mapping[TopicPartition, int]
-) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
-    """Set start offsets of a share group without members; an error or None for each partition."""
+def alter_share_group_offsets(
+    sender: AdminSender, group: str, offsets: Mapping[K, int], *, raise_errors: bool = True
+) -> Plan[dict[TopicPartition, BrokerError | None]]:
+    """Set the start offsets of a share group without members.
+
+    Returns:
+        An error or None for each partition.
+
+    Raises:
+        AdminResultsError: a partition failed; not raised with `raise_errors=False`.
+    """
+    wanted = by_partition(offsets)
 
     def build(_version: int) -> Message:
         entries = by_topic(
@@ -155,7 +122,7 @@ def alter_share_offsets(
                     partition_index=tp.partition, start_offset=offset
                 ),
             )
-            for tp, offset in offsets.items()
+            for tp, offset in wanted.items()
         )
         return AlterShareGroupOffsetsRequest(
             group_id=group,
@@ -165,8 +132,7 @@ def alter_share_offsets(
             ],
         )
 
-    def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
-        assert isinstance(response, AlterShareGroupOffsetsResponse)
+    def read(response: AlterShareGroupOffsetsResponse) -> dict[TopicPartition, BrokerError | None]:
         subject = f"offsets of share group {group}"
         raise_error(response.error_code, subject, response.error_message)
         found: dict[TopicPartition, BrokerError | None] = {}
@@ -174,36 +140,43 @@ def alter_share_offsets(
             for each in topic.partitions:
                 tp = TopicPartition(topic.topic_name, each.partition_index)
                 code, text = each.error_code, each.error_message
-                found[tp] = broker_error(code, f"offset of {tp}", text) if code else None
+                found[tp] = error_or_none(code, f"offset of {tp}", text)
         return found
 
-    return AdminCall(ApiKey.ALTER_SHARE_GROUP_OFFSETS, build, read)
+    call = AdminCall(ApiKey.ALTER_SHARE_GROUP_OFFSETS, build, read)
+    return checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors)
 
 
-def delete_share_offsets(
-    group: str, topics: Sequence[str]
-) -> AdminCall[dict[str, BrokerError | None]]:
-    """Delete the offsets of topics in a share group without members; an error or None for each."""
+def delete_share_group_offsets(
+    sender: AdminSender, group: str, topics: Sequence[str], *, raise_errors: bool = True
+) -> Plan[dict[str, BrokerError | None]]:
+    """Delete the offsets of topics in a share group without members.
+
+    Returns:
+        An error or None for each topic.
+
+    Raises:
+        AdminResultsError: a topic failed; not raised with `raise_errors=False`.
+    """
+    names = names_of(topics)
 
     def build(_version: int) -> Message:
         return DeleteShareGroupOffsetsRequest(
             group_id=group,
-            topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics],
+            topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names],
         )
 
-    def read(response: Message) -> dict[str, BrokerError | None]:
-        assert isinstance(response, DeleteShareGroupOffsetsResponse)
+    def read(response: DeleteShareGroupOffsetsResponse) -> dict[str, BrokerError | None]:
         subject = f"offsets of share group {group}"
         raise_error(response.error_code, subject, response.error_message)
         found: dict[str, BrokerError | None] = {}
         for topic in response.responses:
             code, text = topic.error_code, topic.error_message
-            found[topic.topic_name] = (
-                broker_error(code, f"offsets of {topic.topic_name}", text) if code else None
-            )
+            found[topic.topic_name] = error_or_none(code, f"offsets of {topic.topic_name}", text)
         return found
 
-    return AdminCall(ApiKey.DELETE_SHARE_GROUP_OFFSETS, build, read)
+    call = AdminCall(ApiKey.DELETE_SHARE_GROUP_OFFSETS, build, read)
+    return checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors)
 
 
 class ShareRecordState(IntEnum):
@@ -291,8 +264,9 @@ def read_summaries(keys: Sequence[ShareKey]) -> AdminCall[dict[str, ShareSummary
             ],
         )
 
-    def read(response: Message) -> dict[str, ShareSummary | ClientError]:
-        assert isinstance(response, summary.ReadShareGroupStateSummaryResponse)
+    def read(
+        response: summary.ReadShareGroupStateSummaryResponse,
+    ) -> dict[str, ShareSummary | ClientError]:
         found: dict[str, ShareSummary | ClientError] = {}
         names = _names(keys)
         for topic in response.results:
@@ -337,8 +311,7 @@ def read_states(
             ],
         )
 
-    def read(response: Message) -> dict[str, ShareState | ClientError]:
-        assert isinstance(response, state.ReadShareGroupStateResponse)
+    def read(response: state.ReadShareGroupStateResponse) -> dict[str, ShareState | ClientError]:
         found: dict[str, ShareState | ClientError] = {}
         names = _names(key for key, _ in wanted)
         summaries = {key.coordinator_key: each for key, each in wanted}
@@ -377,3 +350,60 @@ def _names(keys: Iterable[ShareKey]) -> dict[tuple[bytes, int], ShareKey]:
 
 def _error(key: ShareKey, code: int, detail: str | None) -> ClientError:
     return broker_error(code, f"state of {key.partition} in share group {key.group}", detail)
+
+
+def describe_share_group_states(
+    sender: AdminSender, group: str, partitions: Iterable[tuple[str, int]]
+) -> Plan[dict[TopicPartition, ShareState | ClientError]]:
+    """Describe what share coordinators store about the records of a share group.
+
+    This needs the right CLUSTER_ACTION on the cluster, and changes nothing.
+    """
+    wanted = as_partitions(partitions)
+    keys, found = yield from _share_keys(sender, group, wanted)
+    send = sender.send_to_coordinators
+    summaries = yield from send(
+        keys,
+        lambda part: read_summaries([keys[each] for each in part]),
+        key_type=SHARE,
+    )
+    offsets = {key: each for key, each in summaries.items() if isinstance(each, ShareSummary)}
+    # A share partition whose start offset is unknown has no records, and perhaps no state.
+    started = [key for key, each in offsets.items() if each.start_offset >= 0]
+    states = yield from send(
+        started,
+        lambda part: read_states([(keys[each], offsets[each]) for each in part]),
+        key_type=SHARE,
+    )
+    for name, key in keys.items():
+        first = summaries[name]
+        if isinstance(first, ClientError):
+            found[key.partition] = first
+        else:
+            nothing = ShareState(first.start_offset, -1, ())
+            found[key.partition] = states.get(name, nothing)
+    return found
+
+
+def _share_keys(
+    sender: AdminSender, group: str, partitions: Sequence[TopicPartition]
+) -> Plan[
+    tuple[
+        dict[str, ShareKey],
+        dict[TopicPartition, ShareState | ClientError],
+    ]
+]:
+    """Return the share partitions by coordinator key, and errors of topics that do not exist."""
+    topics = {}
+    if partitions:
+        topics = yield from describe_topic_partitions(sender, {tp.topic for tp in partitions})
+    keys = {}
+    errors: dict[TopicPartition, ShareState | ClientError] = {}
+    for tp in partitions:
+        topic = topics.get(tp.topic) or UnknownTopicError(tp.topic)
+        if isinstance(topic, ClientError):
+            errors[tp] = topic
+            continue
+        key = ShareKey(group, tp, topic.topic_id)
+        keys[key.coordinator_key] = key
+    return keys, errors

@@ -9,9 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.client.admin.call import AdminCall, errors_by_name, raise_error
-from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.admin.call import (
+    AdminCall,
+    checked,
+    errors_by_name,
+    errors_of,
+    names_of,
+    raise_error,
+    raise_failed,
+)
+from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
+from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError, broker_error
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -47,9 +57,10 @@ from barnabas.protocol.primitives import uuid_to_string
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from barnabas.client.errors import BrokerError
+    from barnabas.client.admin.call import Plan
+    from barnabas.client.admin.sender import AdminSender
     from barnabas.protocol.schema import Message
 
 __all__ = ["NewPartitions", "NewTopic", "PartitionState", "TopicListing", "TopicState"]
@@ -82,63 +93,115 @@ class NewPartitions:
 
 
 def create_topics(
-    topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool
-) -> AdminCall[dict[str, bytes | BrokerError]]:
-    """Create topics; return the id or an error for each. Old brokers return ids of zeros."""
+    sender: AdminSender,
+    new: Sequence[NewTopic],
+    *,
+    validate_only: bool = False,
+    raise_errors: bool = True,
+) -> Plan[dict[str, BrokerError | None]]:
+    """Create topics; the new partitions may not have leaders yet when this returns.
+
+    Returns:
+        An error or None for each topic name.
+
+    Raises:
+        AdminResultsError: a topic was not created; not raised with `raise_errors=False`.
+    """
+
+    def create() -> Plan[dict[str, BrokerError | None]]:
+        return errors_of((yield from create_topic_ids(sender, new, validate_only=validate_only)))
+
+    return checked(create(), raise_errors=raise_errors)
+
+
+def create_topic_ids(
+    sender: AdminSender, new: Sequence[NewTopic], *, validate_only: bool = False
+) -> Plan[dict[str, bytes | BrokerError]]:
+    """Create topics; return the id or the error for each. Old brokers return ids of zeros."""
+    metadata = sender.cluster.metadata
+    # Topics that were deleted before, if these can be created. Encoding reports a wrong type.
+    known = {each.name: metadata.topic_id(each.name) for each in new if isinstance(each, NewTopic)}
 
     def build(_version: int) -> Message:
         return CreateTopicsRequest(
-            topics=[_creatable(topic) for topic in topics],
-            timeout_ms=timeout_ms,
+            topics=[_creatable(topic) for topic in new],
+            timeout_ms=sender.timeout_ms,
             validate_only=validate_only,
         )
 
-    def read(response: Message) -> dict[str, bytes | BrokerError]:
-        assert isinstance(response, CreateTopicsResponse)
+    def read(response: CreateTopicsResponse) -> dict[str, bytes | BrokerError]:
         results = [(t.name, t.error_code, t.error_message) for t in response.topics]
         errors = errors_by_name("create topic", results)
         return {t.name: errors[t.name] or t.topic_id for t in response.topics}
 
-    return AdminCall(ApiKey.CREATE_TOPICS, build, read)
+    call = AdminCall(ApiKey.CREATE_TOPICS, build, read)
+    ids = yield from sender.send(CONTROLLER, call)
+    if not validate_only:
+        metadata.note_deleted(
+            topic_id for name, topic_id in known.items() if isinstance(ids.get(name), bytes)
+        )
+    return ids
 
 
 def delete_topics(
-    names: Sequence[str], timeout_ms: int
-) -> AdminCall[dict[str, bytes | BrokerError]]:
-    """Delete topics by name; return the id or an error for each, as `create_topics`."""
+    sender: AdminSender, names: Iterable[str], *, raise_errors: bool = True
+) -> Plan[dict[str, BrokerError | None]]:
+    """Delete topics by name.
+
+    Returns:
+        An error or None for each topic name.
+
+    Raises:
+        AdminResultsError: a topic was not deleted; not raised with `raise_errors=False`.
+    """
+    wanted = names_of(names)
 
     def build(version: int) -> Message:
         if version >= _DELETE_BY_STRUCT_FROM:
             return DeleteTopicsRequest(
-                topics=[DeleteTopicState(name=name, topic_id=bytes(16)) for name in names],
-                timeout_ms=timeout_ms,
+                topics=[DeleteTopicState(name=name, topic_id=bytes(16)) for name in wanted],
+                timeout_ms=sender.timeout_ms,
             )
-        return DeleteTopicsRequest(topic_names=list(names), timeout_ms=timeout_ms)
+        return DeleteTopicsRequest(topic_names=list(wanted), timeout_ms=sender.timeout_ms)
 
-    def read(response: Message) -> dict[str, bytes | BrokerError]:
-        assert isinstance(response, DeleteTopicsResponse)
+    def read(response: DeleteTopicsResponse) -> dict[str, bytes | BrokerError]:
         results = [(t.name or "", t.error_code, t.error_message) for t in response.responses]
         errors = errors_by_name("delete topic", results)
         return {t.name or "": errors[t.name or ""] or t.topic_id for t in response.responses}
 
-    return AdminCall(ApiKey.DELETE_TOPICS, build, read)
+    call = AdminCall(ApiKey.DELETE_TOPICS, build, read)
+
+    def delete() -> Plan[dict[str, BrokerError | None]]:
+        ids = yield from sender.send(CONTROLLER, call)
+        sender.cluster.metadata.note_deleted(i for i in ids.values() if isinstance(i, bytes))
+        return errors_of(ids)
+
+    return checked(delete(), raise_errors=raise_errors)
 
 
 def delete_topics_by_id(
-    ids: Sequence[bytes], timeout_ms: int
-) -> AdminCall[dict[bytes, BrokerError | None]]:
-    """Delete topics by id; return an error or None for each."""
+    sender: AdminSender, ids: Sequence[bytes], *, raise_errors: bool = True
+) -> Plan[dict[bytes, BrokerError | None]]:
+    """Delete topics by id (KIP-516), which never deletes a new topic of the same name.
+
+    The ids are `bytes` of length 16.
+
+    Returns:
+        An error or None for each id.
+
+    Raises:
+        AdminResultsError: a topic was not deleted; not raised with `raise_errors=False`.
+    """
 
     def build(version: int) -> Message:
         if version < _DELETE_BY_STRUCT_FROM:
             raise ProtocolError("requests before version 6 cannot delete topics by id")
         return DeleteTopicsRequest(
             topics=[DeleteTopicState(name=None, topic_id=each) for each in ids],
-            timeout_ms=timeout_ms,
+            timeout_ms=sender.timeout_ms,
         )
 
-    def read(response: Message) -> dict[bytes, BrokerError | None]:
-        assert isinstance(response, DeleteTopicsResponse)
+    def read(response: DeleteTopicsResponse) -> dict[bytes, BrokerError | None]:
         return {
             each.topic_id: broker_error(
                 each.error_code, f"delete topic {uuid_to_string(each.topic_id)}", each.error_message
@@ -148,13 +211,33 @@ def delete_topics_by_id(
             for each in response.responses
         }
 
-    return AdminCall(ApiKey.DELETE_TOPICS, build, read)
+    call = AdminCall(ApiKey.DELETE_TOPICS, build, read)
+
+    def delete() -> Plan[dict[bytes, BrokerError | None]]:
+        result = yield from sender.send(CONTROLLER, call)
+        sender.cluster.metadata.note_deleted(i for i, error in result.items() if error is None)
+        return result
+
+    return checked(delete(), raise_errors=raise_errors)
 
 
 def create_partitions(
-    counts: Mapping[str, int | NewPartitions], timeout_ms: int, *, validate_only: bool = False
-) -> AdminCall[dict[str, BrokerError | None]]:
-    """Increase the number of partitions of topics to `counts`; an error or None for each."""
+    sender: AdminSender,
+    counts: Mapping[str, int | NewPartitions],
+    *,
+    validate_only: bool = False,
+    raise_errors: bool = True,
+) -> Plan[dict[str, BrokerError | None]]:
+    """Increase the number of partitions of topics.
+
+    `counts` has the new total for each topic name, or `NewPartitions` with assignments.
+
+    Returns:
+        An error or None for each topic name.
+
+    Raises:
+        AdminResultsError: a topic was not changed; not raised with `raise_errors=False`.
+    """
 
     def build(_version: int) -> Message:
         return CreatePartitionsRequest(
@@ -164,16 +247,16 @@ def create_partitions(
                 )
                 for name, new in counts.items()
             ],
-            timeout_ms=timeout_ms,
+            timeout_ms=sender.timeout_ms,
             validate_only=validate_only,
         )
 
-    def read(response: Message) -> dict[str, BrokerError | None]:
-        assert isinstance(response, CreatePartitionsResponse)
+    def read(response: CreatePartitionsResponse) -> dict[str, BrokerError | None]:
         results = [(t.name, t.error_code, t.error_message) for t in response.results]
         return errors_by_name("create partitions of", results)
 
-    return AdminCall(ApiKey.CREATE_PARTITIONS, build, read)
+    call = AdminCall(ApiKey.CREATE_PARTITIONS, build, read)
+    return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
 
 
 def _added_partitions(name: str, new: NewPartitions) -> CreatePartitionsTopic:
@@ -253,7 +336,7 @@ class TopicPage:
     next_cursor: Cursor | None
 
 
-def describe_topic_partitions(names: Sequence[str], cursor: Cursor | None) -> AdminCall[TopicPage]:
+def _topic_page(names: Sequence[str], cursor: Cursor | None) -> AdminCall[TopicPage]:
     """Describe a page of the named topics; no names means all topics."""
 
     def build(_version: int) -> Message:
@@ -267,8 +350,7 @@ def describe_topic_partitions(names: Sequence[str], cursor: Cursor | None) -> Ad
             )
         return request
 
-    def read(response: Message) -> TopicPage:
-        assert isinstance(response, DescribeTopicPartitionsResponse)
+    def read(response: DescribeTopicPartitionsResponse) -> TopicPage:
         found = {topic.name or "": _topic(topic, _state) for topic in response.topics}
         following = response.next_cursor
         if following is None:
@@ -315,7 +397,7 @@ def _metadata_state(partition: MetadataResponsePartition) -> PartitionState:
     )
 
 
-def describe_topics_by_metadata(names: Sequence[str]) -> AdminCall[TopicPage]:
+def _topics_by_metadata(names: Sequence[str]) -> AdminCall[TopicPage]:
     """Describe topics with a Metadata request, in one page."""
 
     def build(version: int) -> Message:
@@ -324,22 +406,20 @@ def describe_topics_by_metadata(names: Sequence[str]) -> AdminCall[TopicPage]:
             topics=topics, allow_auto_topic_creation=version < _AUTO_CREATION_FROM
         )
 
-    def read(response: Message) -> TopicPage:
-        assert isinstance(response, MetadataResponse)
+    def read(response: MetadataResponse) -> TopicPage:
         found = {topic.name or "": _topic(topic, _metadata_state) for topic in response.topics}
         return TopicPage(found, None)
 
     return AdminCall(ApiKey.METADATA, build, read)
 
 
-def list_topics() -> AdminCall[dict[str, TopicListing]]:
-    """List names and ids of all topics with Metadata; topics with an error are omitted."""
+def list_topics(sender: AdminSender, *, internal: bool = False) -> Plan[dict[str, TopicListing]]:
+    """List the topics that the user may see, by name; `internal` includes internal topics."""
 
     def build(version: int) -> Message:
         return MetadataRequest(topics=None, allow_auto_topic_creation=version < _AUTO_CREATION_FROM)
 
-    def read(response: Message) -> dict[str, TopicListing]:
-        assert isinstance(response, MetadataResponse)
+    def read(response: MetadataResponse) -> dict[str, TopicListing]:
         raise_error(response.error_code, "list topics")
         return {
             topic.name: TopicListing(topic.name, topic.topic_id, topic.is_internal)
@@ -347,4 +427,73 @@ def list_topics() -> AdminCall[dict[str, TopicListing]]:
             if topic.name and not topic.error_code
         }
 
-    return AdminCall(ApiKey.METADATA, build, read)
+    call = AdminCall(ApiKey.METADATA, build, read)
+    topics = yield from sender.send(ANY_NODE, call)
+    return {
+        name: topics[name] for name in sorted(topics) if internal or not topics[name].is_internal
+    }
+
+
+def describe_topics(
+    sender: AdminSender, names: Iterable[str] | None = None
+) -> Plan[dict[str, TopicState]]:
+    """Describe topics with their partitions, leaders and replicas; None means all topics.
+
+    `describe_topic_partitions` returns an error for a missing topic instead of raising it.
+
+    Raises:
+        AdminResultsError: a topic does not exist; the error's `results` has the other topics.
+    """
+    wanted = None if names is None else names_of(names)
+    if wanted == []:
+        return {}
+    found = yield from describe_topic_partitions(sender, wanted or ())
+    for name in wanted or ():
+        if name not in found:
+            found[name] = BrokerError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, name, "missing in the response"
+            )
+    raise_failed(found)
+    return {name: state for name, state in found.items() if isinstance(state, TopicState)}
+
+
+def describe_topic_partitions(
+    sender: AdminSender, names: Iterable[str] = ()
+) -> Plan[dict[str, TopicState | ClientError]]:
+    """Describe topics with their partitions; no names means all topics.
+
+    Returns:
+        The topic's state, or an error, for each name.
+
+    Raises:
+        ClientError: the call as a whole failed.
+    """
+    names = names_of(names)
+    found: dict[str, TopicState | ClientError] = {}
+    cursor: Cursor | None = None
+    clock = sender.cluster.runtime.clock
+    deadline_ms = clock.monotonic_ms() + sender.cluster.config.default_api_timeout_ms
+    while True:
+        call = _topic_page(names, cursor)
+        try:
+            page = yield from sender.send(ANY_NODE, call)
+        except UnsupportedVersionError:
+            call = _topics_by_metadata(names)
+            return (yield from sender.send(ANY_NODE, call)).topics
+        for name, topic in page.topics.items():
+            known = found.get(name)
+            if known is None or isinstance(known, ClientError) or isinstance(topic, ClientError):
+                found[name] = topic
+            else:
+                # The topic continues from the previous page.
+                known.partitions.update(topic.partitions)
+        if page.next_cursor is None:
+            return found
+        if page.next_cursor == cursor or clock.monotonic_ms() >= deadline_ms:
+            # Bounds the number of pages: a faulty broker could send pages forever.
+            raise BrokerError(
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                "describe topics",
+                "the broker returns pages without end",
+            )
+        cursor = page.next_cursor

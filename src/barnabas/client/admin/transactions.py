@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, raise_error
+from barnabas.client.admin.call import AdminCall, names_of, raise_error, raise_failed
+from barnabas.client.admin.cluster import broker_ids
+from barnabas.client.admin.sender import CoordinatorOf
+from barnabas.client.connections.coordinators import TRANSACTION
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions import requests
 from barnabas.client.transactions.requests import ProducerIdAndEpoch
+from barnabas.client.transactions.state import fenced
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from barnabas.protocol.messages.end_txn import EndTxnResponse
 from barnabas.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -32,9 +35,12 @@ from barnabas.protocol.messages.write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from barnabas.client.admin.call import Plan
+    from barnabas.client.admin.sender import AdminSender
     from barnabas.client.transactions.state import OpenTransaction
+    from barnabas.protocol.messages.end_txn import EndTxnResponse
     from barnabas.protocol.schema import Message
 
 __all__ = [
@@ -45,8 +51,6 @@ __all__ = [
     "TransactionListing",
     "abort_transaction",
     "describe_transactions",
-    "end_transaction",
-    "fence_producer",
     "list_transactions",
 ]
 
@@ -108,29 +112,51 @@ class AbortableTransaction:
     coordinator_epoch: int = -1
 
 
-def list_transactions(wanted: TransactionFilter) -> AdminCall[list[TransactionListing]]:
-    """List the transactions that one broker coordinates."""
+def list_transactions(
+    sender: AdminSender,
+    producer_ids: Sequence[int] = (),
+    *,
+    states: Sequence[str] = (),
+    duration_ms: int = -1,
+    pattern: str | None = None,
+) -> Plan[list[TransactionListing]]:
+    """List transactions of all brokers that respond, in one attempt.
+
+    Args:
+        sender: bound by the admin client.
+        producer_ids: empty for all.
+        states: "Ongoing", "PrepareCommit", ...; empty for all.
+        duration_ms: minimum duration of an open transaction in ms; -1 for all.
+        pattern: a regular expression that matches the transactional id; None for all.
+    """
 
     def build(_version: int) -> Message:
         return ListTransactionsRequest(
-            state_filters=list(wanted.states),
-            producer_id_filters=list(wanted.producer_ids),
-            duration_filter=wanted.duration_ms,
-            transactional_id_pattern=wanted.pattern,
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=duration_ms,
+            transactional_id_pattern=pattern,
         )
 
-    def read(response: Message) -> list[TransactionListing]:
-        assert isinstance(response, ListTransactionsResponse)
+    def read(response: ListTransactionsResponse) -> list[TransactionListing]:
         raise_error(response.error_code, "list of transactions")
         return [
             TransactionListing(each.transactional_id, each.producer_id, each.transaction_state)
             for each in response.transaction_states
         ]
 
-    return AdminCall(ApiKey.LIST_TRANSACTIONS, build, read)
+    call = AdminCall(ApiKey.LIST_TRANSACTIONS, build, read)
+    nodes = yield from broker_ids(sender)
+    yield from sender.refresh()
+    transactions: list[TransactionListing] = []
+    results = yield from sender.send_each(dict.fromkeys(nodes, call), once=True)
+    for result in results.values():
+        if not isinstance(result, ClientError):
+            transactions += result
+    return transactions
 
 
-def describe_transactions(
+def _describe_coordinated(
     ids: Sequence[str], coordinator_id: int
 ) -> AdminCall[dict[str, TransactionDescription | ClientError]]:
     """Describe transactional ids that are coordinated by the broker `coordinator_id`."""
@@ -138,8 +164,9 @@ def describe_transactions(
     def build(_version: int) -> Message:
         return DescribeTransactionsRequest(transactional_ids=list(ids))
 
-    def read(response: Message) -> dict[str, TransactionDescription | ClientError]:
-        assert isinstance(response, DescribeTransactionsResponse)
+    def read(
+        response: DescribeTransactionsResponse,
+    ) -> dict[str, TransactionDescription | ClientError]:
         found: dict[str, TransactionDescription | ClientError] = {}
         for each in response.transaction_states:
             if each.error_code:
@@ -162,7 +189,7 @@ def describe_transactions(
     return AdminCall(ApiKey.DESCRIBE_TRANSACTIONS, build, read)
 
 
-def fence_producer(transactional_id: str, timeout_ms: int) -> AdminCall[FencedProducer]:
+def _fence_producer(transactional_id: str, timeout_ms: int) -> AdminCall[FencedProducer]:
     """Fence the producer that uses the id and abort its open transaction."""
 
     def build(_version: int) -> Message:
@@ -170,15 +197,14 @@ def fence_producer(transactional_id: str, timeout_ms: int) -> AdminCall[FencedPr
             transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
         )
 
-    def read(response: Message) -> FencedProducer:
-        assert isinstance(response, InitProducerIdResponse)
+    def read(response: InitProducerIdResponse) -> FencedProducer:
         raise_error(response.error_code, f"fence transactional.id={transactional_id}")
         return FencedProducer(response.producer_id, response.producer_epoch)
 
     return AdminCall(ApiKey.INIT_PRODUCER_ID, build, read)
 
 
-def end_transaction(given: OpenTransaction, *, committed: bool) -> AdminCall[ProducerIdAndEpoch]:
+def _end_transaction(given: OpenTransaction, *, committed: bool) -> AdminCall[ProducerIdAndEpoch]:
     """Commit or abort a transaction that a producer has detached.
 
     The call returns the producer id and epoch of the next transaction.
@@ -189,8 +215,7 @@ def end_transaction(given: OpenTransaction, *, committed: bool) -> AdminCall[Pro
     def build(_version: int) -> Message:
         return requests.end(given.transactional_id, identity, committed=committed)
 
-    def read(response: Message) -> ProducerIdAndEpoch:
-        assert isinstance(response, EndTxnResponse)
+    def read(response: EndTxnResponse) -> ProducerIdAndEpoch:
         raise_error(response.error_code, f"{action} of transactional.id={given.transactional_id}")
         if given.is_v2 and response.producer_id >= 0:
             return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
@@ -200,10 +225,12 @@ def end_transaction(given: OpenTransaction, *, committed: bool) -> AdminCall[Pro
     return AdminCall(ApiKey.END_TXN, build, read, bound)
 
 
-def abort_transaction(
-    given: AbortableTransaction,
-) -> AdminCall[dict[TopicPartition, bool | ClientError]]:
-    """Write an abort marker without the coordinator, for a hanging transaction."""
+def abort_transaction(sender: AdminSender, given: AbortableTransaction) -> Plan[None]:
+    """Abort a hanging transaction of one partition without its coordinator (KIP-664).
+
+    Raises:
+        ClientError: the leader refused the abort marker.
+    """
     tp = given.partition
 
     def build(_version: int) -> Message:
@@ -218,8 +245,7 @@ def abort_transaction(
         )
         return WriteTxnMarkersRequest(markers=[marker])
 
-    def read(response: Message) -> dict[TopicPartition, bool | ClientError]:
-        assert isinstance(response, WriteTxnMarkersResponse)
+    def read(response: WriteTxnMarkersResponse) -> dict[TopicPartition, bool | ClientError]:
         return {
             TopicPartition(topic.name, each.partition_index): broker_error(
                 each.error_code, f"abort of producer {given.producer_id} in {tp}"
@@ -231,4 +257,100 @@ def abort_transaction(
             for each in topic.partitions
         }
 
-    return AdminCall(ApiKey.WRITE_TXN_MARKERS, build, read)
+    call = AdminCall(ApiKey.WRITE_TXN_MARKERS, build, read)
+    results = yield from sender.send_to_leaders([tp], lambda _part: call)
+    result = results[tp]
+    if isinstance(result, ClientError):
+        raise result
+
+
+def describe_transactions(
+    sender: AdminSender, ids: Iterable[str]
+) -> Plan[dict[str, TransactionDescription | ClientError]]:
+    """Describe transactional ids.
+
+    Returns:
+        The description by the id's coordinator, or an error, for each id.
+    """
+    wanted = names_of(ids)
+    places = yield from sender.coordinators(wanted, TRANSACTION)
+    known = {name: place for name, place in places.items() if isinstance(place, int)}
+    return (
+        yield from sender.send_to_coordinators(
+            wanted,
+            lambda part: _describe_coordinated(part, known.get(part[0], -1)),
+            key_type=TRANSACTION,
+        )
+    )
+
+
+def fence_producers(
+    sender: AdminSender, ids: Iterable[str], *, raise_errors: bool = True
+) -> Plan[dict[str, FencedProducer | ClientError]]:
+    """Fence the producers of transactional ids and abort their open transactions.
+
+    Returns:
+        The new producer id and epoch, or an error, for each id.
+
+    Raises:
+        AdminResultsError: an id failed; not raised with `raise_errors=False`.
+    """
+    found: dict[str, FencedProducer | ClientError] = {}
+    for name in names_of(ids):
+        call = _fence_producer(name, sender.timeout_ms)
+        try:
+            found[name] = yield from sender.send(CoordinatorOf(name, TRANSACTION), call)
+        except ClientError as error:
+            found[name] = error
+    if raise_errors:
+        raise_failed(found)
+    return found
+
+
+def end_transactions(
+    sender: AdminSender,
+    given: Iterable[OpenTransaction],
+    *,
+    committed: bool,
+    raise_errors: bool = True,
+) -> Plan[dict[str, ProducerIdAndEpoch | ClientError]]:
+    """Commit or abort transactions that producers have left with `detach_transaction`.
+
+    The same call may be repeated after an unknown outcome: a transaction that has already ended in
+    this way is no error.
+
+    Returns:
+        The producer id and epoch after the end, or an error, for each transactional id.
+
+    Raises:
+        AdminResultsError: an id failed; not raised with `raise_errors=False`. ProducerFencedError
+            is the error of an id that another producer has taken over, or whose transaction the
+            coordinator has aborted after its timeout.
+    """
+    calls = {
+        CoordinatorOf(each.transactional_id, TRANSACTION): _end_transaction(
+            each, committed=committed
+        )
+        for each in given
+    }
+    results = yield from sender.send_to_each(calls)
+    found = {
+        to.key: fenced(result, to.key) if isinstance(result, ClientError) else result
+        for to, result in results.items()
+    }
+    if raise_errors:
+        raise_failed(found)
+    return found
+
+
+def terminate_transaction(sender: AdminSender, transactional_id: str) -> Plan[None]:
+    """Abort the open transaction of a transactional id by fencing its producer.
+
+    Raises:
+        ClientError: the producer was not fenced.
+    """
+    found = (yield from fence_producers(sender, [transactional_id], raise_errors=False))[
+        transactional_id
+    ]
+    if isinstance(found, ClientError):
+        raise found

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from barnabas.client.aio.session import AsyncClosedByUser, AsyncSession, AsyncWithBlock
 from barnabas.client.config import ClientConfig, keys_with_servers
@@ -20,13 +19,12 @@ from barnabas.client.producer.producer_batch import DeliveryState
 from barnabas.client.producer.producer_plans import ProducerBase
 from barnabas.client.producer.unfit_record import record_parts
 from barnabas.client.producer.user_objects import ProducerRecord, take_parts
-from barnabas.client.session.waiter import run_plan_async
+from barnabas.client.session.plans import AwaitsPlans, run_plan_async
 from barnabas.serializers.lookups import SchemaLookup
 
 if TYPE_CHECKING:
     from collections.abc import (
         AsyncIterator,
-        Awaitable,
         Callable,
         Generator,
         Iterable,
@@ -36,27 +34,13 @@ if TYPE_CHECKING:
     from barnabas.client.errors import ClientError
     from barnabas.client.producer.accumulator import BatchRecord
     from barnabas.client.producer.producer_batch import RecordMetadata
-    from barnabas.client.producer.producer_core import ProducerCore, SendOptions
-    from barnabas.client.producer.producer_plans import ProducerPlan, Until
+    from barnabas.client.producer.producer_core import SendOptions
+    from barnabas.client.session.plans import Until, WaitingPlan
 
 __all__ = ["AsyncDelivery", "Producer"]
 
-P = ParamSpec("P")
 T = TypeVar("T")
 _MS_PER_S = 1000
-
-
-def _awaited(
-    plan: Callable[Concatenate[ProducerCore, P], ProducerPlan[T]],
-) -> Callable[Concatenate[Producer, P], Awaitable[T]]:
-    """Return a method that runs a plan to its end when it is awaited."""
-
-    @wraps(plan)
-    async def method(producer: Producer, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        producer._core.check_open()
-        return await producer._run(plan(producer._core, *args, **kwargs))
-
-    return method
 
 
 class AsyncDelivery(DeliveryState, eq=False):
@@ -99,7 +83,7 @@ class AsyncDelivery(DeliveryState, eq=False):
             raise asyncio.InvalidStateError("the delivery is pending")
 
 
-class Producer(AsyncWithBlock, ProducerBase, AsyncClosedByUser):
+class Producer(AsyncWithBlock, ProducerBase, AwaitsPlans, AsyncClosedByUser):
     """Send records to topics. Use it in an `async with` block, or await `close()`.
 
     A failed delivery makes the next `flush()` or `close()` raise. This does not apply to records
@@ -240,18 +224,7 @@ class Producer(AsyncWithBlock, ProducerBase, AsyncClosedByUser):
             except SchemaLookup as lookup:
                 await self._session.loop.run_in_executor(None, lookup.run)
 
-    flush = _awaited(producer_plans.flush)
-    partitions_for = _awaited(producer_plans.partitions_for)
-
     # Transactions
-
-    init_transactions = _awaited(producer_plans.init_transactions)
-    send_offsets_to_transaction = _awaited(producer_plans.send_offsets_to_transaction)
-    prepare_transaction = _awaited(producer_plans.prepare_transaction)
-    complete_transaction = _awaited(producer_plans.complete_transaction)
-    commit_transaction = _awaited(producer_plans.commit_transaction)
-    abort_transaction = _awaited(producer_plans.abort_transaction)
-    detach_transaction = _awaited(producer_plans.detach_transaction)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
@@ -287,7 +260,11 @@ class Producer(AsyncWithBlock, ProducerBase, AsyncClosedByUser):
         self._core.sender.pump()
         await asyncio.sleep(0)
 
-    async def _run(self, plan: ProducerPlan[T]) -> T:
+    async def _run_plan(self, plan: Callable[..., WaitingPlan[T]], *args: Any, **kwargs: Any) -> T:
+        self._core.check_open()
+        return await self._run(plan(self._core, *args, **kwargs))
+
+    async def _run(self, plan: WaitingPlan[T]) -> T:
         """Run a plan to its end and return its result."""
         return await run_plan_async(plan, self._until)
 

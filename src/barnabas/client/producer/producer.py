@@ -11,8 +11,7 @@ no method that has to wait.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.errors import ClientError
@@ -23,17 +22,17 @@ from barnabas.client.producer.producer_plans import ProducerBase
 from barnabas.client.producer.unfit_record import raise_unfit
 from barnabas.client.producer.user_objects import ProducerRecord, take_parts
 from barnabas.client.session.lifetime import ClosedByUser, WithBlock
+from barnabas.client.session.plans import RunsPlans, run_plan
 from barnabas.client.session.session import Session
-from barnabas.client.session.waiter import run_plan
 from barnabas.runtime.system.process import reentrant_lock, watch_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from barnabas.client.producer.accumulator import BatchRecord
-    from barnabas.client.producer.producer_core import ProducerCore, SendOptions, Target
-    from barnabas.client.producer.producer_plans import ProducerPlan, Until
+    from barnabas.client.producer.producer_core import SendOptions, Target
     from barnabas.client.producer.user_objects import ProducerParts
+    from barnabas.client.session.plans import Until, WaitingPlan
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["Producer", "SharedProducer"]
@@ -42,25 +41,10 @@ __all__ = ["Producer", "SharedProducer"]
 # time the number of tracked objects, such as these records, has grown by 700.
 _SORTED_AT_ONCE = 500
 _MS_PER_S = 1000
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _blocking(
-    plan: Callable[Concatenate[ProducerCore, P], ProducerPlan[T]],
-) -> Callable[Concatenate[SharedProducer, P], T]:
-    """Return a method that runs a plan and waits for its result."""
-
-    @wraps(plan)
-    def method(producer: SharedProducer, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with producer._lock:
-            producer._core.check_open()
-            return producer._run(plan(producer._core, *args, **kwargs))
-
-    return method
-
-
-class SharedProducer(ProducerBase, WithBlock):
+class SharedProducer(ProducerBase, WithBlock, RunsPlans):
     """Sends records over the connections of a client; created by `Client.producer()`.
 
     A failed record makes the next `flush()` or `close()` raise, unless the record has an
@@ -255,10 +239,12 @@ class SharedProducer(ProducerBase, WithBlock):
             self._send_due()
             self._run_until(lambda: self._accumulator.is_empty, timeout_ms)
 
-    flush = _blocking(producer_plans.flush)
-    partitions_for = _blocking(producer_plans.partitions_for)
+    def _run_plan(self, plan: Callable[..., WaitingPlan[T]], *args: Any, **kwargs: Any) -> T:
+        with self._lock:
+            self._core.check_open()
+            return self._run(plan(self._core, *args, **kwargs))
 
-    def _run(self, plan: ProducerPlan[T]) -> T:
+    def _run(self, plan: WaitingPlan[T]) -> T:
         """Run a plan and wait for each of its steps.
 
         Before each wait, batches that are full or due are sent: the sender may have held them back
@@ -307,14 +293,6 @@ class SharedProducer(ProducerBase, WithBlock):
         self._core.sender.pump()
 
     # Transactions
-
-    init_transactions = _blocking(producer_plans.init_transactions)
-    send_offsets_to_transaction = _blocking(producer_plans.send_offsets_to_transaction)
-    prepare_transaction = _blocking(producer_plans.prepare_transaction)
-    complete_transaction = _blocking(producer_plans.complete_transaction)
-    commit_transaction = _blocking(producer_plans.commit_transaction)
-    abort_transaction = _blocking(producer_plans.abort_transaction)
-    detach_transaction = _blocking(producer_plans.detach_transaction)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:

@@ -1,19 +1,18 @@
-"""Calls that the blocking and the asyncio producer share: those that do not wait, and plans.
+"""Calls that the blocking and the asyncio producer share: plans, and those that do not wait.
 
-A plan is a producer call that waits, as steps without waiting. It is a generator. It yields a
-condition to wait for and receives whether the condition holds at the end of the wait. The blocking
-and the asyncio producer differ only in how they wait.
+A plan waits for conditions of the producer's core. The producers differ only in how they wait.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING
 
 from barnabas.client.errors import BufferFullError, ClientTimeoutError
 from barnabas.client.producer.producer_core import GRACE_MS, ProducerCore, ProducerSession
+from barnabas.client.session.plans import PlanMethod, Until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Mapping
 
     from barnabas.client.config import ClientConfig
     from barnabas.client.connections.metadata_cache import PartitionInfo
@@ -23,14 +22,262 @@ if TYPE_CHECKING:
     from barnabas.client.producer.producer_batch import ProducerBatch
     from barnabas.client.producer.producer_core import SendOptions, Target
     from barnabas.client.producer.user_objects import ProducerParts
+    from barnabas.client.session.plans import WaitingPlan
     from barnabas.client.topic_partition import K
     from barnabas.client.transactions.calls import Outcome
     from barnabas.client.transactions.state import OpenTransaction, PreparedTransaction
 
-__all__ = ["ProducerBase", "ProducerPlan", "Until"]
+__all__ = ["ProducerBase"]
 
-T = TypeVar("T")
 _MS_PER_S = 1000
+
+
+def flush(core: ProducerCore, timeout: float | None = None) -> WaitingPlan[None]:
+    """Wait until all records sent so far are delivered or have failed.
+
+    Args:
+        timeout: seconds; None means until `delivery.timeout.ms` has passed for all of them.
+
+    Raises:
+        ClientTimeoutError: records are still undelivered after the timeout.
+        ClientError: a record failed whose error was not reported yet; the first such error.
+    """
+    limit_ms = core.delivery_limit_ms if timeout is None else timeout * _MS_PER_S
+    if not (yield Until(core.flush(), limit_ms)):
+        seconds = limit_ms / _MS_PER_S
+        raise ClientTimeoutError(f"flush: records still undelivered after {seconds:g} s")
+    error = core.pop_unreported_error()
+    if error is not None:
+        raise error
+
+
+def partitions_for(core: ProducerCore, topic: str) -> WaitingPlan[list[PartitionInfo]]:
+    """Return the topic's partitions by number; waits for metadata if the topic is unknown.
+
+    The broker creates the topic if auto-creation is enabled.
+
+    Raises:
+        UnknownTopicError: the topic does not exist.
+        ClientTimeoutError: the metadata did not arrive within `max.block.ms`.
+    """
+    if core.target(topic) is None:
+        yield from find_target(core, topic, None)
+    return core.partitions(topic)
+
+
+def find_target(core: ProducerCore, topic: str, partition: int | None) -> WaitingPlan[Target]:
+    """Wait for metadata of the topic's partition; this may create the topic on the broker."""
+    core.check_open()
+    outcome: list[ClientError | None] = []
+
+    def on_done(_found: bool | None, error: ClientError | None) -> None:
+        outcome.append(error)
+        core.on_progress()
+
+    core.fetch_target(topic, partition, on_done)
+    if not (yield Until(lambda: bool(outcome), core.config.max_block_ms + GRACE_MS)):
+        limit = f"{core.config.spell('max_block_ms')}={core.config.max_block_ms}"
+        raise ClientTimeoutError(f"metadata of {topic} did not arrive within {limit}")
+    if outcome[0] is not None:
+        raise outcome[0]
+    target = core.target(topic, partition)
+    assert target is not None, f"no metadata of {topic}, partition {partition}, after its lookup"
+    return target
+
+
+def enqueue(
+    core: ProducerCore,
+    topic: str,
+    record: tuple[bytes | None, bytes | None, int | None],
+    options: SendOptions,
+    now: int,
+) -> WaitingPlan[ProducerBatch]:
+    """Wait for the topic's metadata or for room in the buffer until the record is queued."""
+    while True:
+        if core.target(topic, record[2]) is None:
+            yield from find_target(core, topic, record[2])
+        else:
+            yield from wait_for_room(core)
+        batch = core.enqueue(topic, *record, options, now)
+        if batch is not None:
+            return batch
+
+
+def wait_for_room(core: ProducerCore) -> WaitingPlan[None]:
+    """Send all pending batches and wait until the buffer has room.
+
+    Raises:
+        BufferFullError: the buffer had no room within `max.block.ms`.
+    """
+    core.check_open()
+    config = core.config
+    if core.manager is not None:
+        core.manager.check_sending()
+    core.accumulator.make_all_due()
+    core.sender.pump()
+    if not (yield Until(lambda: core.accumulator.has_room, config.max_block_ms)):
+        raise BufferFullError(
+            f"{config.spell('buffer_memory')}={config.buffer_memory} stayed full for "
+            f"{config.spell('max_block_ms')}={config.max_block_ms}: the brokers accept records "
+            f"more slowly than they are sent, or not at all"
+        )
+
+
+def init_transactions(
+    core: ProducerCore, timeout: float | None = None, *, keep_prepared_txn: bool = False
+) -> WaitingPlan[PreparedTransaction | None]:
+    """Register `transactional_id` with its coordinator; call it once, before all transactions.
+
+    Other producers with this id are fenced. Their open transaction is aborted; a commit that has
+    started is completed.
+
+    Args:
+        timeout: seconds; None means `max.block.ms`. After a timeout the operation continues; call
+            the same method again to wait for it.
+        keep_prepared_txn: whether an open transaction is kept instead of aborted (KIP-939). This
+            producer must then end it with `complete_transaction`, commit or abort. The brokers must
+            allow two-phase commit; those of Apache Kafka 4.4 refuse to keep a transaction.
+
+    Returns:
+        The transaction that was kept; None if there is none.
+
+    Raises:
+        ClientTimeoutError: the operation did not end in time.
+        ClientConfigError: the producer has no `transactional_id`.
+        IllegalTransactionStateError: the producer is already initialized.
+        ClientError: the coordinator refused.
+    """
+    manager = core.transactions.manager
+    outcome = core.transactions.initialize(keeps_prepared=keep_prepared_txn)
+    yield from _outcome_of(core, outcome, timeout)
+    return manager.prepared
+
+
+def send_offsets_to_transaction(
+    core: ProducerCore,
+    offsets: Mapping[K, int | CommittedOffset],
+    group_metadata: GroupGeneration | str,
+    timeout: float | None = None,
+) -> WaitingPlan[None]:
+    """Commit a group's offsets as part of the transaction (KIP-447).
+
+    Args:
+        offsets: for each (topic, partition) the next offset to read.
+        group_metadata: `consumer.group_metadata()` of the consumer that read the records, which
+            lets the coordinator refuse an outdated member; or only the group's name.
+        timeout: as of `init_transactions`.
+
+    Raises:
+        ClientTimeoutError: the operation did not end in time; call again.
+        ProducerFencedError: another producer uses the id; fatal.
+        ClientError: the coordinator refused; call `abort_transaction`.
+    """
+    outcome = core.transactions.send_offsets(offsets, group_metadata)
+    return _outcome_of(core, outcome, timeout)
+
+
+def prepare_transaction(
+    core: ProducerCore, timeout: float | None = None
+) -> WaitingPlan[PreparedTransaction]:
+    """Send all pending records and prepare the transaction for a two-phase commit (KIP-939).
+
+    Store the result in the other system's transaction, then commit. The prepared transaction
+    survives this producer: a new producer calls `init_transactions(keep_prepared_txn=True)`, and
+    `complete_transaction` with the stored result.
+
+    Args:
+        timeout: as of `init_transactions`.
+
+    Raises:
+        ClientTimeoutError: records are still undelivered; call again to wait for them.
+        ClientConfigError: the producer has no `transaction_two_phase_commit_enable`.
+        ProducerFencedError: another producer uses the id; fatal.
+        ClientError: a record was not delivered; call `abort_transaction` and start over.
+    """
+    manager = core.transactions.manager
+    yield from _outcome_of(core, core.transactions.prepare(), timeout)
+    assert manager.prepared is not None
+    return manager.prepared
+
+
+def complete_transaction(
+    core: ProducerCore, stored: PreparedTransaction, timeout: float | None = None
+) -> WaitingPlan[None]:
+    """Commit the prepared transaction if the other system stored it; abort any other (KIP-939).
+
+    Args:
+        stored: what `prepare_transaction` returned, as the other system committed it.
+        timeout: as of `init_transactions`.
+
+    Raises:
+        ClientTimeoutError: the outcome is unknown; call again to wait for it.
+        IllegalTransactionStateError: no transaction is prepared.
+        ProducerFencedError: another producer uses the id; fatal.
+    """
+    return _outcome_of(core, core.transactions.complete(stored), timeout)
+
+
+def commit_transaction(core: ProducerCore, timeout: float | None = None) -> WaitingPlan[None]:
+    """Send all pending records and commit the transaction.
+
+    Args:
+        timeout: as of `init_transactions`.
+
+    Raises:
+        ClientTimeoutError: the outcome is unknown; call again to wait for it.
+        ProducerFencedError: another producer uses the id; fatal.
+        ClientError: a record was not delivered; call `abort_transaction` and start over.
+    """
+    return _outcome_of(core, core.transactions.commit(), timeout)
+
+
+def abort_transaction(core: ProducerCore, timeout: float | None = None) -> WaitingPlan[None]:
+    """Abort the transaction: `read_committed` consumers see none of its records.
+
+    Args:
+        timeout: as of `init_transactions`.
+
+    Raises:
+        ClientTimeoutError: the operation did not end in time; call again.
+        ProducerFencedError: another producer uses the id; fatal.
+    """
+    return _outcome_of(core, core.transactions.abort(), timeout)
+
+
+def detach_transaction(
+    core: ProducerCore, timeout: float | None = None
+) -> WaitingPlan[OpenTransaction | None]:
+    """Send all pending records and leave the transaction open for another process.
+
+    Afterwards the producer can only be closed, which does not abort the transaction. The other
+    process calls `Admin.end_transactions`; without that call the coordinator aborts the transaction
+    after `transaction.timeout.ms`.
+
+    Args:
+        timeout: as of `init_transactions`.
+
+    Returns:
+        The open transaction; None if nothing was sent in it, so that it has no end.
+
+    Raises:
+        ClientTimeoutError: records are still undelivered; call again to wait for them.
+        ProducerFencedError: another producer uses the id; fatal.
+        ClientError: a record was not delivered; call `abort_transaction` and start over.
+    """
+    manager = core.transactions.manager
+    yield from _outcome_of(core, core.transactions.detach(), timeout)
+    return manager.detached
+
+
+def _outcome_of(core: ProducerCore, outcome: Outcome, timeout: float | None) -> WaitingPlan[None]:
+    """Wait for the end of a transaction call and raise its error."""
+    limit_ms = core.config.max_block_ms if timeout is None else timeout * _MS_PER_S
+    if not (yield Until(lambda: outcome.is_done, limit_ms)):
+        raise ClientTimeoutError(
+            f"{outcome.call} did not end within {limit_ms / _MS_PER_S:g} s; it continues: call it "
+            f"again to wait for its end"
+        )
+    core.transactions.claim(outcome)
 
 
 class ProducerBase:
@@ -88,260 +335,12 @@ class ProducerBase:
         self._core.check_open()
         self._core.transactions.begin()
 
-
-class Until(NamedTuple):
-    """A step of a plan: wait until `condition` holds, for at most `limit_ms`."""
-
-    condition: Callable[[], bool]
-    limit_ms: float
-
-
-ProducerPlan: TypeAlias = "Generator[Until, bool, T]"
-
-
-def flush(core: ProducerCore, timeout: float | None = None) -> ProducerPlan[None]:
-    """Wait until all records sent so far are delivered or have failed.
-
-    Args:
-        timeout: seconds; None means until `delivery.timeout.ms` has passed for all of them.
-
-    Raises:
-        ClientTimeoutError: records are still undelivered after the timeout.
-        ClientError: a record failed whose error was not reported yet; the first such error.
-    """
-    limit_ms = core.delivery_limit_ms if timeout is None else timeout * _MS_PER_S
-    if not (yield Until(core.flush(), limit_ms)):
-        seconds = limit_ms / _MS_PER_S
-        raise ClientTimeoutError(f"flush: records still undelivered after {seconds:g} s")
-    error = core.pop_unreported_error()
-    if error is not None:
-        raise error
-
-
-def partitions_for(core: ProducerCore, topic: str) -> ProducerPlan[list[PartitionInfo]]:
-    """Return the topic's partitions by number; waits for metadata if the topic is unknown.
-
-    The broker creates the topic if auto-creation is enabled.
-
-    Raises:
-        UnknownTopicError: the topic does not exist.
-        ClientTimeoutError: the metadata did not arrive within `max.block.ms`.
-    """
-    if core.target(topic) is None:
-        yield from find_target(core, topic, None)
-    return core.partitions(topic)
-
-
-def find_target(core: ProducerCore, topic: str, partition: int | None) -> ProducerPlan[Target]:
-    """Wait for metadata of the topic's partition; this may create the topic on the broker."""
-    core.check_open()
-    outcome: list[ClientError | None] = []
-
-    def on_done(_found: bool | None, error: ClientError | None) -> None:
-        outcome.append(error)
-        core.on_progress()
-
-    core.fetch_target(topic, partition, on_done)
-    if not (yield Until(lambda: bool(outcome), core.config.max_block_ms + GRACE_MS)):
-        limit = f"{core.config.spell('max_block_ms')}={core.config.max_block_ms}"
-        raise ClientTimeoutError(f"metadata of {topic} did not arrive within {limit}")
-    if outcome[0] is not None:
-        raise outcome[0]
-    target = core.target(topic, partition)
-    assert target is not None, f"no metadata of {topic}, partition {partition}, after its lookup"
-    return target
-
-
-def enqueue(
-    core: ProducerCore,
-    topic: str,
-    record: tuple[bytes | None, bytes | None, int | None],
-    options: SendOptions,
-    now: int,
-) -> ProducerPlan[ProducerBatch]:
-    """Wait for the topic's metadata or for room in the buffer until the record is queued."""
-    while True:
-        if core.target(topic, record[2]) is None:
-            yield from find_target(core, topic, record[2])
-        else:
-            yield from wait_for_room(core)
-        batch = core.enqueue(topic, *record, options, now)
-        if batch is not None:
-            return batch
-
-
-def wait_for_room(core: ProducerCore) -> ProducerPlan[None]:
-    """Send all pending batches and wait until the buffer has room.
-
-    Raises:
-        BufferFullError: the buffer had no room within `max.block.ms`.
-    """
-    core.check_open()
-    config = core.config
-    if core.manager is not None:
-        core.manager.check_sending()
-    core.accumulator.make_all_due()
-    core.sender.pump()
-    if not (yield Until(lambda: core.accumulator.has_room, config.max_block_ms)):
-        raise BufferFullError(
-            f"{config.spell('buffer_memory')}={config.buffer_memory} stayed full for "
-            f"{config.spell('max_block_ms')}={config.max_block_ms}: the brokers accept records "
-            f"more slowly than they are sent, or not at all"
-        )
-
-
-def init_transactions(
-    core: ProducerCore, timeout: float | None = None, *, keep_prepared_txn: bool = False
-) -> ProducerPlan[PreparedTransaction | None]:
-    """Register `transactional_id` with its coordinator; call it once, before all transactions.
-
-    Other producers with this id are fenced. Their open transaction is aborted; a commit that has
-    started is completed.
-
-    Args:
-        timeout: seconds; None means `max.block.ms`. After a timeout the operation continues; call
-            the same method again to wait for it.
-        keep_prepared_txn: whether an open transaction is kept instead of aborted (KIP-939). This
-            producer must then end it with `complete_transaction`, commit or abort. The brokers must
-            allow two-phase commit; those of Apache Kafka 4.4 refuse to keep a transaction.
-
-    Returns:
-        The transaction that was kept; None if there is none.
-
-    Raises:
-        ClientTimeoutError: the operation did not end in time.
-        ClientConfigError: the producer has no `transactional_id`.
-        IllegalTransactionStateError: the producer is already initialized.
-        ClientError: the coordinator refused.
-    """
-    manager = core.transactions.manager
-    outcome = core.transactions.initialize(keeps_prepared=keep_prepared_txn)
-    yield from _outcome_of(core, outcome, timeout)
-    return manager.prepared
-
-
-def send_offsets_to_transaction(
-    core: ProducerCore,
-    offsets: Mapping[K, int | CommittedOffset],
-    group_metadata: GroupGeneration | str,
-    timeout: float | None = None,
-) -> ProducerPlan[None]:
-    """Commit a group's offsets as part of the transaction (KIP-447).
-
-    Args:
-        offsets: for each (topic, partition) the next offset to read.
-        group_metadata: `consumer.group_metadata()` of the consumer that read the records, which
-            lets the coordinator refuse an outdated member; or only the group's name.
-        timeout: as of `init_transactions`.
-
-    Raises:
-        ClientTimeoutError: the operation did not end in time; call again.
-        ProducerFencedError: another producer uses the id; fatal.
-        ClientError: the coordinator refused; call `abort_transaction`.
-    """
-    outcome = core.transactions.send_offsets(offsets, group_metadata)
-    return _outcome_of(core, outcome, timeout)
-
-
-def prepare_transaction(
-    core: ProducerCore, timeout: float | None = None
-) -> ProducerPlan[PreparedTransaction]:
-    """Send all pending records and prepare the transaction for a two-phase commit (KIP-939).
-
-    Store the result in the other system's transaction, then commit. The prepared transaction
-    survives this producer: a new producer calls `init_transactions(keep_prepared_txn=True)`, and
-    `complete_transaction` with the stored result.
-
-    Args:
-        timeout: as of `init_transactions`.
-
-    Raises:
-        ClientTimeoutError: records are still undelivered; call again to wait for them.
-        ClientConfigError: the producer has no `transaction_two_phase_commit_enable`.
-        ProducerFencedError: another producer uses the id; fatal.
-        ClientError: a record was not delivered; call `abort_transaction` and start over.
-    """
-    manager = core.transactions.manager
-    yield from _outcome_of(core, core.transactions.prepare(), timeout)
-    assert manager.prepared is not None
-    return manager.prepared
-
-
-def complete_transaction(
-    core: ProducerCore, stored: PreparedTransaction, timeout: float | None = None
-) -> ProducerPlan[None]:
-    """Commit the prepared transaction if the other system stored it; abort any other (KIP-939).
-
-    Args:
-        stored: what `prepare_transaction` returned, as the other system committed it.
-        timeout: as of `init_transactions`.
-
-    Raises:
-        ClientTimeoutError: the outcome is unknown; call again to wait for it.
-        IllegalTransactionStateError: no transaction is prepared.
-        ProducerFencedError: another producer uses the id; fatal.
-    """
-    return _outcome_of(core, core.transactions.complete(stored), timeout)
-
-
-def commit_transaction(core: ProducerCore, timeout: float | None = None) -> ProducerPlan[None]:
-    """Send all pending records and commit the transaction.
-
-    Args:
-        timeout: as of `init_transactions`.
-
-    Raises:
-        ClientTimeoutError: the outcome is unknown; call again to wait for it.
-        ProducerFencedError: another producer uses the id; fatal.
-        ClientError: a record was not delivered; call `abort_transaction` and start over.
-    """
-    return _outcome_of(core, core.transactions.commit(), timeout)
-
-
-def abort_transaction(core: ProducerCore, timeout: float | None = None) -> ProducerPlan[None]:
-    """Abort the transaction: `read_committed` consumers see none of its records.
-
-    Args:
-        timeout: as of `init_transactions`.
-
-    Raises:
-        ClientTimeoutError: the operation did not end in time; call again.
-        ProducerFencedError: another producer uses the id; fatal.
-    """
-    return _outcome_of(core, core.transactions.abort(), timeout)
-
-
-def detach_transaction(
-    core: ProducerCore, timeout: float | None = None
-) -> ProducerPlan[OpenTransaction | None]:
-    """Send all pending records and leave the transaction open for another process.
-
-    Afterwards the producer can only be closed, which does not abort the transaction. The other
-    process calls `Admin.end_transactions`; without that call the coordinator aborts the transaction
-    after `transaction.timeout.ms`.
-
-    Args:
-        timeout: as of `init_transactions`.
-
-    Returns:
-        The open transaction; None if nothing was sent in it, so that it has no end.
-
-    Raises:
-        ClientTimeoutError: records are still undelivered; call again to wait for them.
-        ProducerFencedError: another producer uses the id; fatal.
-        ClientError: a record was not delivered; call `abort_transaction` and start over.
-    """
-    manager = core.transactions.manager
-    yield from _outcome_of(core, core.transactions.detach(), timeout)
-    return manager.detached
-
-
-def _outcome_of(core: ProducerCore, outcome: Outcome, timeout: float | None) -> ProducerPlan[None]:
-    """Wait for the end of a transaction call and raise its error."""
-    limit_ms = core.config.max_block_ms if timeout is None else timeout * _MS_PER_S
-    if not (yield Until(lambda: outcome.is_done, limit_ms)):
-        raise ClientTimeoutError(
-            f"{outcome.call} did not end within {limit_ms / _MS_PER_S:g} s; it continues: call it "
-            f"again to wait for its end"
-        )
-    core.transactions.claim(outcome)
+    flush = PlanMethod(flush)
+    partitions_for = PlanMethod(partitions_for)
+    init_transactions = PlanMethod(init_transactions)
+    send_offsets_to_transaction = PlanMethod(send_offsets_to_transaction)
+    prepare_transaction = PlanMethod(prepare_transaction)
+    complete_transaction = PlanMethod(complete_transaction)
+    commit_transaction = PlanMethod(commit_transaction)
+    abort_transaction = PlanMethod(abort_transaction)
+    detach_transaction = PlanMethod(detach_transaction)

@@ -1,28 +1,23 @@
-"""Waits for calls that complete by callback, and runs plans, whose steps are such calls.
-
-A plan is a generator. It yields steps, receives the outcome of each, and returns its result. The
-clients differ only in how they perform a step.
-"""
+"""Waits for calls that complete by callback: the base of all blocking clients."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.errors import ClientError, ClientTimeoutError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Mapping
+    from collections.abc import Callable, Mapping
 
     from barnabas.client.retries import OnDone
     from barnabas.runtime.stepper import LoopStepper
 
-__all__ = ["Waiter", "run_plan", "run_plan_async"]
+__all__ = ["Waiter"]
 
 K = TypeVar("K")
 T = TypeVar("T")
 # Added to the timeout of the call itself, so that its own error arrives first.
 _GRACE_MS = 5_000.0
-S = TypeVar("S")
 
 
 class Waiter:
@@ -154,35 +149,3 @@ def _store_outcome(outcomes: dict[K, T | ClientError], key: K) -> OnDone[T]:
             outcomes[key] = result
 
     return on_done
-
-
-def run_plan(plan: Generator[S, Any, T], perform: Callable[[S], Any]) -> T:
-    """Run a plan to its end.
-
-    Args:
-        plan: the steps; an exception of the plan is raised here.
-        perform: performs a step and returns its outcome.
-
-    Returns:
-        The plan's result.
-    """
-    outcome: Any = None
-    while True:
-        try:
-            step = plan.send(outcome)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        outcome = perform(step)
-
-
-async def run_plan_async(plan: Generator[S, Any, T], perform: Callable[[S], Awaitable[Any]]) -> T:
-    """Run a plan to its end, see `run_plan`."""
-    outcome: Any = None
-    while True:
-        try:
-            step = plan.send(outcome)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        outcome = await perform(step)

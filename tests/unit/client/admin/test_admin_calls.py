@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable, Generator
+from typing import Any
 
 import pytest
 
 from barnabas.client.admin import cluster, credentials, groups, log_dirs, transactions
+from barnabas.client.admin.call import AdminCall
 from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.admin.log_dirs import LogDirectory, ReplicaDirectories, ReplicaInfo
 from barnabas.client.errors import BrokerError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-)
 from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from barnabas.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -32,17 +32,40 @@ from barnabas.protocol.protocol_error import ProtocolError
 TP = TopicPartition("t", 3)
 
 
+class CallKeeper:
+    """An `AdminSender` that keeps the call of a plan."""
+
+    timeout_ms = 1000
+    call: AdminCall[Any]
+
+    def send(self, _to: object, call: AdminCall[Any]) -> Generator[None, None, None]:
+        self.call = call
+        yield
+
+    def send_to_leaders(
+        self,
+        partitions: list[TopicPartition],
+        call_for: Callable[[list[TopicPartition]], AdminCall[Any]],
+    ) -> Generator[None, None, None]:
+        return self.send(None, call_for(partitions))
+
+
+def call_of(plan: Callable[..., Generator[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
+    """Return the first call that a plan makes."""
+    sender = CallKeeper()
+    next(plan(sender, *args, **kwargs))
+    return sender.call
+
+
 def test_a_password_is_salted_as_rfc_7677_does_in_its_example() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     given = credentials.ScramUpsertion(
         "user", credentials.ScramMechanism.SCRAM_SHA_256, "pencil", 4096, salt
     )
     hashed = credentials.salted_upsertion(given, b"")
-    request = credentials.alter_scram_credentials([hashed], []).build(0)
-    assert isinstance(request, AlterUserScramCredentialsRequest)
-    (made,) = request.upsertions
-    salted = "xKSVEDI6tPlSysH6mUQZOeeOp01r6B3fcJbodRPcYV0="
-    assert made.salted_password == base64.b64decode(salted)
+    assert hashed.salted_password == base64.b64decode(
+        "xKSVEDI6tPlSysH6mUQZOeeOp01r6B3fcJbodRPcYV0="
+    )
 
 
 def test_users_without_a_salt_get_different_salts() -> None:
@@ -54,23 +77,25 @@ def test_users_without_a_salt_get_different_salts() -> None:
 
 
 def test_a_token_for_another_owner_needs_a_newer_broker() -> None:
-    call = credentials.create_token("User:owner", [], -1)
+    call = call_of(credentials.create_delegation_token, owner="User:owner")
     request = call.build(3)
     assert isinstance(request, CreateDelegationTokenRequest)
     assert (request.owner_principal_type, request.owner_principal_name) == ("User", "owner")
     with pytest.raises(ProtocolError):
         call.build(2)
-    assert isinstance(credentials.create_token(None, [], -1).build(2), CreateDelegationTokenRequest)
+    assert isinstance(
+        call_of(credentials.create_delegation_token).build(2), CreateDelegationTokenRequest
+    )
 
 
 def test_a_principal_has_a_kind() -> None:
     with pytest.raises(ValueError, match="User:NAME"):
-        credentials.create_token("owner", [], -1).build(3)
+        call_of(credentials.create_delegation_token, owner="owner").build(3)
 
 
 def test_static_members_are_removed_by_their_instance_id() -> None:
     members = [groups.MemberToRemove("m-1", "i-1"), groups.MemberToRemove("m-2")]
-    call = groups.remove_members("g", members, "why")
+    call = call_of(groups.remove_members, "g", members)
     request = call.build(5)
     assert isinstance(request, LeaveGroupRequest)
     assert [(each.member_id, each.group_instance_id) for each in request.members] == [
@@ -92,13 +117,13 @@ def test_static_members_are_removed_by_their_instance_id() -> None:
 
 
 def test_others_cannot_be_removed_through_an_old_broker() -> None:
-    call = groups.remove_members("g", [groups.MemberToRemove("m")], "why")
+    call = call_of(groups.remove_members, "g", [groups.MemberToRemove("m")])
     with pytest.raises(ProtocolError):
         call.build(2)
 
 
 def test_features_of_old_brokers_are_downgraded_by_another_field() -> None:
-    call = cluster.update_features({"f": 0}, UpgradeType.SAFE_DOWNGRADE, 1000, validate_only=False)
+    call = call_of(cluster.update_features, {"f": 0}, kind=UpgradeType.SAFE_DOWNGRADE)
     old, new = call.build(0), call.build(2)
     assert isinstance(old, UpdateFeaturesRequest)
     assert isinstance(new, UpdateFeaturesRequest)
@@ -129,7 +154,7 @@ def test_a_replica_that_moves_is_in_two_directories() -> None:
 
 def test_the_marker_of_an_abort_contains_a_coordinator_epoch() -> None:
     given = transactions.AbortableTransaction(TP, 5, 2)
-    request = transactions.abort_transaction(given).build(1)
+    request = call_of(transactions.abort_transaction, given).build(1)
     assert isinstance(request, WriteTxnMarkersRequest)
     (marker,) = request.markers
     assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (5, 2, 0)

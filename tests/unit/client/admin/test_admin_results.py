@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.admin import groups, topics
 from barnabas.client.admin.call import Plan, checked, raise_failed, run
-from barnabas.client.admin.plans import groups, topics
 from barnabas.client.admin.sender import AdminSender
 from barnabas.client.admin.topics import TopicListing
 from barnabas.client.connections.coordinators import Coordinators

@@ -7,28 +7,54 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin import groups, partitions
-from barnabas.client.admin.call import Plan, run
+from barnabas.client.admin.call import AdminCall, Plan, run
+from barnabas.client.admin.groups import delete_groups
+from barnabas.client.admin.partitions import delete_records
 from barnabas.client.admin.sender import AdminSender, CoordinatorOf
 from barnabas.client.connections.coordinators import Coordinators
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
-from barnabas.client.errors import BrokerError, ClientTimeoutError, DisconnectedError
+from barnabas.client.errors import (
+    BrokerError,
+    ClientTimeoutError,
+    DisconnectedError,
+    broker_error,
+)
 from barnabas.client.session.waiter import Waiter
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from barnabas.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from barnabas.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
 from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from barnabas.protocol.messages.list_groups import ListGroupsResponse
+from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from unit.client.admin.answering_cluster import AnsweringCluster
 from unit.client.scripted_cluster import TOPIC_ID, HandStepper
 
-Answer = Callable[[Any], Any]
+LISTING = AdminCall(
+    ApiKey.LIST_GROUPS, lambda _version: ListGroupsRequest(), lambda response: response.groups
+)
+
+
+def deleting(groups: list[str]) -> AdminCall[dict[str, object]]:
+    """Return a call that deletes groups: True or an error for each."""
+
+    def read(response: DeleteGroupsResponse) -> dict[str, object]:
+        return {
+            each.group_id: broker_error(each.error_code, "delete") if each.error_code else True
+            for each in response.results
+        }
+
+    return AdminCall(
+        ApiKey.DELETE_GROUPS, lambda _version: DeleteGroupsRequest(groups_names=groups), read
+    )
 
 
 @pytest.fixture
@@ -43,11 +69,14 @@ class Sender:
         stepper: Any = HandStepper(cluster.time)
         core: Any = cluster
         self._waiter = Waiter(stepper, lambda: None, 2000)
-        self._sender = AdminSender(core, Coordinators(core))
+        self.inner = AdminSender(core, Coordinators(core))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        plan = getattr(self._sender, name)
-        return lambda *args, **keys: run(plan(*args, **keys), self._waiter)
+        plan = getattr(self.inner, name)
+        return lambda *args, **keys: self.run(plan(*args, **keys))
+
+    def run(self, plan: Plan[Any]) -> Any:
+        return run(plan, self._waiter)
 
 
 @pytest.fixture
@@ -86,7 +115,7 @@ def test_a_moved_coordinator_is_looked_up_again(cluster: AnsweringCluster, sende
         ApiKey.FIND_COORDINATOR: coordinated_by(1, 2),
         ApiKey.DELETE_GROUPS: deleted_by(2),
     }
-    assert sender.send_to_coordinators(["g"], groups.delete_groups) == {"g": True}
+    assert sender.send_to_coordinators(["g"], deleting) == {"g": True}
     asked = [node for node, api in cluster.asked if api is ApiKey.DELETE_GROUPS]
     assert asked == [1, 2]
 
@@ -100,7 +129,7 @@ def test_groups_of_one_coordinator_go_in_one_call(
         )(node, request),
         ApiKey.DELETE_GROUPS: lambda node, request: deleted_by(node)(node, request),
     }
-    found = sender.send_to_coordinators(["a", "b", "c", "a"], groups.delete_groups)
+    found = sender.send_to_coordinators(["a", "b", "c", "a"], deleting)
     assert found == {"a": True, "b": True, "c": True}
     assert [node for node, api in cluster.asked if api is ApiKey.DELETE_GROUPS] == [1, 2]
 
@@ -119,7 +148,7 @@ def test_an_error_that_lasts_is_the_result_of_its_group_alone(
         ApiKey.FIND_COORDINATOR: coordinated_by(1),
         ApiKey.DELETE_GROUPS: answer,
     }
-    found = sender.send_to_coordinators(["busy", "free"], groups.delete_groups)
+    found = sender.run(delete_groups(sender.inner, ["busy", "free"], raise_errors=False))
     assert found["free"] is True
     error = found["busy"]
     assert isinstance(error, BrokerError)
@@ -131,7 +160,7 @@ def test_a_timeout_raises_the_last_error(cluster: AnsweringCluster, sender: Send
         ApiKey.FIND_COORDINATOR: coordinated_by(1),
         ApiKey.DELETE_GROUPS: deleted_by(2),
     }
-    found = sender.send_to_coordinators(["g"], groups.delete_groups)["g"]
+    found = sender.send_to_coordinators(["g"], deleting)["g"]
     assert isinstance(found, BrokerError)
     assert found.error_code == ErrorCode.NOT_COORDINATOR
     assert cluster.time.now <= 2000
@@ -165,9 +194,7 @@ def test_requests_for_partitions_follow_leader_changes(
     cluster.on_refresh = [lambda: None, lambda: led_by(1, 1)]
     zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
     offsets = {zero: 5, one: 7}
-    found = sender.send_to_leaders(
-        offsets, lambda part: partitions.delete_records({tp: offsets[tp] for tp in part}, 1000)
-    )
+    found = sender.run(delete_records(sender.inner, offsets))
     assert found == {zero: 5, one: 7}
     assert [node for node, _ in cluster.asked] == [1, 2, 1]
 
@@ -181,7 +208,7 @@ def test_a_coordinator_call_is_retried_after_a_lost_connection(
         return ends.pop() if ends else deleted_by(1)(node, request)
 
     cluster.answers = {ApiKey.FIND_COORDINATOR: coordinated_by(1), ApiKey.DELETE_GROUPS: answer}
-    assert sender.send(CoordinatorOf("g"), groups.delete_groups(["g"])) == {"g": True}
+    assert sender.send(CoordinatorOf("g"), deleting(["g"])) == {"g": True}
     assert cluster.updates_requested
 
 
@@ -190,7 +217,7 @@ def test_a_call_that_never_succeeds_ends_with_its_last_error(
 ) -> None:
     cluster.answers = {ApiKey.LIST_GROUPS: lambda _n, _r: DisconnectedError("h:1", "refused")}
     with pytest.raises(ClientTimeoutError, match=r"list groups timed out.*refused"):
-        sender.send(1, groups.list_groups([], []))
+        sender.send(1, LISTING)
 
 
 def test_brokers_that_left_receive_no_calls(cluster: AnsweringCluster, sender: Sender) -> None:
@@ -207,7 +234,7 @@ def test_brokers_that_left_receive_no_calls(cluster: AnsweringCluster, sender: S
         yield {}
         return moments.pop(0) if len(moments) > 1 else moments[0]
 
-    found = sender.send_to_brokers(brokers, groups.list_groups([], []))
+    found = sender.send_to_brokers(brokers, LISTING)
     assert found == {1: []}
     assert [node for node, _ in cluster.asked] == [1, 2, 1, 2, 1]
 
@@ -220,10 +247,10 @@ def test_a_single_attempt_returns_retriable_errors_as_results(
         ApiKey.DELETE_GROUPS: deleted_by(2),
         ApiKey.LIST_GROUPS: lambda _node, _request: DisconnectedError("h:1", "refused"),
     }
-    found = sender.send_to_coordinators(["g"], groups.delete_groups, once=True)["g"]
+    found = sender.send_to_coordinators(["g"], deleting, once=True)["g"]
     assert isinstance(found, BrokerError)
     assert found.error_code == ErrorCode.NOT_COORDINATOR
-    answers = sender.send_each({1: groups.list_groups([], [])}, once=True)
+    answers = sender.send_each({1: LISTING}, once=True)
     assert isinstance(answers[1], DisconnectedError)
     with pytest.raises(DisconnectedError):
-        sender.send(1, groups.list_groups([], []), once=True)
+        sender.send(1, LISTING, once=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.admin.groups import GroupDescription, describe_classic_groups
+from barnabas.client.admin.group_descriptions import GroupDescription, describe_classic
 from barnabas.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -43,6 +43,6 @@ def test_the_topics_of_a_member_are_read_as_brokers_read_them(
         protocol_data="range",
         members=[member],
     )
-    described = describe_classic_groups(["g"]).read(DescribeGroupsResponse(groups=[group]))["g"]
+    described = describe_classic(["g"]).read(DescribeGroupsResponse(groups=[group]))["g"]
     assert isinstance(described, GroupDescription)
     assert [each.topics for each in described.members] == [topics]

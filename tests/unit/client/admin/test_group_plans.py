@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin import groups, share_groups, streams_groups
-from barnabas.client.admin.groups import GroupDescription
-from barnabas.client.admin.plans.groups import describe_groups
+from barnabas.client.admin import group_descriptions
+from barnabas.client.admin.group_descriptions import GroupDescription, describe_groups
 from barnabas.client.errors import BrokerError, broker_error
 from barnabas.protocol.errors import ErrorCode
 
@@ -22,10 +21,10 @@ class TypedSender:
 
     def __init__(self, **results: object) -> None:
         self._results = {
-            groups.describe_consumer_groups: results.get("consumer", MISSING),
-            groups.describe_classic_groups: results.get("classic", DEAD),
-            streams_groups.describe_streams_groups: results.get("streams", MISSING),
-            share_groups.describe_share_groups: results.get("share", MISSING),
+            group_descriptions.describe_consumer: results.get("consumer", MISSING),
+            group_descriptions.describe_classic: results.get("classic", DEAD),
+            group_descriptions.describe_streams: results.get("streams", MISSING),
+            group_descriptions.describe_share: results.get("share", MISSING),
         }
 
     def send_to_coordinators(

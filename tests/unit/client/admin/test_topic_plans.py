@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin.plans import topics as plans
+from barnabas.client.admin import topics as plans
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.connections.metadata_cache import MetadataCache, PartitionInfo, TopicInfo
 from barnabas.client.errors import broker_error

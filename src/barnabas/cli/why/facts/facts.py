@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
     from barnabas.cli.transactions.held_back import HeldBack
     from barnabas.cli.why.facts.share_facts import ShareFacts
-    from barnabas.client.admin.groups import GroupDescription
-    from barnabas.client.admin.streams_groups import StreamsGroupDescription
+    from barnabas.client.admin.group_descriptions import GroupDescription, StreamsGroupDescription
     from barnabas.client.errors import ClientError
     from barnabas.client.topic_partition import TopicPartition
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.why.facts.facts import BrokerFacts
     from barnabas.client.admin.configs import QuotaEntity
-    from barnabas.client.admin.groups import GroupDescription
-    from barnabas.client.admin.streams_groups import StreamsGroupDescription
+    from barnabas.client.admin.group_descriptions import GroupDescription, StreamsGroupDescription
     from barnabas.client.facade import Client
 
 __all__ = ["gather_groups", "lowest_fetch_quotas"]

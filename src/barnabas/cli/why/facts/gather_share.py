@@ -21,7 +21,7 @@ from barnabas.client.errors import ClientError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.groups import GroupDescription, GroupMember
+    from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from barnabas.client.admin.groups import GroupMember
-    from barnabas.client.admin.streams_groups import StreamsMember
+    from barnabas.client.admin.group_descriptions import GroupMember, StreamsMember
 
 __all__ = ["listed", "member_name"]
 

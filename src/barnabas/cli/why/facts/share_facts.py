@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.transactions.held_back import HeldBack
     from barnabas.cli.why.facts.log_offsets import LogOffsets
-    from barnabas.client.admin.groups import GroupMember
+    from barnabas.client.admin.group_descriptions import GroupMember
     from barnabas.client.errors import ClientError
     from barnabas.client.topic_partition import TopicPartition
 

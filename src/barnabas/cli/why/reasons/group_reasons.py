@@ -17,7 +17,7 @@ from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from barnabas.cli.why.facts.facts import GroupFacts, ReaderFacts
-    from barnabas.client.admin.groups import GroupDescription, GroupMember
+    from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
 
 __all__ = ["group_reasons"]
 

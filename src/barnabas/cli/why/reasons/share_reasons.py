@@ -22,7 +22,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from barnabas.cli.why.facts.facts import GroupFacts
     from barnabas.cli.why.facts.share_facts import ShareFacts, SharePartitionFacts
-    from barnabas.client.admin.groups import GroupDescription, GroupMember
+    from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
 
 __all__ = ["share_reasons"]
 

@@ -11,7 +11,11 @@ from barnabas.cli.why.reasons.reason import Reason, note, wrong
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from barnabas.client.admin.streams_groups import StreamsGroupDescription, StreamsMember, Task
+    from barnabas.client.admin.group_descriptions import (
+        StreamsGroupDescription,
+        StreamsMember,
+        Task,
+    )
 
 __all__ = ["streams_reasons"]
 

@@ -1,3 +1,0 @@
-"""All admin calls as plans, one file per area; `Admin` and `aio.Admin` run them."""
-
-from __future__ import annotations
