@@ -244,8 +244,8 @@ def resolve(given: ValueFormat, client: Mapping[str, str]) -> ValueFormat:
 
 
 def _latest_avro(given: ValueFormat, registry: SchemaRegistry, subject: str) -> ValueFormat:
-    from barnabas.serializers.avro.arrow import plain_text
-    from barnabas.serializers.avro.serializers import parse_registered
+    from barnabas.serializers.avro import parse_registered
+    from barnabas.serializers.avro_arrow import plain_text
 
     parsed = parse_registered(registry, registry.latest(subject).schema)
     return replace(given, schema=plain_text(parsed))
@@ -310,11 +310,11 @@ def column_type(given: ValueFormat) -> str:
 
 def _arrow_type(given: ValueFormat) -> pa.DataType:
     if given.format is Format.PROTOBUF:
-        from barnabas.serializers.protobuf import arrow
+        from barnabas.serializers import protobuf_arrow
 
-        return arrow.arrow_type(message_class(given).DESCRIPTOR)
-    from barnabas.serializers.avro.arrow import arrow_type
-    from barnabas.serializers.avro.schema import AvroSchema
+        return protobuf_arrow.arrow_type(message_class(given).DESCRIPTOR)
+    from barnabas.serializers.avro_arrow import arrow_type
+    from barnabas.serializers.avro_schema import AvroSchema
 
     return arrow_type(AvroSchema(given.schema))
 
@@ -325,7 +325,7 @@ def message_class(given: ValueFormat) -> type[Message]:
     Raises:
         SchemaError: The schema is invalid, or has no such message.
     """
-    from barnabas.serializers.protobuf.proto_types import ProtoTypes
+    from barnabas.serializers.proto_types import ProtoTypes
     from barnabas.serializers.schema import Schema, SchemaType
 
     imports = {name: Schema(text, SchemaType.PROTOBUF) for name, text in given.imports}

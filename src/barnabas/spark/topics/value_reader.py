@@ -134,7 +134,7 @@ def column_decoder(given: ValueFormat, target: pa.DataType) -> ColumnDecoder:
     if given.format is Format.JSON:
         return JsonColumn(target)
     if given.format is Format.PROTOBUF:
-        from barnabas.serializers.protobuf.arrow import ProtobufColumn
+        from barnabas.serializers.protobuf_arrow import ProtobufColumn
 
         return ProtobufColumn(
             open_registry(given),
@@ -142,8 +142,8 @@ def column_decoder(given: ValueFormat, target: pa.DataType) -> ColumnDecoder:
             target,
             with_defaults=given.with_defaults,
         )
-    from barnabas.serializers.avro.arrow import AvroColumn
-    from barnabas.serializers.avro.schema import AvroSchema
+    from barnabas.serializers.avro_arrow import AvroColumn
+    from barnabas.serializers.avro_schema import AvroSchema
 
     return AvroColumn(open_registry(given), AvroSchema(given.schema), target)
 

@@ -18,9 +18,8 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from barnabas.serializers.decoded_column import ColumnDecoder
 from barnabas.serializers.errors import SchemaError, SchemaMismatchError, WireFormatError
-from barnabas.serializers.protobuf.serializers import ProtobufDeserializer
-from barnabas.serializers.protobuf.skim import RecordLimit
-from barnabas.serializers.wire_format import HEADER_BYTES, decode_indexes, schema_id_of
+from barnabas.serializers.protobuf import ProtobufDeserializer, RecordLimit
+from barnabas.serializers.schema import HEADER_BYTES, decode_indexes, schema_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -12,18 +12,18 @@ from uuid import UUID
 import msgspec
 import pyarrow as pa
 
-from barnabas.serializers.avro.schema import MARKS, AvroSchema, node_type
-from barnabas.serializers.avro.serializers import AvroDeserializer, parse_registered
+from barnabas.serializers.avro import AvroDeserializer, parse_registered
+from barnabas.serializers.avro_schema import MARKS, AvroSchema, node_type
 from barnabas.serializers.decoded_column import ColumnDecoder, decoded_array
 from barnabas.serializers.errors import SchemaError
-from barnabas.serializers.schema import schema_text
-from barnabas.serializers.wire_format import schema_id_of
+from barnabas.serializers.schema import schema_id_of, schema_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.serializers.avro.schema import AvroNode
+    from barnabas.serializers.avro_schema import AvroNode
     from barnabas.serializers.registry import SchemaRegistry
+
 
 __all__ = ["AvroColumn", "arrow_type", "avro_to_arrow", "plain_text"]
 
