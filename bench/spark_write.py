@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from barnabas.spark.options import parse_sink_options
 from barnabas.spark.session import spark_session
-from barnabas.spark.sink.support import is_transactional
+from barnabas.spark.topics.options import parse_sink_options
+from barnabas.spark.topics.writer import is_transactional
 from bench import brokers, loads
 from bench.brokers import Broker
 from bench.report import installed, machine, new_console, write_figures

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas import Client, Consumer, NewTopic
 from barnabas.client.errors import ClientError
 from barnabas.serializers import AvroSerializer, SchemaRegistry
-from barnabas.spark.pipelines.new_project import NewProject, create_project
+from barnabas.spark.pipelines.project import NewProject, create_project
 from barnabas.testing.cluster_process import ClusterProcess
 from examples.flights import events
 from jvm.schema_registry import SchemaRegistryProcess

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from barnabas.spark.option_table import OPTIONS, Comparison, Purpose
-from barnabas.spark.table_option_lists import (
+from barnabas.spark.option_table import (
     DELTA_OPTIONS,
     ICEBERG_OPTIONS,
+    OPTIONS,
     UPSERT_OPTIONS,
+    Comparison,
+    Purpose,
     TableOption,
 )
 

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from barnabas import Client
-from barnabas.spark.options import parse_sink_options
-from barnabas.spark.sink.support import is_transactional
+from barnabas.spark.topics.options import parse_sink_options
+from barnabas.spark.topics.writer import is_transactional
 from examples.flights import connector, events, processes, proof, report
 from examples.flights.cluster import DemoCluster
 from examples.flights.processes import DemoError

@@ -21,8 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from barnabas import Client
-from barnabas.spark.pipelines.checkpoints import read_checkpoints
-from barnabas.spark.pipelines.notes import read_notes
+from barnabas.spark.pipelines.checkpoints import read_checkpoints, read_notes
 from barnabas.spark.pipelines.project import load_project
 from examples.flights import events, produce
 from examples.flights.processes import DemoError, Process

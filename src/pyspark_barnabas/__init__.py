@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.spark.source import BarnabasSource
+from barnabas.spark.topics.source import BarnabasSource
 
 __all__ = ["DefaultSource"]
 

@@ -17,8 +17,8 @@ import pytest
 
 from barnabas.client.facade import Client
 from barnabas.serializers import AvroSerializer, SchemaRegistry
-from barnabas.serializers.wire_format import encode_header
-from barnabas.spark.pipelines.new_project import NewProject, create_project
+from barnabas.serializers.schema import encode_header
+from barnabas.spark.pipelines.project import NewProject, create_project
 from tools.chromium import IS_INSTALLED, Chromium
 from unit.serializers.registry_server import RegistryServer
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.spark.pipelines.pipeline_run import PipelineRun
-from barnabas.spark.pipelines.pipeline_session import pipeline_session
 from barnabas.spark.pipelines.project import load_project
-from barnabas.spark.pipelines.run_request import RunRequest
+from barnabas.spark.pipelines.run_process import pipeline_session
+from barnabas.spark.pipelines.runs import RunRequest
 from barnabas.spark.query_metrics import QueryMetrics
 
 

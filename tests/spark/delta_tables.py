@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, QueryBuilder
 
-from barnabas.spark.batch_identity import BatchIdentity
 from barnabas.spark.delta.columns import columns_of
-from barnabas.spark.delta.files import TableFiles, WrittenFile
+from barnabas.spark.delta.files import WrittenFile, task_files
+from barnabas.spark.delta.options import DeltaOptions
 from barnabas.spark.delta.plan import WritePlan, plan_write
 from barnabas.spark.delta.table import commit_files, load_table, open_files
-from barnabas.spark.delta.table_options import TableOptions
+from barnabas.spark.tables.commits import BatchIdentity
 
 
 class Writer:
@@ -26,7 +26,7 @@ class Writer:
 
     def __init__(
         self,
-        options: TableOptions,
+        options: DeltaOptions,
         schema: pa.Schema,
         *,
         overwrite: bool = False,
@@ -39,9 +39,8 @@ class Writer:
 
     def files(self, batch: pa.RecordBatch) -> list[WrittenFile]:
         """Write rows to files, without a commit."""
-        files = TableFiles(open_files(self._options), self.plan.schema, self.plan.partition_by)
-        for fitted in self.plan.fitted([batch]):
-            files.write(fitted)
+        files = task_files(open_files(self._options), self.plan)
+        files.write(batch)
         return files.close()
 
     def commit(self, files: list[WrittenFile], identity: BatchIdentity | None = None) -> bool:
@@ -49,7 +48,7 @@ class Writer:
         return commit_files(self._options, self.plan, files, identity)
 
 
-def write(options: TableOptions, rows: pa.Table, *, overwrite: bool = False) -> None:
+def write(options: DeltaOptions, rows: pa.Table, *, overwrite: bool = False) -> None:
     """Write and commit rows."""
     writer = Writer(options, rows.schema, overwrite=overwrite)
     [batch] = rows.combine_chunks().to_batches()
@@ -64,7 +63,7 @@ def create_table(
     protocol: dict[str, Any] | None = None,
     properties: dict[str, str] | None = None,
     deletion_vector: dict[str, Any] | None = None,
-) -> TableOptions:
+) -> DeltaOptions:
     """Create a table with one file by writing its log: of a protocol that no library here writes.
 
     Args:
@@ -103,7 +102,7 @@ def create_table(
     ]
     lines = "".join(json.dumps(each) + "\n" for each in actions)
     (log / f"{0:020}.json").write_text(lines, encoding="utf-8")
-    return TableOptions(str(directory))
+    return DeltaOptions(str(directory))
 
 
 def deletion_vector(*rows: int) -> dict[str, Any]:
@@ -133,7 +132,7 @@ def column(
     return {"name": name, "type": kind, "nullable": nullable, "metadata": metadata}
 
 
-def stored_rows(options: TableOptions) -> list[dict[str, Any]]:
+def stored_rows(options: DeltaOptions) -> list[dict[str, Any]]:
     """All rows, sorted by their text."""
     table = DeltaTable(options.address)
     query = QueryBuilder().register("stored", table).execute("SELECT * FROM stored")
@@ -141,7 +140,7 @@ def stored_rows(options: TableOptions) -> list[dict[str, Any]]:
     return sorted(found, key=str)
 
 
-def stored_columns(options: TableOptions) -> list[dict[str, Any]]:
+def stored_columns(options: DeltaOptions) -> list[dict[str, Any]]:
     """The columns of the table, as the JSON of Delta's protocol."""
     found: list[dict[str, Any]] = json.loads(DeltaTable(options.address).schema().to_json())[
         "fields"
@@ -149,7 +148,7 @@ def stored_columns(options: TableOptions) -> list[dict[str, Any]]:
     return found
 
 
-def listing(options: TableOptions) -> set[str]:
+def listing(options: DeltaOptions) -> set[str]:
     """All files in the table's directory."""
     directory = Path(options.address)
     return {str(each.relative_to(directory)) for each in directory.rglob("*") if each.is_file()}

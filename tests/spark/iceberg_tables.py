@@ -9,13 +9,12 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from barnabas.spark.batch_identity import BatchIdentity
-from barnabas.spark.iceberg.catalog import TableName, open_table
+from barnabas.spark.iceberg.catalog import IcebergOptions, TableName, open_table
 from barnabas.spark.iceberg.commit import commit_files
-from barnabas.spark.iceberg.files import IcebergFiles
+from barnabas.spark.iceberg.files import task_files
 from barnabas.spark.iceberg.layout import FilePlan, prepare_table
 from barnabas.spark.iceberg.partitions import parse_terms
-from barnabas.spark.iceberg.sink_options import SinkOptions
+from barnabas.spark.tables.commits import BatchIdentity
 
 SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.string())])
 
@@ -39,12 +38,12 @@ class Writer:
     ) -> None:
         self.name = name
         terms = parse_terms(", ".join(partition_by), schema.names) if partition_by else None
-        options = SinkOptions(name, terms, merge_schema)
+        options = IcebergOptions(name, terms, merge_schema)
         self.plan: FilePlan = prepare_table(options, schema)
 
     def files(self, *ids: int) -> list[DataFile]:
         """Write rows to files, without a commit; the kind of a row is its last digit."""
-        files = IcebergFiles(self.plan)
+        files = task_files(self.plan)
         kinds = [f"kind {each % 10}" for each in ids]
         files.write(pa.record_batch({"id": pa.array(ids, pa.int64()), "kind": kinds}))
         return files.close()
@@ -58,7 +57,7 @@ class Writer:
 
     def write_rows(self, rows: pa.Table) -> None:
         """Write and commit rows of any columns."""
-        files = IcebergFiles(self.plan)
+        files = task_files(self.plan)
         for batch in rows.to_batches():
             files.write(batch)
         commit_files(self.name, self.plan, files.close(), overwrite=False, identity=None)

@@ -9,22 +9,20 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from barnabas.spark.batch_identity import BatchIdentity
 from barnabas.spark.delta.columns import columns_of
+from barnabas.spark.delta.maintenance import MaintainedDelta
 from barnabas.spark.delta.merge import DeltaMerge
-from barnabas.spark.delta.table_options import TableOptions
-from barnabas.spark.iceberg.catalog import open_table
+from barnabas.spark.delta.options import DeltaOptions
+from barnabas.spark.iceberg.catalog import IcebergOptions, open_table
 from barnabas.spark.iceberg.layout import prepare_table
+from barnabas.spark.iceberg.maintenance import MaintainedIceberg
 from barnabas.spark.iceberg.merge import IcebergMerge
 from barnabas.spark.iceberg.partitions import parse_terms
-from barnabas.spark.iceberg.sink_options import SinkOptions
-from barnabas.spark.merging.merge_options import MergeOptions
-from barnabas.spark.merging.staging import StagedFile, latest_rows, read_staged
-from barnabas.spark.merging.writers import MergeTarget
-from barnabas.spark.partitioned_files import write_all
-from barnabas.spark.tables.delta_table import MaintainedDelta
-from barnabas.spark.tables.iceberg_table import MaintainedIceberg
-from barnabas.spark.tables.maintained_table import MaintainedTable
+from barnabas.spark.tables.commits import BatchIdentity
+from barnabas.spark.tables.maintenance import MaintainedTable
+from barnabas.spark.tables.merge_options import MergeOptions
+from barnabas.spark.tables.rows import write_all
+from barnabas.spark.tables.staging import MergeTarget, StagedFile, latest_rows, read_staged
 from spark.iceberg_tables import named
 
 Row = dict[str, Any]
@@ -112,12 +110,12 @@ class MergedDelta(MergedTable):
         return str(self.directory / "delta")
 
     def _target(self) -> DeltaMerge:
-        options = TableOptions(self.path, self.partition_by or None)
+        options = DeltaOptions(self.path, self.partition_by or None)
         return DeltaMerge(options, self.merge, columns_of(self.stored))
 
     @property
     def maintained(self) -> MaintainedTable:
-        return MaintainedDelta(TableOptions(self.path))
+        return MaintainedDelta(DeltaOptions(self.path))
 
     def arrow(self) -> pa.Table:
         if not DeltaTable.is_deltatable(self.path):
@@ -134,7 +132,7 @@ class MergedIceberg(MergedTable):
     def _target(self) -> IcebergMerge:
         name = named(self.directory)
         terms = parse_terms(", ".join(self.partition_by), self.stored.names)
-        options = SinkOptions(name, terms or None)
+        options = IcebergOptions(name, terms or None)
         return IcebergMerge(name, prepare_table(options, self.stored), self.merge)
 
     @property

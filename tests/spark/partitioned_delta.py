@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.spark.delta.columns import columns_of
-from barnabas.spark.delta.files import TableFiles, WrittenFile
+from barnabas.spark.delta.files import WrittenFile, task_files
+from barnabas.spark.delta.options import DeltaOptions
 from barnabas.spark.delta.plan import plan_write
 from barnabas.spark.delta.table import commit_files, load_table, open_files
-from barnabas.spark.delta.table_options import TableOptions
-from barnabas.spark.partitioned_files import write_all
+from barnabas.spark.tables.rows import write_all
 
 SCHEMA = pa.schema(
     [
@@ -70,17 +70,15 @@ def rows() -> list[dict[str, Any]]:
 
 def write(directory: Path, written: Iterable[dict[str, Any]]) -> None:
     """Add rows to the table as the sink does."""
-    write_batch(TableOptions(str(directory), PARTITION_BY), list(written), SCHEMA)
+    write_batch(DeltaOptions(str(directory), PARTITION_BY), list(written), SCHEMA)
 
 
 def write_batch(
-    options: TableOptions, written: list[dict[str, Any]], schema: pa.Schema
+    options: DeltaOptions, written: list[dict[str, Any]], schema: pa.Schema
 ) -> list[WrittenFile]:
     """Add rows to a table by one commit of one task."""
     plan = plan_write(options, columns_of(schema), load_table(options), removes_rows=False)
     batch = pa.RecordBatch.from_pylist(written, schema)
-    files = write_all(
-        TableFiles(open_files(options), plan.schema, plan.partition_by), plan.fitted([batch])
-    )
+    files = write_all(task_files(open_files(options), plan), [batch])
     commit_files(options, plan, files, None)
     return files

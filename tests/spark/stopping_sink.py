@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from barnabas.spark.sink.writer import TopicStreamWriter
-from barnabas.spark.source import BarnabasSource
+from barnabas.spark.topics.source import BarnabasSource
+from barnabas.spark.topics.writer import TopicStreamWriter
 
 STEPS = ("before the init", "during produce", "after flush", "between the ends", "after the ends")
 # A limit for what hangs.

@@ -16,12 +16,12 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyiceberg.table.snapshots import Snapshot
 
-from barnabas.spark.delta.table_options import TableOptions
+from barnabas.spark.delta.maintenance import MaintainedDelta
+from barnabas.spark.delta.options import DeltaOptions
 from barnabas.spark.iceberg.catalog import open_table
 from barnabas.spark.iceberg.commit import BATCH_ID
-from barnabas.spark.tables.delta_table import MaintainedDelta
-from barnabas.spark.tables.iceberg_table import MaintainedIceberg
-from barnabas.spark.tables.maintained_table import MaintainedTable
+from barnabas.spark.iceberg.maintenance import MaintainedIceberg
+from barnabas.spark.tables.maintenance import MaintainedTable
 from spark.iceberg_tables import named, now_ms, stored_files
 
 
@@ -108,7 +108,7 @@ class DeltaSinkTable(SinkTable):
 
     @property
     def maintained(self) -> MaintainedTable:
-        return MaintainedDelta(TableOptions(self.target))
+        return MaintainedDelta(DeltaOptions(self.target))
 
     def arrow(self) -> pa.Table:
         return DeltaTable(self.target).to_pyarrow_table()

@@ -14,11 +14,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from barnabas.spark.delta.table_options import TableOptions
+from barnabas.spark.delta.maintenance import MaintainedDelta
+from barnabas.spark.delta.options import DeltaOptions
 from barnabas.spark.iceberg.catalog import TableName, open_table
-from barnabas.spark.tables.delta_table import MaintainedDelta
-from barnabas.spark.tables.iceberg_table import MaintainedIceberg
-from barnabas.spark.tables.maintained_table import MaintainedTable
+from barnabas.spark.iceberg.maintenance import MaintainedIceberg
+from barnabas.spark.tables.maintenance import MaintainedTable
 from documents.blocks import ROOT
 from spark.aws_server import BUCKET, AwsServer
 from spark.iceberg_tables import now_ms
@@ -67,7 +67,7 @@ def test_a_delta_table_on_s3(spark: SparkSession, aws: str) -> None:
     address = f"s3://{BUCKET}/flights"
     write_twice(spark, "barnabas_delta", options | {"partitionColumns": "kind"}, address)
     storage = {key.removeprefix("storage."): value for key, value in options.items()}
-    compact_and_expire(MaintainedDelta(TableOptions(address, (), storage)))
+    compact_and_expire(MaintainedDelta(DeltaOptions(address, (), storage)))
     found = DeltaTable(address, storage_options=storage).to_pyarrow_table(
         partitions=[("kind", "=", "k /1")]
     )

@@ -15,10 +15,10 @@ from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.client.fetch.record_decoding import ConsumerRecord
 from barnabas.spark.errors import DeadLetterError, ValueDecodeError
-from barnabas.spark.json_inference import infer_topic
-from barnabas.spark.options import parse_source_options
-from barnabas.spark.ranges import OffsetRange
-from barnabas.spark.task import read_range
+from barnabas.spark.topics.json_inference import infer_topic
+from barnabas.spark.topics.offsets import OffsetRange
+from barnabas.spark.topics.options import parse_source_options
+from barnabas.spark.topics.task import read_range
 from spark.queries import Stream
 
 pytestmark = pytest.mark.spark

@@ -8,10 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from barnabas.spark.delta.columns import arrow_schema
-from barnabas.spark.delta.constraints import translated
-from barnabas.spark.delta.row_checks import violations
-from barnabas.spark.delta.writer import row_columns
+from barnabas.spark.delta.columns import arrow_schema, row_columns
+from barnabas.spark.delta.constraints import translated, violations
 
 pytestmark = pytest.mark.spark
 

@@ -14,13 +14,7 @@ from barnabas.client.facade import Client
 from barnabas.testing.cluster_process import ClusterProcess
 from jvm.kafka_process import QUICK_FENCING
 from jvm.three_brokers import three_brokers_of
-from spark.copies import (
-    Copy,
-    await_end,
-    copy_of,
-    each_row_once,
-    write_records,
-)
+from spark.copies import Copy, await_end, copy_of, each_row_once, write_records
 from spark.stopping_sink import STEPS
 
 pytestmark = pytest.mark.spark

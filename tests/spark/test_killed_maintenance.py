@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from barnabas.spark.batch_identity import BatchIdentity
-from barnabas.spark.delta.table_options import TableOptions
+from barnabas.spark.delta.options import DeltaOptions
+from barnabas.spark.tables.commits import BatchIdentity
 from spark.delta_tables import Writer as DeltaWriter
 from spark.iceberg_tables import SCHEMA, Writer, named, stored_files
 from spark.tables import SinkTable
@@ -33,7 +33,7 @@ def batch_writer(table: SinkTable) -> Callable[[int], None]:
     if table.sink == "barnabas_iceberg":
         iceberg = Writer(named(table.directory))
         return lambda batch: _check(iceberg.write(batch, batch=batch))
-    options = TableOptions(table.target)
+    options = DeltaOptions(table.target)
 
     def write(batch: int) -> None:
         delta = DeltaWriter(options, SCHEMA)

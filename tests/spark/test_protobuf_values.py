@@ -26,7 +26,7 @@ from pyspark.sql.protobuf.functions import from_protobuf
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.serializers import ProtobufSerializer, SchemaRegistry
-from barnabas.serializers.protobuf.proto_types import ProtoTypes
+from barnabas.serializers.proto_types import ProtoTypes
 from barnabas.serializers.schema import Schema, SchemaType
 from jvm.maven import class_path
 from spark.queries import rows_of_stream

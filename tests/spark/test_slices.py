@@ -12,15 +12,20 @@ from pyspark.sql.types import StringType, StructType
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from barnabas.client.fetch.record_decoding import read_records
-from barnabas.spark.clients import transactional_client
 from barnabas.spark.errors import OptionError
-from barnabas.spark.options import SinkOptions, parse_sink_options
-from barnabas.spark.sink.batch_end import abort_slices, commit_slices
-from barnabas.spark.sink.columns import sink_columns
-from barnabas.spark.sink.errors import ReplayError, TransactionError
-from barnabas.spark.sink.slices import Slice, WrittenSlice
-from barnabas.spark.sink.support import is_transactional
-from barnabas.spark.sink.transactional_task import write_slice
+from barnabas.spark.topics.clients import transactional_client
+from barnabas.spark.topics.options import SinkOptions, parse_sink_options
+from barnabas.spark.topics.sink_rows import sink_columns
+from barnabas.spark.topics.transactions import (
+    ReplayError,
+    Slice,
+    TransactionError,
+    WrittenSlice,
+    abort_slices,
+    commit_slices,
+    write_slice,
+)
+from barnabas.spark.topics.writer import is_transactional
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually

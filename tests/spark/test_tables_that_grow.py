@@ -11,7 +11,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from barnabas.spark.tables.errors import MaintenanceError
+from barnabas.spark.errors import MaintenanceError
 from spark.late_workers import worker_was_late
 from spark.tables import SinkTable, duckdb_connection
 from waiting import eventually

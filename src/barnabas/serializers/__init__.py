@@ -38,12 +38,12 @@ from barnabas.serializers.basic import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.serializers.avro.arrow import (
-        avro_to_arrow as avro_to_arrow,
-    )
-    from barnabas.serializers.avro.serializers import (
+    from barnabas.serializers.avro import (
         AvroDeserializer as AvroDeserializer,
         AvroSerializer as AvroSerializer,
+    )
+    from barnabas.serializers.avro_arrow import (
+        avro_to_arrow as avro_to_arrow,
     )
     from barnabas.serializers.errors import (
         RegistryError as RegistryError,
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         JsonSchemaDeserializer as JsonSchemaDeserializer,
         JsonSchemaSerializer as JsonSchemaSerializer,
     )
-    from barnabas.serializers.protobuf.serializers import (
+    from barnabas.serializers.protobuf import (
         ProtobufDeserializer as ProtobufDeserializer,
         ProtobufSerializer as ProtobufSerializer,
     )
@@ -74,11 +74,11 @@ if TYPE_CHECKING:
     )
 
 _DEFINED_IN = {
-    "barnabas.serializers.avro.serializers": (
+    "barnabas.serializers.avro": (
         "AvroDeserializer",
         "AvroSerializer",
     ),
-    "barnabas.serializers.avro.arrow": ("avro_to_arrow",),
+    "barnabas.serializers.avro_arrow": ("avro_to_arrow",),
     "barnabas.serializers.errors": (
         "RegistryError",
         "SchemaError",
@@ -90,7 +90,7 @@ _DEFINED_IN = {
         "JsonSchemaDeserializer",
         "JsonSchemaSerializer",
     ),
-    "barnabas.serializers.protobuf.serializers": (
+    "barnabas.serializers.protobuf": (
         "ProtobufDeserializer",
         "ProtobufSerializer",
     ),

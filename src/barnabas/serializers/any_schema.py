@@ -25,7 +25,7 @@ class AnyDeserializer(SchemaDeserializer):
         """Return a function from the bytes of a record to its value."""
         match schema.kind:
             case SchemaType.AVRO:
-                from barnabas.serializers.avro.serializers import AvroDeserializer
+                from barnabas.serializers.avro import AvroDeserializer
 
                 return AvroDeserializer(self.registry).decoder(schema_id, schema)
             case SchemaType.JSON:
@@ -33,7 +33,7 @@ class AnyDeserializer(SchemaDeserializer):
 
                 return JsonSchemaDeserializer(self.registry).decoder(schema_id, schema)
             case SchemaType.PROTOBUF:
-                from barnabas.serializers.protobuf.serializers import (
+                from barnabas.serializers.protobuf import (
                     ProtobufDeserializer,
                     message_as_json,
                 )

@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from barnabas.serializers.errors import RegistryError, SchemaError
 
+if TYPE_CHECKING:
+    from barnabas.runtime.clock import Clock
+
+    Failure: TypeAlias = SchemaError | RegistryError
+
 __all__ = ["BoundedCache", "RecentFailures"]
 
 K = TypeVar("K")
@@ -48,12 +53,6 @@ class BoundedCache(Generic[K, V]):
         while len(entries) > self._size_max:
             # `pop` with a default: another thread may have removed the same entry.
             entries.pop(next(iter(entries)), None)
-
-
-if TYPE_CHECKING:
-    from barnabas.runtime.clock import Clock
-
-    Failure: TypeAlias = SchemaError | RegistryError
 
 
 class RecentFailures:

@@ -2,31 +2,57 @@
 
 The payload is JSON, which the schema checks when it is written and when it is read. A schema
 without "$schema" is of draft 7, as for Confluent's serializers. `jsonschema-rs` checks: here, its
-regular expressions take linear time, and it never fetches a schema from the network. The number of
-its checks has a limit, see `json_schema_work`.
+regular expressions take linear time, and it never fetches a schema from the network.
+
+A few lines of a schema can make 2^60 checks. Each `allOf` or `$ref` applies further schemas to the
+same value. Where these branch again, or where a recursive schema applies two schemas to the values
+within a value, the work grows exponentially. `jsonschema-rs` cannot be interrupted. So `SchemaWork`
+computes from the schema how many schemas apply to a value at each level of nesting, and refuses
+values for which that is too much.
+Source: the keywords of drafts 4 to 2020-12 that apply schemas.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from urllib.parse import unquote, urldefrag, urljoin
 
 import msgspec
 
-from barnabas.serializers.avro.schema import check_depth
+from barnabas.serializers.avro_schema import check_depth
 from barnabas.serializers.errors import SchemaError, SchemaMismatchError, WireFormatError
-from barnabas.serializers.json_schema_work import SchemaWork
 from barnabas.serializers.lookups import SchemaDeserializer, SchemaSerializer
-from barnabas.serializers.schema import Schema, SchemaType, schema_text
-from barnabas.serializers.wire_format import HEADER_BYTES, encode_header
+from barnabas.serializers.schema import HEADER_BYTES, Schema, SchemaType, encode_header, schema_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.serializers.lookups import SerializerOptions
     from barnabas.serializers.registry import SchemaRegistry
 
-__all__ = ["JsonSchemaDeserializer", "JsonSchemaSerializer"]
+# Limit for the schemas that are applied to all parts of a value.
+_CHECKS_MAX = 20_000_000
+# Schemas that apply fewer schemas to each part of a value need no count of these parts.
+_CHEAP_MAX = 1000
+# Levels of nesting for which the number is computed, and the limit for the steps of that.
+_LEVELS_MAX = 64
+_STEPS_MAX = 1_000_000
+# Larger numbers count as this one.
+_HUGE = 10**12
 
+_BASE = "http://schema.invalid/"
+# Schemas of the drafts, which `jsonschema-rs` knows.
+_KNOWN = ("http://json-schema.org/", "https://json-schema.org/")
+# Keywords for the value itself, and for the values within it.
+_SAME_LISTS = ("allOf", "anyOf", "oneOf")
+_SAME = ("not", "if", "then", "else")
+_SAME_MAPS = ("dependentSchemas", "dependencies")
+_INNER = (
+    *("additionalProperties", "unevaluatedProperties", "propertyNames", "items"),
+    *("additionalItems", "unevaluatedItems", "contains"),
+)
+# Of these schemas, each value gets one at most.
+_INNER_CHOICES = ("properties", "items", "prefixItems")
 # Limit for values in error messages.
 _SHOWN_CHARACTERS = 200
 
@@ -181,3 +207,257 @@ def _path(parts: list[str | int]) -> str:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0][:_SHOWN_CHARACTERS]
+
+
+class _Place(NamedTuple):
+    """A schema, and the URI to which its references are relative."""
+
+    schema: dict[str, Any]
+    base: str
+
+
+class SchemaWork:
+    """The number of checks that a schema makes.
+
+    Args:
+        schema: The JSON of the schema.
+        references: The JSON of schemas to which it refers, by their URIs.
+
+    Raises:
+        SchemaError: A reference has no target, or the work has no limit.
+    """
+
+    def __init__(self, schema: Any, references: Mapping[str, Any]) -> None:
+        self._levels = _Graph(schema, references).levels()
+        if self._levels[0] > _CHECKS_MAX:
+            raise SchemaError(
+                f"the JSON Schema applies more than {_CHECKS_MAX} schemas to a value: it combines "
+                f"references that refer to several schemas again"
+            )
+        self._is_cheap = max(self._levels) <= _CHEAP_MAX
+
+    def check(self, value: Any) -> None:
+        """Check that a value does not need too many checks.
+
+        Raises:
+            SchemaMismatchError: It needs more than the limit.
+        """
+        if self._is_cheap:
+            return
+        checks, depth, level = 0, 0, [value]
+        while level:
+            checks += len(level) * self._at(depth)
+            if checks > _CHECKS_MAX:
+                raise SchemaMismatchError(
+                    f"the value needs more than {_CHECKS_MAX} checks by its schema, which applies "
+                    f"{self._at(depth)} schemas to each value at level {depth}"
+                )
+            level = [inner for each in level for inner in _parts(each)]
+            depth += 1
+
+    def _at(self, depth: int) -> int:
+        """Return how many schemas apply to a value at a level; after the last one, they grow on."""
+        levels = self._levels
+        if depth < len(levels):
+            return levels[depth]
+        last, before = levels[-1], max(1, levels[-2]) if len(levels) > 1 else 1
+        growth = max(1.0, last / before)
+        further = depth - len(levels) + 1
+        return _HUGE if growth ** min(further, 1000) * last > _HUGE else int(last * growth**further)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
+
+
+class _Graph:
+    """The schemas that each schema applies to the same value, and to the values within it."""
+
+    def __init__(self, schema: Any, references: Mapping[str, Any]) -> None:
+        # Documents and schemas with an id, by URI.
+        self._resources: dict[str, _Place] = {}
+        self._anchors: dict[tuple[str, str], _Place] = {}
+        # Targets of references that depend on the way to them.
+        self._dynamic: dict[str, list[_Place]] = {}
+        for name, each in references.items():
+            self._register(each, urljoin(_BASE, name))
+        self._register(schema, _BASE)
+        # By number of the schema: numbers of others. For inner values, groups of alternatives.
+        self._same: list[list[int]] = []
+        self._inner: list[list[list[int]]] = []
+        self._numbers: dict[int, int] = {}
+        self._pending: list[_Place] = []
+        self._root = self._number(schema, _BASE)
+        while self._pending:
+            self._connect(self._pending.pop())
+
+    def levels(self) -> list[int]:
+        """Return how many schemas apply to a value at each level of nesting, from the outermost."""
+        order = self._ordered()
+        edges = sum(len(each) for each in self._same) + sum(
+            len(group) for groups in self._inner for group in groups
+        )
+        counts = [1] * len(self._same)
+        for node in order:
+            counts[node] = min(_HUGE, 1 + sum(counts[each] for each in self._same[node]))
+        found = [counts[self._root]]
+        for _ in range(min(_LEVELS_MAX, _STEPS_MAX // (edges + len(counts) + 1))):
+            outer = [0] * len(counts)
+            for node in order:
+                inner = sum(max(counts[each] for each in group) for group in self._inner[node])
+                same = sum(outer[each] for each in self._same[node])
+                outer[node] = min(_HUGE, inner + same)
+            counts = outer
+            found.append(counts[self._root])
+            if not any(counts):
+                break
+        return found
+
+    def _ordered(self) -> list[int]:
+        """Return all schemas, each behind those that it applies to the same value.
+
+        Raises:
+            SchemaError: A schema applies itself to the same value again.
+        """
+        order: list[int] = []
+        # 1: begun, 2: in the order.
+        states = [0] * len(self._same)
+        for start in range(len(self._same)):
+            pending = [start]
+            while pending:
+                node = pending[-1]
+                if states[node] == 0:
+                    states[node] = 1
+                    for each in self._same[node]:
+                        if states[each] == 1:
+                            raise SchemaError("the JSON Schema refers to itself without an end")
+                    pending += [each for each in self._same[node] if states[each] == 0]
+                    continue
+                pending.pop()
+                if states[node] == 1:
+                    states[node] = 2
+                    order.append(node)
+        return order
+
+    def _register(self, document: Any, base: str) -> None:
+        """Remember the ids and anchors in a document."""
+        pending: list[tuple[Any, str]] = [(document, base)]
+        self._resources.setdefault(base, _Place(document, base))
+        while pending:
+            node, base = pending.pop()
+            if isinstance(node, dict):
+                base = self._register_names(node, base)
+            pending += [(each, base) for each in _parts(node)]
+
+    def _register_names(self, node: dict[str, Any], base: str) -> str:
+        """Remember the names of a schema; return the base of the schemas within it."""
+        rest, fragment = _id_of(node)
+        if rest:
+            base = urljoin(base, rest)
+            self._resources[base] = _Place(node, base)
+        if fragment:
+            self._anchors[base, fragment] = _Place(node, base)
+        for keyword in ("$anchor", "$dynamicAnchor"):
+            anchor = node.get(keyword)
+            if isinstance(anchor, str):
+                self._anchors[base, anchor] = _Place(node, base)
+                if keyword == "$dynamicAnchor":
+                    self._dynamic.setdefault(anchor, []).append(_Place(node, base))
+        if node.get("$recursiveAnchor") is True:
+            self._dynamic.setdefault("", []).append(_Place(node, base))
+        return base
+
+    def _number(self, schema: Any, base: str) -> int:
+        """Return the number of a schema, which is new if it was not met yet."""
+        key = id(schema)
+        if not isinstance(schema, dict):
+            # A boolean, or what `jsonschema-rs` refuses.
+            schema, key = {}, 0
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._same)
+            self._same.append([])
+            self._inner.append([])
+            self._pending.append(_Place(schema, urljoin(base, _id_of(schema)[0])))
+        return number
+
+    def _connect(self, place: _Place) -> None:
+        schema, base = place
+        number = self._numbers.get(id(schema), 0)
+        if not schema:
+            return
+
+        def numbers(values: Any) -> list[int]:
+            return [self._number(each, base) for each in _parts(values)]
+
+        same, inner = self._same[number], self._inner[number]
+        for keyword in _SAME_LISTS:
+            same += numbers(schema.get(keyword))
+        for keyword in _SAME:
+            if keyword in schema:
+                same.append(self._number(schema[keyword], base))
+        for keyword in _SAME_MAPS:
+            same += numbers(schema.get(keyword))
+        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
+            if isinstance(schema.get(keyword), str):
+                same += self._targets(keyword, schema[keyword], base)
+        for keyword in _INNER:
+            if isinstance(schema.get(keyword), dict):
+                inner.append([self._number(schema[keyword], base)])
+        inner += [[each] for each in numbers(schema.get("patternProperties"))]
+        for keyword in _INNER_CHOICES:
+            if keyword != "items" or isinstance(schema.get(keyword), list):
+                choices = numbers(schema.get(keyword))
+                if choices:
+                    inner.append(choices)
+
+    def _targets(self, keyword: str, reference: str, base: str) -> list[int]:
+        """Return the schemas to which a reference may lead.
+
+        Raises:
+            SchemaError: There are none.
+        """
+        rest, fragment = urldefrag(reference)
+        uri = urljoin(base, rest) if rest else base
+        found = list(self._dynamic.get(fragment, ())) if keyword != "$ref" else []
+        resource = self._resources.get(uri)
+        anchor = self._anchors.get((uri, fragment))
+        if anchor is not None:
+            found.append(anchor)
+        elif resource is not None and (not fragment or fragment.startswith("/")):
+            found.append(_Place(_pointed(resource.schema, fragment, reference), resource.base))
+        if not found and not uri.startswith(_KNOWN):
+            raise SchemaError(
+                f"the JSON Schema is invalid: {reference[:200]} is not among the references of the "
+                f"schema"
+            )
+        return [self._number(each.schema, each.base) for each in found]
+
+
+def _id_of(schema: dict[str, Any]) -> tuple[str, str]:
+    """Return the URI and the fragment of a schema's id; both may be empty."""
+    name = schema.get("$id", schema.get("id"))
+    return urldefrag(name) if isinstance(name, str) else ("", "")
+
+
+def _pointed(document: Any, pointer: str, reference: str) -> Any:
+    """Return the part of a document at a JSON pointer.
+
+    Raises:
+        SchemaError: There is no such part.
+    """
+    found = document
+    for word in pointer.split("/")[1:]:
+        name = unquote(word).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and name in found:
+            found = found[name]
+        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            raise SchemaError(
+                f"the JSON Schema is invalid: {reference[:200]} leads to no part of it"
+            )
+    return found

@@ -11,25 +11,15 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from barnabas.runtime.clock import SystemClock
-from barnabas.serializers import wire_format
 from barnabas.serializers.caches import BoundedCache, RecentFailures
 from barnabas.serializers.errors import RegistryError, SchemaError
-from barnabas.serializers.schema import topic_name
+from barnabas.serializers.schema import schema_id_of, topic_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.serializers.registry import SchemaRegistry
     from barnabas.serializers.schema import Schema, SubjectName
-
-__all__ = [
-    "Part",
-    "SchemaDeserializer",
-    "SchemaLookup",
-    "SchemaSerializer",
-    "SerializerOptions",
-    "TopicSerializer",
-]
 
 # Part of a record.
 Part: TypeAlias = Literal["key", "value"]
@@ -198,7 +188,7 @@ class SchemaDeserializer(ABC):
         """
         if data is None:
             return None
-        schema_id = wire_format.schema_id_of(data)
+        schema_id = schema_id_of(data)
         decode = self._decoders.get(schema_id) or self.look_up(schema_id)
         return decode(data)
 
@@ -213,7 +203,7 @@ class SchemaDeserializer(ABC):
         """
         if data is None:
             return None
-        schema_id = wire_format.schema_id_of(data)
+        schema_id = schema_id_of(data)
         decode = self._decoders.get(schema_id)
         if decode is None:
             self._failures.check(schema_id)

@@ -16,8 +16,13 @@ import msgspec
 from barnabas.runtime import web
 from barnabas.serializers.caches import BoundedCache
 from barnabas.serializers.errors import CONFLICT, RegistryError, SchemaError, UnknownSchemaError
-from barnabas.serializers.schema import RegisteredSchema, Schema, SchemaReference, SchemaType
-from barnabas.serializers.wire_format import ID_MAX
+from barnabas.serializers.schema import (
+    ID_MAX,
+    RegisteredSchema,
+    Schema,
+    SchemaReference,
+    SchemaType,
+)
 
 if TYPE_CHECKING:
     import ssl

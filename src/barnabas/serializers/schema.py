@@ -1,34 +1,39 @@
-"""A schema as a registry stores it, and the names of the subjects under which it is registered.
+"""A schema as a registry stores it, the names of its subjects, and its id before each record.
 
 A subject name strategy is a function of the topic, "key" or "value", and the full name of the
 record type. Names and results are those of Confluent's strategies: TopicNameStrategy (the default),
 RecordNameStrategy and TopicRecordNameStrategy.
+
+The wire format of Confluent's serializers is a zero byte, then the id of the schema in 4 bytes
+(big-endian), then the payload. Protobuf adds the path to the message type within its file: the
+number of indexes and the indexes themselves, each as a zigzag varint. The most frequent path, the
+first message of the file, is a single zero byte.
+Source: the page "Wire format" of the Schema Registry's documentation.
 """
 
 from __future__ import annotations
 
 import enum
+import struct
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from barnabas.serializers.errors import SchemaError
+from barnabas.serializers.errors import SchemaError, WireFormatError
 
-__all__ = [
-    "RegisteredSchema",
-    "Schema",
-    "SchemaReference",
-    "SchemaType",
-    "SubjectName",
-    "record_name",
-    "schema_text",
-    "topic_name",
-    "topic_record_name",
-]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # (topic, "key" or "value", full name of the record type or "") -> subject.
 SubjectName: TypeAlias = Callable[[str, str, str], str]
+_MAGIC = 0
+_HEADER = struct.Struct(">bI")
+HEADER_BYTES = _HEADER.size
+ID_MAX = (1 << 31) - 1
+# Messages are nested far less deep; longer paths are damaged data.
+_INDEXES_MAX = 64
+_VARINT_BYTES_MAX = 10
 
 
 class SchemaType(enum.StrEnum):
@@ -107,3 +112,87 @@ def _named(record: str) -> str:
             "the strategy topic_name"
         )
     return record
+
+
+def encode_header(schema_id: int) -> bytes:
+    """Return the bytes before the payload."""
+    assert 0 <= schema_id <= ID_MAX, schema_id
+    return _HEADER.pack(_MAGIC, schema_id)
+
+
+def schema_id_of(data: bytes) -> int:
+    """Return the id of the schema with which a record was written.
+
+    Raises:
+        WireFormatError: The bytes do not begin with such an id.
+    """
+    if len(data) < HEADER_BYTES:
+        raise WireFormatError(
+            f"{len(data)} byte(s) are too few for a schema id: the record was not written by a "
+            f"serializer of a schema registry"
+        )
+    magic, schema_id = _HEADER.unpack_from(data)
+    if magic != _MAGIC or schema_id > ID_MAX:
+        raise WireFormatError(
+            f"the record begins with {bytes(data[:HEADER_BYTES])!r} instead of a zero byte and a "
+            f"schema id: it was not written by a serializer of a schema registry"
+        )
+    return int(schema_id)
+
+
+def encode_indexes(indexes: Sequence[int]) -> bytes:
+    """Return the path to a Protobuf message type: (0,) is the first message of the file."""
+    if tuple(indexes) == (0,):
+        return b"\x00"
+    return b"".join(map(_encode_varint, (len(indexes), *indexes)))
+
+
+def decode_indexes(data: bytes, position: int) -> tuple[tuple[int, ...], int]:
+    """Return the path to a Protobuf message type, and the position of the payload.
+
+    Raises:
+        WireFormatError: The bytes are no path.
+    """
+    # Without this, a small message takes a third more time to decode.
+    if data[position : position + 1] == b"\x00":
+        return (0,), position + 1
+    count, position = read_varint(data, position)
+    if count == 0:
+        return (0,), position
+    if not 0 < count <= _INDEXES_MAX:
+        raise WireFormatError(f"{count} message indexes: the limit is {_INDEXES_MAX}")
+    indexes = []
+    for _ in range(count):
+        index, position = read_varint(data, position)
+        if index < 0:
+            raise WireFormatError(f"message index {index} is negative")
+        indexes.append(index)
+    return tuple(indexes), position
+
+
+def read_varint(data: bytes, position: int) -> tuple[int, int]:
+    """Return a zigzag varint of at most 64 bits, and the position after it.
+
+    Raises:
+        WireFormatError: The bytes end too early, or the number is too long.
+    """
+    number = 0
+    for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
+        if position >= len(data):
+            raise WireFormatError("the record ends within a number")
+        byte = data[position]
+        position += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), position
+    raise WireFormatError(f"a number has more than {_VARINT_BYTES_MAX} bytes")
+
+
+def _encode_varint(number: int) -> bytes:
+    left = number << 1 if number >= 0 else (-number << 1) - 1
+    encoded = bytearray()
+    while left > 0x7F:
+        encoded.append(left & 0x7F | 0x80)
+        left >>= 7
+    encoded.append(left)
+    return bytes(encoded)

@@ -1,4 +1,4 @@
-"""Errors of the Spark source and sink."""
+"""Errors of the sources, sinks and tables of Spark; the message of each says what to do."""
 
 from __future__ import annotations
 
@@ -61,3 +61,19 @@ class DeadLetterError(RuntimeError):
             f"The task fails, because the record would be lost. Check that the topic exists, and "
             f"that its max.message.bytes allows the records of the topics that are read."
         )
+
+
+class DeltaTableError(RuntimeError):
+    """The rows do not fit the table, or the table is newer than the query's checkpoint."""
+
+
+class IcebergTableError(RuntimeError):
+    """The rows do not fit the table, or the table is newer than the query's checkpoint."""
+
+
+class MergeError(RuntimeError):
+    """The rows of a batch cannot be merged into the table; the message says why."""
+
+
+class MaintenanceError(RuntimeError):
+    """A table cannot be opened or maintained; the message says why and what to do."""

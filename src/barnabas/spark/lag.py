@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.offsets import from_json
+from barnabas.spark.topics.offsets import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,15 +1,26 @@
-"""All options of `format("barnabas")` and of Spark's `format("kafka")`, and how the two compare.
+"""All options of the three formats `barnabas`, `barnabas_delta` and `barnabas_iceberg`.
 
-This is the only list of the names. The source and the sink check names against it, `barnabas spark
-check` reports from it, and `tools/document_spark_options.py` writes the table in docs/spark.md.
+This is the only list of the names. The sources and sinks check names against it, `barnabas spark
+check` reports from it how an option differs from that of Spark's `format("kafka")`, and
+`tools/document_spark_options.py` writes the tables in docs/spark.md and docs/tables.md. Spark
+imports this module in every session while it looks for data sources, so it imports nothing large.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
-__all__ = ["OPTIONS", "Comparison", "Option", "Purpose", "client_option", "named"]
+from barnabas.spark.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Spark passes its own options of the query too.
+_SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
+_SCHEME = "file:"
 
 
 class Comparison(Enum):
@@ -257,6 +268,7 @@ OPTIONS = (
     ),
 )  # fmt: skip
 
+
 _BY_NAME = {option.name.lower(): option for option in OPTIONS}
 
 
@@ -271,3 +283,180 @@ def named(name: str) -> Option | None:
 def client_option(key: str) -> Option | None:
     """Return the listed option that sets this key of the client."""
     return _BY_NAME.get(f"kafka.{key}")
+
+
+@dataclass(frozen=True, slots=True)
+class TableOption:
+    """One option, with its usual spelling; options are compared in lower case."""
+
+    # With `.*` at its end, the beginning of many names.
+    name: str
+    # For people.
+    default: str
+    sentence: str
+
+
+DELTA_OPTIONS = (
+    TableOption(
+        "path", "must be set",
+        "The table: a directory (also `file:///data/flights`), or an address such as "
+        "`s3://bucket/table`. `.start(path)` and `.save(path)` set it.",
+    ),
+    TableOption(
+        "partitionColumns", "none, or those of the table",
+        "The columns that a new table is partitioned by, separated by commas (docs/tables.md). A "
+        "table with other partitions is refused.",
+    ),
+    TableOption(
+        "mergeSchema", "`false`",
+        "`true`: add columns and fields that only the rows have, and store NULL for those that "
+        "rows lack.",
+    ),
+    TableOption(
+        "overwriteSchema", "`false`",
+        "`true`, with mode `overwrite` or output mode `complete`: replace the columns together "
+        "with the rows.",
+    ),
+    TableOption(
+        "storage.*", "none",
+        "Settings of the object store, for instance `storage.aws_region`.",
+    ),
+)  # fmt: skip
+ICEBERG_OPTIONS = (
+    TableOption(
+        "table", "must be set",
+        "Namespace and name of the table: `lake.flights`. `.start(table)` and `.save(table)` do "
+        "the same.",
+    ),
+    TableOption("path", "none", "The table, if `table` is not set: `.start(table)` sets it."),
+    TableOption(
+        "catalog.*", "those of the configuration",
+        "Properties of the catalog, as `pyiceberg` defines them: `catalog.uri`, "
+        "`catalog.warehouse`, `catalog.token`, `catalog.s3.region`.",
+    ),
+    TableOption(
+        "catalog", "`default`",
+        "The name of the catalog, for `pyiceberg`'s configuration (`.pyiceberg.yaml`, "
+        "`PYICEBERG_CATALOG__…`).",
+    ),
+    TableOption(
+        "partitionColumns", "none, or those of the table",
+        "What a new table is partitioned by, separated by commas: `day(time), bucket(16, id)`. A "
+        "table with other partitions is refused.",
+    ),
+    TableOption(
+        "mergeSchema", "`false`",
+        "`true`: add columns and fields that only the rows have, widen types, and store NULL for "
+        "columns and fields that rows lack.",
+    ),
+)  # fmt: skip
+UPSERT_OPTIONS = (
+    TableOption(
+        "mergeKeys", "none: rows are added",
+        "The columns that identify a row: `id`, or `id,region`.",
+    ),
+    TableOption(
+        "sequenceColumn", "none",
+        "A column of which a higher value is newer: an offset, a position in a log, a time.",
+    ),
+    TableOption(
+        "deleteWhen", "none",
+        "A condition: the keys of rows that meet it are deleted.",
+    ),
+    TableOption("exceptColumns", "none", "Columns of the rows that the table does not have."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class GivenOptions:
+    """What the user set, without Spark's own options."""
+
+    # By name in lower case, without spaces around the values.
+    named: dict[str, str]
+    # Options whose beginning is listed, without the beginning.
+    prefixed: dict[str, str]
+
+
+def given_options(options: Mapping[str, str], listed: Sequence[TableOption]) -> GivenOptions:
+    """Sort the options of a sink; Spark passes their names in lower case.
+
+    Args:
+        options: what the user set, without the options of upserts.
+        listed: the options of the sink, of which one is a beginning of names.
+
+    Raises:
+        OptionError: an option is not listed.
+    """
+    [prefix] = [each.name.removesuffix("*") for each in listed if each.name.endswith("*")]
+    names = {each.name.lower() for each in listed}
+    given = GivenOptions({}, {})
+    for name, value in options.items():
+        lowered = name.lower()
+        if lowered.startswith(prefix):
+            given.prefixed[lowered.removeprefix(prefix)] = value
+        elif lowered in names:
+            given.named[lowered] = value.strip()
+        elif lowered not in _SPARK_OPTIONS:
+            known = ", ".join(each.name for each in listed)
+            upserts = ", ".join(each.name for each in UPSERT_OPTIONS)
+            raise OptionError(
+                f"unknown option {name}: there are {known}, and {upserts} for upserts"
+            )
+    return given
+
+
+def absolute_address(address: str) -> str:
+    """Return a local directory as an absolute path, and other addresses unchanged.
+
+    `file:///data/flights`, `file:/data/flights` and `/data/flights` are the same directory, as in
+    Spark. Percent signs have no meaning there.
+
+    Raises:
+        OptionError: a URL of scheme file has a host, or its path is relative.
+    """
+    path = address
+    if address.lower().startswith(_SCHEME):
+        path = address[len(_SCHEME) :]
+        if path.startswith("//"):
+            host, slash, rest = path[2:].partition("/")
+            if host not in {"", "localhost"}:
+                raise OptionError(
+                    f"{address} names the host {host}: write file:///{host}/{rest} for the local"
+                    f" directory /{host}/{rest}"
+                )
+            path = slash + rest
+        if not path.startswith("/"):
+            raise OptionError(f"{address} is a relative path: write file:///directory")
+    if "://" in path:
+        return path
+    # Workers may have another working directory.
+    return os.path.abspath(path)  # noqa: PTH100 - keeps links
+
+
+def parse_switch(name: str, text: str) -> bool:
+    """Return the value of an option that is true or false.
+
+    Raises:
+        OptionError: the text is neither.
+    """
+    if text.lower() not in {"true", "false"}:
+        raise OptionError(f"{name}={text!r} is neither true nor false")
+    return text.lower() == "true"
+
+
+def other_partitions(table: str, found: Sequence[str], wanted: Sequence[str]) -> str:
+    """Return the message for a table that is not partitioned as the option partitionColumns says.
+
+    Args:
+        table: name or address of the table.
+        found: what the table is partitioned by.
+        wanted: the terms of the option.
+    """
+    now, terms = ", ".join(found), ", ".join(wanted)
+    described = f"is partitioned by ({now})" if found else "has no partitions"
+    advice = f"leave it out, or set it to {now}" if found else "leave it out"
+    return (
+        f"{table} {described}, and the option partitionColumns is ({terms}): {advice}. Nothing was"
+        " written. The partitions of a table stay, also when its rows or columns are replaced; for"
+        " others, write a new table"
+    )

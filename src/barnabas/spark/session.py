@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.spark.java import prepare_java
-from barnabas.spark.worker_python import prepare_local_workers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
 
     from pyspark.sql import SparkSession
 
@@ -56,3 +59,26 @@ def spark_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def prepare_local_workers(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let workers of local sessions import the installed pyspark, instead of an archive of it.
+
+    Python keeps no compiled form of the modules of archives. With compiled modules, a process
+    imports pyspark in a third of the time. A Python that the user chose for the workers is kept.
+    """
+    launcher = str(resources.files("barnabas.spark").joinpath("python_home", "bin", "python3"))
+    if os.name != "posix" or not _is_spark_of_pyspark(environment):
+        return
+    environment["BARNABAS_WORKER_PYTHON"] = sys.executable
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        if environment.get(name, sys.executable) == sys.executable:
+            environment[name] = launcher
+
+
+def _is_spark_of_pyspark(environment: MutableMapping[str, str]) -> bool:
+    """Whether Spark is the one inside the installed package, so that both have one version."""
+    import pyspark
+
+    installed = Path(pyspark.__file__).resolve().parent
+    return Path(environment.get("SPARK_HOME", installed)).resolve() == installed

@@ -15,8 +15,8 @@ from barnabas.client.errors import ClientError, ClientTimeoutError, ProducerFenc
 from barnabas.client.fetch.offset_lookups import LATEST
 from barnabas.client.producer import producer_plans
 from barnabas.client.producer.producer_core import ProducerCore
-from barnabas.client.producer.producer_plans import ProducerPlan, Until
 from barnabas.client.producer.user_objects import take_parts
+from barnabas.client.session.plans import Until, WaitingPlan
 from barnabas.client.topic_partition import TopicPartition
 from chaos.transactional.clients import AbortableError, FatalError
 from chaos.transactional.history import Place
@@ -127,7 +127,7 @@ class ActingProducer:
         self.core.accumulator.make_lingered_due()
         self.core.sender.pump()
 
-    def _call(self, plan: Callable[[], ProducerPlan[T]]) -> Work[T]:
+    def _call(self, plan: Callable[[], WaitingPlan[T]]) -> Work[T]:
         """Call, and retry while the client reports that the result is pending."""
         deadline_ms = self._clock.monotonic_ms() + CALL_MS
         while True:
@@ -161,7 +161,7 @@ class ActingProducer:
         topic, partition = place
         record = (None, value, partition)
 
-        def plan() -> ProducerPlan[None]:
+        def plan() -> WaitingPlan[None]:
             now_ms = self._clock.wall_ms()
             if self.core.enqueue(topic, *record, {}, now_ms) is None:
                 yield from producer_plans.enqueue(self.core, topic, record, {}, now_ms)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from barnabas.cli.pipeline.commands import pipeline
 from barnabas.cli.pipeline.run_display import RunTotals, lag_text, render, rows_text, shown
-from barnabas.spark.pipelines.new_project import NewProject, create_project
+from barnabas.spark.pipelines.project import NewProject, create_project
 
 RECORDS, OUT = "spark_catalog.default.records/records", "out/to_topic"
 

@@ -18,9 +18,9 @@ from barnabas.serializers import (
     SchemaRegistry,
     WireFormatError,
 )
-from barnabas.serializers.avro.mismatches import find_mismatch
-from barnabas.serializers.avro.schema import AvroSchema
-from barnabas.serializers.wire_format import encode_header
+from barnabas.serializers.avro import find_mismatch
+from barnabas.serializers.avro_schema import AvroSchema
+from barnabas.serializers.schema import encode_header
 from unit.serializers.registry_server import RegistryServer
 
 PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {

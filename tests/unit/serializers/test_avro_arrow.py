@@ -18,8 +18,8 @@ from barnabas.serializers import (
     WireFormatError,
     avro_to_arrow,
 )
-from barnabas.serializers.avro.arrow import AvroColumn, arrow_type
-from barnabas.serializers.avro.schema import AvroSchema
+from barnabas.serializers.avro_arrow import AvroColumn, arrow_type
+from barnabas.serializers.avro_schema import AvroSchema
 from barnabas.serializers.decoded_column import decoded_array
 
 ALL = {

@@ -16,7 +16,7 @@ from barnabas.serializers import (
     SchemaRegistry,
     WireFormatError,
 )
-from barnabas.serializers.wire_format import encode_header
+from barnabas.serializers.schema import encode_header
 from unit.serializers.registry_server import RegistryServer
 
 PLANE = {

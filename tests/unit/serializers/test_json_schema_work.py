@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.serializers import JsonSchemaDeserializer, JsonSchemaSerializer, SchemaRegistry
 from barnabas.serializers.errors import SchemaError, SchemaMismatchError
-from barnabas.serializers.json_schema_work import SchemaWork
+from barnabas.serializers.json_schema import SchemaWork
 from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
 from unit.serializers.registry_server import RegistryServer
 

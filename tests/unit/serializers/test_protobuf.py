@@ -24,11 +24,10 @@ from barnabas.serializers import (
     WireFormatError,
 )
 from barnabas.serializers.any_schema import AnyDeserializer
-from barnabas.serializers.protobuf.proto_text import UnsupportedProtoError, parse_proto
-from barnabas.serializers.protobuf.proto_types import ProtoTypes
-from barnabas.serializers.protobuf.serializers import message_as_json
-from barnabas.serializers.schema import Schema, SchemaType
-from barnabas.serializers.wire_format import encode_header
+from barnabas.serializers.proto_text import UnsupportedProtoError, parse_proto
+from barnabas.serializers.proto_types import ProtoTypes
+from barnabas.serializers.protobuf import message_as_json
+from barnabas.serializers.schema import Schema, SchemaType, encode_header
 from unit.serializers.registry_server import RegistryServer
 
 # Files of a package, whose modules the compiler made of the texts beside them.

@@ -20,11 +20,9 @@ from barnabas.serializers import (
     WireFormatError,
 )
 from barnabas.serializers.decoded_column import decoded_array
-from barnabas.serializers.protobuf.arrow import ProtobufColumn, arrow_type
-from barnabas.serializers.protobuf.changes import find_lost_field
-from barnabas.serializers.protobuf.proto_types import ProtoTypes
-from barnabas.serializers.schema import Schema, SchemaType
-from barnabas.serializers.wire_format import encode_header
+from barnabas.serializers.proto_types import ProtoTypes, find_lost_field
+from barnabas.serializers.protobuf_arrow import ProtobufColumn, arrow_type
+from barnabas.serializers.schema import Schema, SchemaType, encode_header
 from unit.serializers.protobuf_messages import ALL, FULL
 
 LEG = pa.struct([("to", pa.string()), ("miles", pa.int64())])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from barnabas.serializers import WireFormatError
-from barnabas.serializers.wire_format import (
+from barnabas.serializers.schema import (
     decode_indexes,
     encode_header,
     encode_indexes,

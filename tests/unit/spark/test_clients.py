@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from barnabas.client.errors import NoBrokersError
-from barnabas.spark.clients import planning_client
+from barnabas.spark.topics.clients import planning_client
 
 
 def test_a_query_that_reaches_no_broker_reports_it_and_ends(

@@ -10,11 +10,10 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.spark.errors import OptionError
-from barnabas.spark.options import SinkOptions, parse_sink_options
-from barnabas.spark.sink.columns import sink_columns
-from barnabas.spark.sink.markers import Marker
-from barnabas.spark.sink.rows import SinkRows
-from barnabas.spark.sink.support import has_transactions
+from barnabas.spark.topics.options import SinkOptions, parse_sink_options
+from barnabas.spark.topics.sink_rows import SinkRows, sink_columns
+from barnabas.spark.topics.transactions import Marker
+from barnabas.spark.topics.writer import has_transactions
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SCHEMA = (

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from barnabas.spark.delta.statistics import column_statistics
-from barnabas.spark.iceberg.files import IcebergFiles
+from barnabas.spark.delta.files import column_statistics
+from barnabas.spark.iceberg.files import task_files
 from spark.iceberg_tables import Writer, named
 
 # The year 20000.
@@ -25,7 +25,7 @@ def test_a_delta_file_has_no_bounds_of_such_times(tmp_path: Path) -> None:
 
 
 def test_an_iceberg_file_has_no_bounds_of_such_times(tmp_path: Path) -> None:
-    files = IcebergFiles(Writer(named(tmp_path), schema=SCHEMA).plan)
+    files = task_files(Writer(named(tmp_path), schema=SCHEMA).plan)
     files.write(ROWS.to_batches()[0])
     (file,) = files.close()
     assert (file.record_count, set(file.lower_bounds), file.null_value_counts) == (

@@ -9,16 +9,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.cli.spark.commands import spark
-from barnabas.spark.checks.findings import Verdict, findings
-from barnabas.spark.checks.job import JobError, Kind, TopicUse, uses_in
+from barnabas.spark.job_checks import JobError, JobUse, Kind, Verdict, findings, uses_in
 from barnabas.spark.option_table import OPTIONS, Comparison, Purpose
-from barnabas.spark.options import parse_sink_options, parse_source_options
+from barnabas.spark.topics.options import parse_sink_options, parse_source_options
 
 SERVERS = {"kafka.bootstrap.servers": "h:9092"}
 LOAD = '.option("kafka.bootstrap.servers", "h:9092").load()'
 
 
-def only(text: str) -> TopicUse:
+def only(text: str) -> JobUse:
     (use,) = uses_in(text)
     return use
 
@@ -156,7 +155,7 @@ def test_the_parsers_agree_with_the_table_of_options() -> None:
         if value is None or option.name.startswith(_OF_VALUES):
             continue
         kind = Kind.WRITE if option.purpose is Purpose.WRITE else Kind.READ
-        use = TopicUse(kind, 1, {**SERVERS, option.name: value}, mode="append", format="kafka")
+        use = JobUse(kind, 1, {**SERVERS, option.name: value}, mode="append", format="kafka")
         if kind is Kind.READ and option.name not in ("subscribe", "subscribePattern", "assign"):
             use.options["subscribe"] = "t"
         found = {line.name: line.verdict.value for line in findings(use)}

@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DayTimeIntervalType, IntegerType, MapTy
 from barnabas.serializers.decoded_column import decoded_array
 from barnabas.serializers.errors import SchemaError
 from barnabas.spark.errors import OptionError
-from barnabas.spark.json_column import JsonColumn, check_type
+from barnabas.spark.topics.value_reader import JsonColumn, check_type
 
 TYPE = pa.struct(
     [

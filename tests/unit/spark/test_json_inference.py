@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.spark.json_inference import InferenceError, infer_columns
+from barnabas.spark.topics.json_inference import InferenceError, infer_columns
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from barnabas.client.errors import broker_error
 from barnabas.client.transactions.state import fenced
 from barnabas.coordinator.transaction.transaction_metadata import Producer, TransactionState
 from barnabas.protocol.errors import ErrorCode
-from barnabas.spark.sink.errors import TransactionError, explained
-from barnabas.spark.sink.slices import Slice
+from barnabas.spark.topics.transactions import Slice, TransactionError, explained
 from unit.coordinator.transaction.transaction_world import ID, P0, TIMEOUT_MS, World
 
 SLICE = Slice(ID, 0, 3, "query")

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.spark.errors import DataLossError
-from barnabas.spark.lost_topics import lost_offset, without_lost_ends, without_lost_starts
+from barnabas.spark.topics.planner import lost_offset, without_lost_ends, without_lost_starts
 
 TP = TopicPartition("t", 0)
 OLD, NEW = b"the id of topic ", b"another id of it"

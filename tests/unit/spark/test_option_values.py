@@ -12,7 +12,7 @@ from barnabas.spark.delta import sink as delta_sink
 from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg import sink as iceberg_sink
 from barnabas.spark.iceberg.catalog import absolute
-from barnabas.spark.option_values import absolute_address
+from barnabas.spark.option_table import absolute_address
 
 
 @pytest.mark.parametrize(

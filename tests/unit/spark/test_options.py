@@ -9,16 +9,16 @@ import pytest
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.serializers import SchemaRegistry
 from barnabas.serializers.schema import Schema, SchemaType
-from barnabas.spark.client_options import ClientOptions
 from barnabas.spark.errors import OptionError
-from barnabas.spark.offsets import from_json, to_json
-from barnabas.spark.options import (
+from barnabas.spark.topics.offsets import from_json, to_json
+from barnabas.spark.topics.options import (
     BoundKind,
+    ClientOptions,
     SourceOptions,
     parse_sink_options,
     parse_source_options,
 )
-from barnabas.spark.value_format import ValueErrors, column_type, resolve
+from barnabas.spark.topics.value_format import ValueErrors, column_type, resolve
 from unit.serializers.registry_server import RegistryServer
 
 BASE = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, strategies as st
 
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.spark.ranges import OffsetRange, limit_offsets, ranges_between, split_ranges
+from barnabas.spark.topics.offsets import OffsetRange, limit_offsets, ranges_between, split_ranges
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 

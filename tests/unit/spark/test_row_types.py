@@ -14,12 +14,12 @@ from deltalake import DeltaTable
 from pyspark.sql import types
 from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructType
 
-from barnabas.spark.delta.table_options import TableOptions
-from barnabas.spark.delta.writer import row_columns
+from barnabas.spark.delta.columns import row_columns
+from barnabas.spark.delta.options import DeltaOptions
 from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg.catalog import open_table
-from barnabas.spark.iceberg.writer import row_schema
-from barnabas.spark.merging.merge_options import split_options
+from barnabas.spark.tables.merge_options import split_options
+from barnabas.spark.tables.rows import stored_schema
 from spark.delta_tables import write
 from spark.iceberg_tables import Writer, named
 
@@ -57,6 +57,10 @@ REFUSED: dict[DataType, str] = {
 }
 
 
+def row_schema(schema: StructType) -> pa.Schema:
+    return stored_schema(schema, "barnabas_iceberg")
+
+
 def test_each_type_of_spark_is_stored_or_refused() -> None:
     known = {type(each) for each in (*STORED, *REFUSED)}
     others = {types.NullType, types.UserDefinedType, types.StructField}
@@ -70,7 +74,7 @@ def test_each_type_of_spark_is_stored_or_refused() -> None:
 def test_values_of_stored_types_are_read_back(kind: DataType, value: Any, tmp_path: Path) -> None:
     schema = StructType().add("id", LongType()).add("v", kind)
     rows = pa.Table.from_pylist([{"id": 1, "v": value}, {"id": 2, "v": None}], row_schema(schema))
-    write(TableOptions(str(tmp_path / "delta")), rows)
+    write(DeltaOptions(str(tmp_path / "delta")), rows)
     assert DeltaTable(tmp_path / "delta").to_pyarrow_table().to_pylist() == rows.to_pylist()
     Writer(named(tmp_path), schema=rows.schema).write_rows(rows)
     assert open_table(named(tmp_path)).scan().to_arrow().to_pylist() == rows.to_pylist()

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 
 from barnabas.record.builder import BatchBuilder
 from barnabas.spark.errors import RecordTimeError
-from barnabas.spark.rows import BYTES_MIN, ROWS_MIN, RowBatches
+from barnabas.spark.topics.task import BYTES_MIN, ROWS_MIN, RowBatches
 
 SCHEMA = (
     StructType()

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.client.errors import UnknownTopicError
 from barnabas.spark.errors import OptionError
-from barnabas.spark.shown_errors import hide_traceback, message_first
+from barnabas.spark.worker_process import hide_traceback, message_first
 
 HIDDEN = {"SPARK_BUFFER_SIZE": "65536", "SPARK_HIDE_TRACEBACK": "1"}
 
@@ -53,7 +53,7 @@ def test_methods_and_iterators_hide_the_tracebacks_of_their_errors(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Exception] = []
-    monkeypatch.setattr("barnabas.spark.shown_errors.hide_traceback", seen.append)
+    monkeypatch.setattr("barnabas.spark.worker_process.hide_traceback", seen.append)
     reader = Reader()
     assert (list(reader.read(False)), reader.partitions(False)) == ([1], 2)
     assert seen == []

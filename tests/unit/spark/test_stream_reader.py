@@ -13,10 +13,9 @@ from barnabas.client.errors import UnknownTopicError
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.spark.errors import DataLossError
-from barnabas.spark.offsets import Offsets
-from barnabas.spark.options import parse_source_options
-from barnabas.spark.ranges import OffsetRange
-from barnabas.spark.stream_reader import TopicStreamReader
+from barnabas.spark.topics.offsets import OffsetRange, Offsets
+from barnabas.spark.topics.options import parse_source_options
+from barnabas.spark.topics.reader import TopicStreamReader
 
 A, B, U = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -236,7 +235,7 @@ class Group:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.offsets: dict[TopicPartition, CommittedOffset] = {}
         self.commits = 0
-        monkeypatch.setattr("barnabas.spark.clients.mirroring_client", lambda _: self)
+        monkeypatch.setattr("barnabas.spark.topics.clients.mirroring_client", lambda _: self)
 
     def commit_offsets(self, _group: str, offsets: Mapping[TopicPartition, int]) -> None:
         self.commits += 1

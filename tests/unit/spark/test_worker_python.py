@@ -12,7 +12,8 @@ from types import ModuleType
 
 import pytest
 
-from barnabas.spark.worker_python import freeze_imports, prepare_local_workers
+from barnabas.spark.session import prepare_local_workers
+from barnabas.spark.worker_process import freeze_imports
 
 ARCHIVES = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip"
 JAR = "/spark/jars/spark-core_2.13-4.2.1.jar"
@@ -83,7 +84,7 @@ DEAR = "pandas", "barnabas.client.admin.admin"
 IMPORTS = """
 import sys
 import tests.unit.spark.test_rows as rows
-import barnabas.spark.planner, barnabas.spark.stream_reader, barnabas.spark.task
+import barnabas.spark.topics.planner, barnabas.spark.topics.reader, barnabas.spark.topics.task
 rows.test_columns_are_exactly_those_that_spark_expects()
 print([name for name in sys.argv[1:] if name in sys.modules])
 """

@@ -10,9 +10,8 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from barnabas.spark.errors import OptionError, RowError
-from barnabas.spark.options import SinkOptions
-from barnabas.spark.sink.columns import sink_columns
-from barnabas.spark.sink.rows import SinkRows
+from barnabas.spark.topics.options import SinkOptions
+from barnabas.spark.topics.sink_rows import SinkRows, sink_columns
 
 WITH_TOPIC = SinkOptions({}, "out")
 WITHOUT_TOPIC = SinkOptions({}, None)

@@ -12,12 +12,12 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from barnabas.serializers.avro.schema import node_type
+from barnabas.serializers.avro_schema import node_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.serializers.avro.schema import AvroNode, AvroSchema
+    from barnabas.serializers.avro_schema import AvroNode, AvroSchema
 
 __all__ = ["avro_value"]
 

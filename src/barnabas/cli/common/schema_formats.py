@@ -262,14 +262,14 @@ class SchemaFormats(NamedTuple):
             )
         subject = naming.subject_name(part, _settings(self.properties))
         if name == "avro":
-            from barnabas.serializers.avro.serializers import AvroSerializer
+            from barnabas.serializers.avro import AvroSerializer
 
             return AvroSerializer(registry, schema, subject_name=subject)
         if name == "json-schema":
             from barnabas.serializers.json_schema import JsonSchemaSerializer
 
             return JsonSchemaSerializer(registry, schema, subject_name=subject)
-        from barnabas.serializers.protobuf.serializers import ProtobufSerializer
+        from barnabas.serializers.protobuf import ProtobufSerializer
 
         return ProtobufSerializer(registry, message, schema, subject_name=subject)
 
@@ -289,7 +289,7 @@ def _content(path: str) -> str:
 
 def _writer(serializer: SchemaSerializer, topic: str, part: Part) -> Callable[[Any], bytes | None]:
     """Return a function from text or a JSON value to bytes. It registers the schema at once."""
-    from barnabas.serializers.avro.serializers import AvroSerializer
+    from barnabas.serializers.avro import AvroSerializer
     from barnabas.serializers.basic import deserialize_json
 
     bound = serializer.for_topic(topic, part)
@@ -318,7 +318,7 @@ def _reader(name: str, registry: SchemaRegistry, schema: str | None) -> Callable
     deserializer: SchemaDeserializer
     convert: Callable[[Any], Any] | None = None
     if name == "avro":
-        from barnabas.serializers.avro.serializers import AvroDeserializer
+        from barnabas.serializers.avro import AvroDeserializer
 
         deserializer = AvroDeserializer(registry, schema)
     elif name == "json-schema":
@@ -326,7 +326,7 @@ def _reader(name: str, registry: SchemaRegistry, schema: str | None) -> Callable
 
         deserializer = JsonSchemaDeserializer(registry, schema)
     else:
-        from barnabas.serializers.protobuf.serializers import ProtobufDeserializer, message_as_json
+        from barnabas.serializers.protobuf import ProtobufDeserializer, message_as_json
 
         deserializer, convert = ProtobufDeserializer(registry), message_as_json
 

@@ -81,7 +81,7 @@ def init(
     directory: Path, topic: str, output: str | None, bootstrap: str | None, as_json: bool
 ) -> None:
     """Write a project in a new directory NAME. It runs as it is; no broker is asked."""
-    from barnabas.spark.pipelines.new_project import NewProject, create_project
+    from barnabas.spark.pipelines.project import NewProject, create_project
 
     brokers = select(bootstrap, (), None, None).bootstrap
     with reported():
@@ -137,7 +137,7 @@ def run(
     Exit status 1: a flow failed, or a change was refused.
     """
     from barnabas.spark.pipelines.project import load_project
-    from barnabas.spark.pipelines.run_request import RunRequest
+    from barnabas.spark.pipelines.runs import RunRequest
 
     with reported():
         project = load_project(directory)

@@ -12,17 +12,15 @@ import click
 from barnabas.cli.common.moments import utc_text
 from barnabas.cli.common.output import DEFAULT_BOOTSTRAP, EXIT_FAILED, connected, problem
 from barnabas.client.errors import UnknownTopicError
-from barnabas.spark.pipelines.errors import ProjectError
-from barnabas.spark.pipelines.project import load_project
-from barnabas.spark.pipelines.status import TopicBounds, noted_brokers
+from barnabas.spark.pipelines.checkpoints import TopicBounds, noted_brokers
+from barnabas.spark.pipelines.project import ProjectError, load_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.spark.pipelines.checkpoints import Checkpoint
-    from barnabas.spark.pipelines.notes import Notes
+    from barnabas.spark.pipelines.checkpoints import Checkpoint, Notes
     from barnabas.spark.pipelines.project import Project
 
 project_option = click.option(

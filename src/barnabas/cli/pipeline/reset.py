@@ -9,12 +9,7 @@ import click
 
 from barnabas.cli.common.output import client_options, echo_json
 from barnabas.cli.common.printable import echo
-from barnabas.cli.pipeline.projects import (
-    offline_option,
-    project_option,
-    reported,
-    topic_bounds,
-)
+from barnabas.cli.pipeline.projects import offline_option, project_option, reported, topic_bounds
 from barnabas.cli.pipeline.running import run_request
 
 if TYPE_CHECKING:
@@ -57,8 +52,7 @@ def reset_datasets(
     as_json: bool,
 ) -> None:
     """Start tables or sinks anew. Without --execute, only show what is lost."""
-    from barnabas.spark.pipelines.checkpoints import read_checkpoints
-    from barnabas.spark.pipelines.notes import read_notes
+    from barnabas.spark.pipelines.checkpoints import read_checkpoints, read_notes
     from barnabas.spark.pipelines.project import load_project
     from barnabas.spark.pipelines.reset import Found, plan_reset
 
@@ -75,8 +69,7 @@ def reset_datasets(
 
 def _execute(project: Project, plan: ResetPlan, master: str, *, as_json: bool) -> None:
     from barnabas.spark.pipelines.reset import remove_sink_checkpoints
-    from barnabas.spark.pipelines.run_lock import RunLock
-    from barnabas.spark.pipelines.run_request import RunRequest
+    from barnabas.spark.pipelines.runs import RunLock, RunRequest
 
     if plan.sinks:
         lock = RunLock(

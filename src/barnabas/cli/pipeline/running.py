@@ -12,12 +12,12 @@ from barnabas.spark.pipelines.definition import short_key
 
 if TYPE_CHECKING:
     from barnabas.spark.pipelines.project import Project
-    from barnabas.spark.pipelines.run_request import RunRequest
+    from barnabas.spark.pipelines.runs import RunRequest
 
 
 def run_request(project: Project, request: RunRequest, *, as_json: bool) -> int:
     """Run a pipeline until it ends or is interrupted, and return the exit status."""
-    from barnabas.spark.pipelines.started_run import StartedRun, log_path
+    from barnabas.spark.pipelines.runs import StartedRun, log_path
 
     totals = RunTotals()
     result = None

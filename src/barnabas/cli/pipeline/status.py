@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from barnabas.spark.pipelines.status import FlowStatus
+    from barnabas.spark.pipelines.checkpoints import FlowStatus
 
 EXAMPLES = """\b
 Examples:
@@ -52,11 +52,9 @@ def status(
 
     Exit status 1: records were deleted from a topic before the pipeline read them.
     """
-    from barnabas.spark.pipelines.checkpoints import read_checkpoints
-    from barnabas.spark.pipelines.notes import read_notes
+    from barnabas.spark.pipelines.checkpoints import flow_statuses, read_checkpoints, read_notes
     from barnabas.spark.pipelines.project import load_project
-    from barnabas.spark.pipelines.run_lock import is_running
-    from barnabas.spark.pipelines.status import flow_statuses
+    from barnabas.spark.pipelines.runs import is_running
 
     with reported():
         project = load_project(directory)

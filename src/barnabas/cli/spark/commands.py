@@ -14,8 +14,7 @@ from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import bad, echo_table, good, warn
 
 if TYPE_CHECKING:
-    from barnabas.spark.checks.findings import Finding
-    from barnabas.spark.checks.job import TopicUse
+    from barnabas.spark.job_checks import Finding, JobUse
 
 EXAMPLES = """\b
 Examples:
@@ -50,8 +49,7 @@ def spark() -> None:
 @json_option()
 def check(file: str, kind: str | None, as_json: bool) -> None:
     """Compare a job's options of Spark's Kafka connector with format("barnabas")."""
-    from barnabas.spark.checks.findings import Verdict, findings
-    from barnabas.spark.checks.job import JobError
+    from barnabas.spark.job_checks import JobError, Verdict, findings
 
     try:
         uses = _uses(Path(file), kind)
@@ -67,13 +65,13 @@ def check(file: str, kind: str | None, as_json: bool) -> None:
         sys.exit(EXIT_FAILED)
 
 
-def _uses(file: Path, kind: str | None) -> list[TopicUse]:
+def _uses(file: Path, kind: str | None) -> list[JobUse]:
     """Return the uses of a job or of a JSON file.
 
     Raises:
         JobError: the file is not of its format, or uses no topics.
     """
-    from barnabas.spark.checks.job import JobError, uses_in
+    from barnabas.spark.job_checks import JobError, uses_in
 
     text = file.read_text(errors="replace")
     if file.suffix == ".json":
@@ -86,8 +84,8 @@ def _uses(file: Path, kind: str | None) -> list[TopicUse]:
     return uses
 
 
-def _from_json(text: str, kind: str | None) -> TopicUse:
-    from barnabas.spark.checks.job import JobError, Kind, TopicUse
+def _from_json(text: str, kind: str | None) -> JobUse:
+    from barnabas.spark.job_checks import JobError, JobUse, Kind
 
     try:
         given = json.loads(text)
@@ -100,11 +98,11 @@ def _from_json(text: str, kind: str | None) -> TopicUse:
         for name, value in given.items()
     }
     guessed = "write" if "topic" in {name.lower() for name in options} else "readStream"
-    return TopicUse(Kind(kind or guessed), 1, options, mode="append", format="kafka")
+    return JobUse(Kind(kind or guessed), 1, options, mode="append", format="kafka")
 
 
-def _show(file: str, found: list[tuple[TopicUse, list[Finding]]]) -> None:
-    from barnabas.spark.checks.findings import Verdict
+def _show(file: str, found: list[tuple[JobUse, list[Finding]]]) -> None:
+    from barnabas.spark.job_checks import Verdict
 
     marks = {Verdict.REFUSED: bad, Verdict.DIFFERS: warn, Verdict.UNCHECKED: warn}
     rows = [
@@ -124,7 +122,7 @@ def _show(file: str, found: list[tuple[TopicUse, list[Finding]]]) -> None:
         echo(f"{counted(refused, 'option')} refused", err=True)
 
 
-def _json(use: TopicUse, lines: list[Finding]) -> dict[str, Any]:
+def _json(use: JobUse, lines: list[Finding]) -> dict[str, Any]:
     return {
         "line": use.line,
         "kind": use.kind.value,

@@ -15,7 +15,7 @@ from barnabas.cli.tables.opened import opened, reported, table_options
 from barnabas.cli.tables.shown_progress import shown_progress
 
 if TYPE_CHECKING:
-    from barnabas.spark.tables.reports import Compaction, Expiry, TableStatus
+    from barnabas.spark.tables.maintenance import Compaction, Expiry, TableStatus
 
 EXAMPLES = """\b
 Examples:

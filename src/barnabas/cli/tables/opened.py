@@ -13,7 +13,7 @@ from barnabas.cli.common.output import EXIT_FAILED, json_option, key_values, pro
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from barnabas.spark.tables.maintained_table import MaintainedTable
+    from barnabas.spark.tables.maintenance import MaintainedTable
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -58,16 +58,16 @@ def opened(
         raise click.UsageError("--storage is for Delta tables: an Iceberg table has a catalog")
     if in_catalog:
         from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
-        from barnabas.spark.tables.iceberg_table import MaintainedIceberg
+        from barnabas.spark.iceberg.maintenance import MaintainedIceberg
 
         properties = key_values(catalog_properties, "--catalog-property")
         return MaintainedIceberg(TableName(table, catalog or DEFAULT_CATALOG, properties))
-    from barnabas.spark.delta.table_options import TableOptions
-    from barnabas.spark.option_values import absolute_address
-    from barnabas.spark.tables.delta_table import MaintainedDelta
+    from barnabas.spark.delta.maintenance import MaintainedDelta
+    from barnabas.spark.delta.options import DeltaOptions
+    from barnabas.spark.option_table import absolute_address
 
     address = absolute_address(table)
-    return MaintainedDelta(TableOptions(address, storage=key_values(storage, "--storage")))
+    return MaintainedDelta(DeltaOptions(address, storage=key_values(storage, "--storage")))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from barnabas.cli.common.tables import console
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.spark.tables.reports import Progress
+    from barnabas.spark.tables.maintenance import Progress
 
 
 @contextmanager

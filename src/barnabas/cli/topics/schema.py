@@ -49,7 +49,7 @@ def schema_of_topic(
     as_json: bool,
 ) -> None:
     """Print the columns of a topic's JSON values, for the option valueSchema of Spark's source."""
-    from barnabas.spark.json_inference import InferenceError, infer_topic
+    from barnabas.spark.topics.json_inference import InferenceError, infer_topic
 
     with connected(bootstrap, properties) as client:
         try:

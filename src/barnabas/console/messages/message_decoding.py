@@ -15,7 +15,7 @@ from barnabas.serializers.any_schema import AnyDeserializer
 from barnabas.serializers.caches import BoundedCache
 from barnabas.serializers.errors import RegistryError, SchemaError
 from barnabas.serializers.lookups import SchemaLookup
-from barnabas.serializers.wire_format import schema_id_of
+from barnabas.serializers.schema import schema_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,19 +8,17 @@ from starlette.routing import Route
 
 from barnabas.cli.pipeline.projects import listed_bounds, project_of
 from barnabas.console.console import console_of
-from barnabas.spark.pipelines.checkpoints import read_checkpoints
+from barnabas.spark.pipelines.checkpoints import flow_statuses, read_checkpoints, read_notes
 from barnabas.spark.pipelines.definition import short_key
-from barnabas.spark.pipelines.errors import ProjectError
-from barnabas.spark.pipelines.notes import read_notes
-from barnabas.spark.pipelines.run_lock import is_running
-from barnabas.spark.pipelines.status import flow_statuses
+from barnabas.spark.pipelines.project import ProjectError
+from barnabas.spark.pipelines.runs import is_running
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
     from barnabas.client.facade import Client
-    from barnabas.spark.pipelines.status import FlowStatus
+    from barnabas.spark.pipelines.checkpoints import FlowStatus
 
 __all__ = ["ROUTES"]
 

@@ -10,10 +10,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.commit_retries import retry_conflicts
-from barnabas.spark.delta.columns import delta_schema
-from barnabas.spark.delta.decimals import decimal_columns, file_properties, is_rounded
-from barnabas.spark.delta.errors import DeltaTableError
+from barnabas.spark.delta.columns import decimal_columns, delta_schema, file_properties, is_rounded
 from barnabas.spark.delta.plan import plan_write
 from barnabas.spark.delta.table import (
     add_columns,
@@ -22,46 +19,31 @@ from barnabas.spark.delta.table import (
     load_table,
     open_files,
 )
-from barnabas.spark.merging.errors import MergeError
-from barnabas.spark.merging.merge_options import DELETED
-from barnabas.spark.merging.sorted_keys import SortedKeys
-from barnabas.spark.merging.staging import STAGING_DIRECTORY
+from barnabas.spark.errors import DeltaTableError, MergeError
+from barnabas.spark.tables.commits import retry_conflicts
+from barnabas.spark.tables.merge_options import DELETED
+from barnabas.spark.tables.staging import STAGING_DIRECTORY, SortedKeys
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable
+    from pyarrow.fs import FileSystem
 
-    from barnabas.spark.batch_identity import BatchIdentity
     from barnabas.spark.delta.columns import Column
+    from barnabas.spark.delta.options import DeltaOptions
     from barnabas.spark.delta.plan import WritePlan
-    from barnabas.spark.delta.table_options import TableOptions
-    from barnabas.spark.merging.merge_options import MergeOptions
+    from barnabas.spark.tables.commits import BatchIdentity
+    from barnabas.spark.tables.merge_options import MergeOptions
 
 # Number of key ranges in the condition of a MERGE.
 _RANGES_MAX = 64
-
-
-class _Storage:
-    """The directory of the table."""
-
-    def __init__(self, options: TableOptions) -> None:
-        self._files = open_files(options)
-
-    def open_output(self, path: str) -> Any:
-        return self._files.open_output_stream(path)
-
-    def open_input(self, path: str) -> Any:
-        return self._files.open_input_file(path)
-
-    def delete(self, path: str) -> None:
-        self._files.delete_file(path)
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaMerge:
     """A Delta table into which batches are merged."""
 
-    options: TableOptions
+    options: DeltaOptions
     merge: MergeOptions
     # Columns of the rows that are stored.
     columns: list[Column]
@@ -95,9 +77,9 @@ class DeltaMerge:
         """Path of the directory for staged rows."""
         return STAGING_DIRECTORY
 
-    def open_storage(self) -> _Storage:
+    def open_storage(self) -> FileSystem:
         """Connect to the file system of the table."""
-        return _Storage(self.options)
+        return open_files(self.options)
 
     def create_if_missing(self) -> None:
         """Create the table without rows if it does not exist."""
@@ -227,7 +209,7 @@ class DeltaMerge:
         return " AND ".join([*equal, *([] if ranges is None else [ranges])])
 
 
-def old_staged_files(options: TableOptions, before_ms: int) -> list[str]:
+def old_staged_files(options: DeltaOptions, before_ms: int) -> list[str]:
     """Return the paths of staged rows from before a time: of jobs that were killed."""
     from pyarrow.fs import FileSelector
 

@@ -2,6 +2,11 @@
 
 The driver makes the plan before the first task, and again at the commit: the table may have changed
 meanwhile. Tasks use the plan to fit and check their rows.
+
+A table with a feature that the sink does not support is refused. A feature is part of a table if
+its protocol names the feature (writer version 7), or if an older writer version implies the feature
+and a property or a column uses it. The protocol allows only writers that support all features of
+the table.
 """
 
 from __future__ import annotations
@@ -10,23 +15,156 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.spark.delta.columns import arrow_schema, contains_type, without_metadata
-from barnabas.spark.delta.constraints import Constraint, table_constraints
-from barnabas.spark.delta.errors import DeltaTableError
-from barnabas.spark.delta.evolution import differences, merged, replaced, unstorable
-from barnabas.spark.delta.features import TableState, check_features
-from barnabas.spark.delta.replaced_files import unreplaceable_path
-from barnabas.spark.delta.row_checks import check_constraints, check_not_null
-from barnabas.spark.option_values import other_partitions
+from barnabas.spark.delta.columns import (
+    Column,
+    all_columns,
+    arrow_schema,
+    contains_type,
+    differences,
+    merged,
+    replaced,
+    unstorable,
+    without_metadata,
+)
+from barnabas.spark.delta.constraints import (
+    Constraint,
+    check_constraints,
+    check_not_null,
+    table_constraints,
+)
+from barnabas.spark.errors import DeltaTableError
+from barnabas.spark.option_table import other_partitions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Mapping
 
     import pyarrow as pa
     from deltalake import DeltaTable
 
-    from barnabas.spark.delta.columns import Column
-    from barnabas.spark.delta.table_options import TableOptions
+    from barnabas.spark.delta.options import DeltaOptions
+
+# Features whose presence in the protocol is harmless: `delta-rs` commits to such tables, and the
+# sink obeys what the feature asks for where a property or a column uses it.
+SUPPORTED = frozenset(
+    {
+        "appendOnly",
+        "changeDataFeed",
+        "checkConstraints",
+        "columnMapping",
+        "deletionVectors",
+        "generatedColumns",
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+        "variantType",
+        "variantType-preview",
+    }
+)
+_CURRENT_READER, _CURRENT_WRITER = 3, 7
+# Writer version that implies identity columns; `delta-rs` does not write to such tables.
+_IDENTITY_WRITER = 6
+# Metadata of a column whose values the writer must compute, and the feature.
+_COMPUTED = (
+    ("delta.generationExpression", "generatedColumns"),
+    ("delta.identity.", "identityColumns"),
+    ("CURRENT_DEFAULT", "allowColumnDefaults"),
+)
+# Properties that ask for what the sink cannot do, and the feature.
+_PROPERTIES = (
+    ("delta.enableRowTracking", "rowTracking"),
+    ("delta.enableInCommitTimestamps", "inCommitTimestamp"),
+    ("delta.enableIcebergCompatV1", "icebergCompatV1"),
+    ("delta.enableIcebergCompatV2", "icebergCompatV2"),
+    ("delta.enableIcebergCompatV3", "icebergCompatV3"),
+)
+# All but the printable characters of ASCII without the tilde.
+_CHANGED = "[^ -}]"
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What decides how a table may be written."""
+
+    address: str
+    reader_version: int
+    writer_version: int
+    # Features that the protocol names.
+    features: frozenset[str]
+    # Properties of the table.
+    properties: Mapping[str, str]
+    columns: list[Column]
+
+
+def check_features(state: TableState, *, removes_rows: bool) -> None:
+    """Refuse a table with a feature that the sink does not support.
+
+    Args:
+        state: the table.
+        removes_rows: whether the sink will replace, change or delete rows of the table.
+
+    Raises:
+        DeltaTableError: the table uses such a feature; names the feature and its columns.
+    """
+    used = [*_protocol_features(state), *_column_features(state), *_property_features(state)]
+    if used:
+        raise DeltaTableError(
+            f"{state.address} uses features of Delta that barnabas_delta does not support:"
+            f" {'; '.join(dict.fromkeys(used))}. Nothing was written. Drop these features from the"
+            " table, or write to it with Spark and Delta's jar"
+        )
+    if removes_rows and state.properties.get("delta.appendOnly", "").lower() == "true":
+        raise DeltaTableError(
+            f"{state.address} is append-only (delta.appendOnly=true, feature appendOnly), so its"
+            " rows cannot be replaced. Append to it, or set delta.appendOnly to false"
+        )
+
+
+def _protocol_features(state: TableState) -> list[str]:
+    used = sorted(state.features - SUPPORTED)
+    if state.writer_version == _IDENTITY_WRITER:
+        used.append(f"identityColumns (implied by writer version {_IDENTITY_WRITER})")
+    if state.writer_version > _CURRENT_WRITER or state.reader_version > _CURRENT_READER:
+        used.append(
+            f"reader version {state.reader_version} with writer version {state.writer_version}"
+        )
+    return used
+
+
+def _column_features(state: TableState) -> list[str]:
+    used = []
+    for prefix, feature in _COMPUTED:
+        paths = [
+            path
+            for path, column in all_columns(state.columns)
+            if any(key.startswith(prefix) for key in column["metadata"])
+        ]
+        if paths:
+            used.append(f"{feature} (of {', '.join(paths)})")
+    variants = [each["name"] for each in state.columns if contains_type(each["type"], "variant")]
+    if variants:
+        used.append(f"variantType (of {', '.join(variants)})")
+    return used
+
+
+def _property_features(state: TableState) -> list[str]:
+    used = []
+    mode = state.properties.get("delta.columnMapping.mode", "none")
+    if mode.lower() != "none":
+        used.append(f"columnMapping (delta.columnMapping.mode={mode})")
+    for name, feature in _PROPERTIES:
+        if state.properties.get(name, "").lower() == "true":
+            used.append(f"{feature} ({name}=true)")
+    return used
+
+
+def unreplaceable_path(table: DeltaTable) -> str | None:
+    """Return the path of a file that delta-rs cannot replace; None if it can replace all files."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    paths = pa.table(table.get_add_actions())["path"].cast(pa.string())
+    found = paths.filter(pc.match_substring_regex(paths, _CHANGED))
+    return found[0].as_py() if len(found) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +183,15 @@ class WritePlan:
     partition_by: tuple[str, ...]
     constraints: tuple[Constraint, ...]
 
-    def fitted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows with the columns and types of the table.
+    def fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows with the columns and types of the table.
 
         Raises:
             DeltaTableError: a row violates NOT NULL, a CHECK constraint or an invariant.
         """
-        for batch in batches:
-            fitted = self.conformed(batch)
-            self.check(fitted)
-            yield fitted
+        fitted = self.conformed(batch)
+        self.check(fitted)
+        return fitted
 
     def check(self, fitted: pa.RecordBatch) -> None:
         """Check rows that have the columns and types of the table.
@@ -87,7 +224,7 @@ class WritePlan:
 
 
 def plan_write(
-    options: TableOptions, rows: list[Column], table: DeltaTable | None, *, removes_rows: bool
+    options: DeltaOptions, rows: list[Column], table: DeltaTable | None, *, removes_rows: bool
 ) -> WritePlan:
     """Return how to write rows to a table; None stands for a table that does not exist.
 
@@ -130,13 +267,13 @@ def plan_write(
         columns,
         arrow_schema(columns),
         partition_by,
-        table_constraints(state, columns),
+        table_constraints(state.address, state.properties, columns),
     )
     _check_evaluable(plan)
     return plan
 
 
-def renewed(options: TableOptions, plan: WritePlan, table: DeltaTable) -> WritePlan:
+def renewed(options: DeltaOptions, plan: WritePlan, table: DeltaTable) -> WritePlan:
     """Return the plan for the current state of the table, at the commit.
 
     Raises:
@@ -179,7 +316,7 @@ def _check_paths(table: DeltaTable, address: str) -> None:
         )
 
 
-def _partition_columns(table: DeltaTable, options: TableOptions) -> tuple[str, ...]:
+def _partition_columns(table: DeltaTable, options: DeltaOptions) -> tuple[str, ...]:
     columns = tuple(table.metadata().partition_columns)
     if options.partition_by is not None and options.partition_by != columns:
         raise DeltaTableError(other_partitions(options.address, columns, options.partition_by))
@@ -187,7 +324,7 @@ def _partition_columns(table: DeltaTable, options: TableOptions) -> tuple[str, .
 
 
 def _columns_after(
-    options: TableOptions, rows: list[Column], state: TableState, *, removes_rows: bool
+    options: DeltaOptions, rows: list[Column], state: TableState, *, removes_rows: bool
 ) -> list[Column]:
     """Return the columns of the table after the commit.
 

@@ -8,13 +8,14 @@ crash, its number is already in the table, and the commit adds nothing.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from barnabas.spark.commit_retries import retry_conflicts
 from barnabas.spark.delta.columns import delta_schema
-from barnabas.spark.delta.errors import DeltaTableError
-from barnabas.spark.delta.plan import renewed, table_state
+from barnabas.spark.delta.plan import plan_write, renewed, table_state
+from barnabas.spark.errors import DeltaTableError
+from barnabas.spark.tables.commits import retry_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,14 +24,58 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import AddAction
 
-    from barnabas.spark.batch_identity import BatchIdentity
     from barnabas.spark.delta.columns import Column
     from barnabas.spark.delta.files import WrittenFile
+    from barnabas.spark.delta.options import DeltaOptions
     from barnabas.spark.delta.plan import WritePlan
-    from barnabas.spark.delta.table_options import TableOptions
+    from barnabas.spark.tables.commits import BatchIdentity
+    from barnabas.spark.tables.rows import PartitionedFiles
+    from barnabas.spark.tables.writers import WrittenFiles
 
 
-def open_files(options: TableOptions) -> pafs.FileSystem:
+@dataclass(frozen=True, slots=True)
+class DeltaTarget:
+    """A Delta table to which rows are added, or whose rows they replace."""
+
+    options: DeltaOptions
+    plan: WritePlan
+    # Whether the table does not exist yet.
+    is_new: bool
+
+    @classmethod
+    def planned(cls, options: DeltaOptions, rows: list[Column], *, overwrite: bool) -> DeltaTarget:
+        """Look at the table, and plan how the rows are written to it.
+
+        Raises:
+            DeltaTableError: the rows do not fit the table, or the sink does not support the table.
+        """
+        table = load_table(options)
+        plan = plan_write(options, rows, table, removes_rows=overwrite)
+        return cls(options, plan, table is None)
+
+    def task_files(self, query_id: str) -> PartitionedFiles[WrittenFile]:
+        """Return new files for the rows of one task."""
+        from barnabas.spark.delta.files import task_files
+
+        return task_files(open_files(self.options), self.plan)
+
+    def commit(self, written: WrittenFiles, identity: BatchIdentity | None) -> None:
+        """Commit the files of all tasks, unless the table already has the batch."""
+        has_changes = written.files or self.plan.removes_rows or self.is_new
+        if identity is not None and not (identity.query_id and has_changes):
+            # Without rows there is nothing to commit, and the same holds for a repetition of the
+            # batch. A new table is created all the same: the first rows of an aggregation come
+            # some batches later, and until then readers find a table without rows.
+            return
+        if not commit_files(self.options, self.plan, written.files, identity):
+            remove_unnamed(self.options, written.files)
+
+    def abort(self, written: WrittenFiles, *, has_failed_task: bool) -> None:
+        """Delete the written files, unless the failed commit has added them after all."""
+        remove_unnamed(self.options, written.files)
+
+
+def open_files(options: DeltaOptions) -> pafs.FileSystem:
     """Open the table's directory as a file system; create it if it is local and missing."""
     import pyarrow.fs as pafs
     from deltalake.fs import DeltaStorageHandler
@@ -41,7 +86,7 @@ def open_files(options: TableOptions) -> pafs.FileSystem:
     return pafs.PyFileSystem(handler)
 
 
-def load_table(options: TableOptions) -> DeltaTable | None:
+def load_table(options: DeltaOptions) -> DeltaTable | None:
     """Load the current state of a table; return None if it does not exist.
 
     Raises:
@@ -60,7 +105,7 @@ def load_table(options: TableOptions) -> DeltaTable | None:
         ) from error
 
 
-def remove_unnamed(options: TableOptions, files: Sequence[WrittenFile]) -> None:
+def remove_unnamed(options: DeltaOptions, files: Sequence[WrittenFile]) -> None:
     """Delete the files that the table does not contain.
 
     The table may contain them although the commit failed: an error can follow the actual commit.
@@ -83,7 +128,7 @@ def remove_unnamed(options: TableOptions, files: Sequence[WrittenFile]) -> None:
 
 
 def commit_files(
-    options: TableOptions,
+    options: DeltaOptions,
     plan: WritePlan,
     files: Sequence[WrittenFile],
     identity: BatchIdentity | None,
@@ -116,7 +161,7 @@ def commit_files(
 
 
 def _commit_once(
-    options: TableOptions,
+    options: DeltaOptions,
     plan: WritePlan,
     files: Sequence[WrittenFile],
     identity: BatchIdentity | None,
@@ -133,7 +178,7 @@ def _commit_once(
 
 
 def _create(
-    options: TableOptions,
+    options: DeltaOptions,
     plan: WritePlan,
     actions: list[AddAction],
     identity: BatchIdentity | None,
@@ -164,7 +209,7 @@ def _create(
 
 
 def _write(
-    options: TableOptions,
+    options: DeltaOptions,
     table: DeltaTable,
     plan: WritePlan,
     actions: list[AddAction],
@@ -214,13 +259,13 @@ def commit_properties(
     return CommitProperties(app_transactions=transactions, max_commit_retries=max_retries)
 
 
-def new_columns(options: TableOptions, plan: WritePlan, table: DeltaTable) -> list[Column]:
+def new_columns(options: DeltaOptions, plan: WritePlan, table: DeltaTable) -> list[Column]:
     """Return the columns of the plan that the table does not have, or not with all fields."""
     old = table_state(table, options.address).columns
     return [each for each in plan.columns if each not in old]
 
 
-def add_columns(options: TableOptions, plan: WritePlan, table: DeltaTable) -> None:
+def add_columns(options: DeltaOptions, plan: WritePlan, table: DeltaTable) -> None:
     """Add the new columns and fields of the plan to the table, in a commit of their own.
 
     If no commit of rows follows, the table keeps columns without values.
@@ -239,18 +284,8 @@ def has_batch(table: DeltaTable, identity: BatchIdentity, address: str) -> bool:
         DeltaTableError: the table is newer than the checkpoint.
     """
     last = table.transaction_version(identity.query_id)
-    if last is None or last < identity.batch_id:
-        return False
-    if last == identity.batch_id:
-        return True
-    # Spark repeats only the last batch. An earlier batch comes from an older checkpoint, and may
-    # hold other records than the batch in the table.
-    raise DeltaTableError(
-        f"{address} has batch {last} of this query already, and the checkpoint is at batch "
-        f"{identity.batch_id}: it is older than the table. Restore the table to the version that "
-        "matches the checkpoint. Or start with a new checkpoint and a new table: it lacks the rows "
-        "whose records were deleted"
-    )
+    restore = "Restore the table to the version"
+    return identity.is_in(address, last, DeltaTableError, restore)
 
 
 def _add_action(file: WrittenFile) -> AddAction:

@@ -6,13 +6,15 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.spark.option_values import absolute_address
+from barnabas.spark.option_table import absolute_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+
+    from barnabas.spark.iceberg.partitions import PartitionTerm
 
 DEFAULT_CATALOG = "default"
 # How long a writer waits for another one that has locked a catalog in SQLite.
@@ -96,3 +98,14 @@ def absolute(properties: Mapping[str, str]) -> dict[str, str]:
         query = query if question else f"timeout={_SQLITE_TIMEOUT_S}"
         made["uri"] = f"{scheme}:///{path}?{query}"
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergOptions:
+    """Where and how the sink writes."""
+
+    name: TableName
+    # What a new table is partitioned by; None: nothing, or as the existing table.
+    partition_by: tuple[PartitionTerm, ...] | None = None
+    # Whether columns that only the rows have are added to the table.
+    merge_schema: bool = False

@@ -8,11 +8,12 @@ nothing.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.spark.commit_retries import retry_conflicts
+from barnabas.spark.errors import IcebergTableError
 from barnabas.spark.iceberg.catalog import open_table
-from barnabas.spark.iceberg.errors import IcebergTableError
+from barnabas.spark.tables.commits import retry_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-    from barnabas.spark.batch_identity import BatchIdentity
     from barnabas.spark.iceberg.catalog import TableName
     from barnabas.spark.iceberg.layout import FilePlan
+    from barnabas.spark.tables.commits import BatchIdentity
+    from barnabas.spark.tables.rows import PartitionedFiles
+    from barnabas.spark.tables.writers import WrittenFiles
 
 # Properties of a snapshot.
 QUERY_ID, BATCH_ID = "barnabas.query-id", "barnabas.batch-id"
@@ -33,6 +36,45 @@ LAST_BATCH_PREFIX = "barnabas.last-batch."
 _CLOCKS_MS = 3_600_000
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTarget:
+    """An Iceberg table to which rows are added, or whose rows they replace."""
+
+    name: TableName
+    plan: FilePlan
+    overwrite: bool
+
+    def task_files(self, query_id: str) -> PartitionedFiles[DataFile]:
+        """Return new files for the rows of one task."""
+        from barnabas.spark.iceberg.files import task_files
+
+        return task_files(self.plan)
+
+    def commit(self, written: WrittenFiles, identity: BatchIdentity | None) -> None:
+        """Commit the files of all tasks, unless the table already has the batch."""
+        has_tasks = identity is None or identity.query_id
+        if not has_tasks or not (written.files or self.overwrite):
+            # Without rows there is nothing to commit, and the same holds for a repetition of the
+            # batch.
+            return
+        try:
+            added = commit_files(self.name, self.plan, written.files, self.overwrite, identity)
+        except IcebergTableError:
+            remove_unnamed(self.name, written.files, written.since_ms)
+            raise
+        if not added:
+            remove_unnamed(self.name, written.files, written.since_ms)
+
+    def abort(self, written: WrittenFiles, *, has_failed_task: bool) -> None:
+        """Delete the files of the other tasks after a task failed.
+
+        If all tasks are done, the commit failed. A catalog that did not answer may still add the
+        files, so they stay until they are old.
+        """
+        if has_failed_task:
+            remove_unnamed(self.name, written.files, written.since_ms)
 
 
 def commit_files(
@@ -147,18 +189,8 @@ def has_batch(table: Table, identity: BatchIdentity, name: str) -> bool:
         IcebergTableError: the table is newer than the checkpoint.
     """
     last = last_batch(table, identity.query_id)
-    if last is None or last < identity.batch_id:
-        return False
-    if last == identity.batch_id:
-        return True
-    # Spark repeats only the last batch. An earlier batch comes from an older checkpoint, and may
-    # hold other records than the batch in the table.
-    raise IcebergTableError(
-        f"{name} has batch {last} of this query already, and the checkpoint is at batch "
-        f"{identity.batch_id}: it is older than the table. Roll the table back to the snapshot "
-        "that matches the checkpoint. Or start with a new checkpoint and a new table: it lacks the "
-        "rows whose records were deleted"
-    )
+    restore = "Roll the table back to the snapshot"
+    return identity.is_in(name, last, IcebergTableError, restore)
 
 
 def last_batch(table: Table, query_id: str) -> int | None:

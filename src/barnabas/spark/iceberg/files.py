@@ -6,14 +6,15 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.iceberg.errors import IcebergTableError
+from barnabas.spark.errors import IcebergTableError
 from barnabas.spark.iceberg.partitions import RowPartitions, partition_key
-from barnabas.spark.partitioned_files import FILE_BYTES, PartitionedFiles
+from barnabas.spark.tables.rows import FILE_BYTES, ParquetFile, PartitionedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
+    import pyarrow.parquet as pq
     from pyiceberg.io import FileIO
     from pyiceberg.io.pyarrow import DataFileStatistics
     from pyiceberg.manifest import DataFile
@@ -27,133 +28,111 @@ if TYPE_CHECKING:
 _CODEC, _CODEC_DEFAULT = "write.parquet.compression-codec", "zstd"
 
 
-class _DataFileWriter:
-    """One file that is being written."""
+class IcebergStorage:
+    """The file system of a table, with the names of pyarrow's file systems."""
 
-    __slots__ = ("_io", "_key", "_output", "_path", "_plan", "_schema", "_writer")
-
-    def __init__(
-        self, io: FileIO, plan: FilePlan, schema: Schema, arrow: pa.Schema, key: PartitionKey | None
-    ) -> None:
-        import pyarrow.parquet as pq
-        from pyiceberg.table.locations import load_location_provider
-
-        locations = load_location_provider(plan.location, plan.table_properties)
-        self._path = locations.new_data_location(f"{uuid.uuid4()}.parquet", key)
+    def __init__(self, io: FileIO) -> None:
         self._io = io
-        self._plan = plan
-        self._schema = schema
-        self._key = key
-        # `tell` and `closed` are missing in the protocol of pyiceberg.
-        self._output: Any = io.new_output(self._path).create()
-        codec = plan.table_properties.get(_CODEC, _CODEC_DEFAULT)
-        self._writer = pq.ParquetWriter(
-            self._output,
-            arrow,
-            compression="none" if codec == "uncompressed" else codec,
-            store_decimal_as_integer=True,
-        )
 
-    def write(self, batch: pa.RecordBatch) -> int:
-        """Append rows; return the bytes written to the file so far."""
-        self._writer.write_batch(batch)
-        return int(self._output.tell())
+    def open_output_stream(self, path: str) -> Any:
+        """Create a file."""
+        return self._io.new_output(path).create()
 
-    def close(self) -> DataFile:
-        from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-        from pyiceberg.typedef import Record
+    def open_input_file(self, path: str) -> Any:
+        """Open a file."""
+        return self._io.new_input(path).open()
 
-        self._writer.close()
-        size = self._output.tell()
-        self._output.close()
-        statistics = self._statistics()
-        file = DataFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=self._path,
-            file_format=FileFormat.PARQUET,
-            partition=self._key.partition if self._key else Record(),
-            file_size_in_bytes=size,
-            sort_order_id=None,
-            equality_ids=None,
-            key_metadata=None,
-            **statistics.to_serialized_dict(),
-        )
-        file.spec_id = self._plan.parsed()[1].spec_id
-        return file
-
-    def _statistics(self) -> DataFileStatistics:
-        from pyiceberg.io.pyarrow import (
-            MetricModeTypes,
-            MetricsMode,
-            compute_statistics_plan,
-            data_file_statistics_from_parquet_metadata,
-            parquet_path_to_id_mapping,
-        )
-        from pyiceberg.types import DateType, TimestampType, TimestamptzType
-
-        columns = compute_statistics_plan(self._schema, self._plan.table_properties)
-        metadata = self._writer.writer.metadata
-        names = parquet_path_to_id_mapping(self._schema)
-        try:
-            return data_file_statistics_from_parquet_metadata(metadata, columns, names)
-        except OverflowError:
-            # Python has no dates after the year 9999, which Spark has. Bounds are optional.
-            counts = MetricsMode(MetricModeTypes.COUNTS)
-            times = (DateType, TimestampType, TimestamptzType)
-            columns = {
-                key: replace(each, mode=counts) if isinstance(each.iceberg_type, times) else each
-                for key, each in columns.items()
-            }
-            return data_file_statistics_from_parquet_metadata(metadata, columns, names)
-
-    def delete(self) -> None:
-        if not self._output.closed:
-            self._writer.close()
-            self._output.close()
-        self._io.delete(self._path)
+    def delete_file(self, path: str) -> None:
+        """Delete a file."""
+        self._io.delete(path)
 
 
-class IcebergFiles:
-    """Writes batches of rows to files; `close` returns the files.
+def task_files(
+    plan: FilePlan, file_bytes: int = FILE_BYTES, partition: Record | None = None
+) -> PartitionedFiles[DataFile]:
+    """Return new files for rows, whose columns are cast to the types of the table.
 
     Args:
         plan: layout of the table.
         file_bytes: size at which a file is closed.
         partition: the partition of all rows; None: the rows have those of their columns.
     """
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+    from pyiceberg.table.locations import load_location_provider
 
-    def __init__(
-        self, plan: FilePlan, file_bytes: int = FILE_BYTES, partition: Record | None = None
-    ) -> None:
-        from pyiceberg.io.pyarrow import schema_to_pyarrow
+    schema, spec = plan.parsed()
+    storage = IcebergStorage(plan.open_files())
+    arrow = schema_to_pyarrow(schema, include_field_ids=True)
+    partitions = RowPartitions(schema, spec)
+    locations = load_location_provider(plan.location, plan.table_properties)
+    codec = plan.table_properties.get(_CODEC, _CODEC_DEFAULT)
 
-        schema, spec = plan.parsed()
-        io = plan.open_files()
-        arrow = schema_to_pyarrow(schema, include_field_ids=True)
-        self._arrow = arrow
+    def open_file(values: tuple[Any, ...]) -> ParquetFile[DataFile]:
+        record = partitions.record(values) if partition is None else partition
+        key = partition_key(schema, spec, record)
+        path = locations.new_data_location(f"{uuid.uuid4()}.parquet", key)
+        return ParquetFile(
+            storage,
+            path,
+            arrow,
+            lambda size, metadata: _data_file(plan, path, key, size, metadata),
+            compression="none" if codec == "uncompressed" else codec,
+            store_decimal_as_integer=True,
+        )
 
-        partitions = RowPartitions(schema, spec)
+    def keys(batch: pa.RecordBatch) -> Sequence[pa.Array]:
+        return partitions.keys(batch) if partition is None else ()
 
-        def open_file(values: tuple[Any, ...]) -> _DataFileWriter:
-            record = partitions.record(values) if partition is None else partition
-            return _DataFileWriter(io, plan, schema, arrow, partition_key(schema, spec, record))
+    return PartitionedFiles(lambda batch: conformed(batch, arrow), keys, open_file, file_bytes)
 
-        def keys(batch: pa.RecordBatch) -> Sequence[pa.Array]:
-            return partitions.keys(batch) if partition is None else ()
 
-        self._files: PartitionedFiles[DataFile] = PartitionedFiles(keys, open_file, file_bytes)
+def _data_file(
+    plan: FilePlan, path: str, key: PartitionKey | None, size: int, metadata: pq.FileMetaData
+) -> DataFile:
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write rows; their columns are cast to the table's types."""
-        self._files.write(conformed(batch, self._arrow))
+    schema, spec = plan.parsed()
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=key.partition if key else Record(),
+        file_size_in_bytes=size,
+        sort_order_id=None,
+        equality_ids=None,
+        key_metadata=None,
+        **_statistics(schema, plan.table_properties, metadata).to_serialized_dict(),
+    )
+    file.spec_id = spec.spec_id
+    return file
 
-    def close(self) -> list[DataFile]:
-        """Close all files and return them."""
-        return self._files.close()
 
-    def discard(self) -> None:
-        """Delete all written files after a failed task."""
-        self._files.discard()
+def _statistics(
+    schema: Schema, properties: dict[str, str], metadata: pq.FileMetaData
+) -> DataFileStatistics:
+    from pyiceberg.io.pyarrow import (
+        MetricModeTypes,
+        MetricsMode,
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+    )
+    from pyiceberg.types import DateType, TimestampType, TimestamptzType
+
+    columns = compute_statistics_plan(schema, properties)
+    names = parquet_path_to_id_mapping(schema)
+    try:
+        return data_file_statistics_from_parquet_metadata(metadata, columns, names)
+    except OverflowError:
+        # Python has no dates after the year 9999, which Spark has. Bounds are optional.
+        counts = MetricsMode(MetricModeTypes.COUNTS)
+        times = (DateType, TimestampType, TimestamptzType)
+        columns = {
+            key: replace(each, mode=counts) if isinstance(each.iceberg_type, times) else each
+            for key, each in columns.items()
+        }
+        return data_file_statistics_from_parquet_metadata(metadata, columns, names)
 
 
 def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -10,12 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.spark.errors import OptionError
+from barnabas.spark.errors import IcebergTableError, OptionError
 from barnabas.spark.iceberg.catalog import created_once, open_catalog
-from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.partitions import IDENTITY, VOID, partition_terms
-from barnabas.spark.option_values import other_partitions
-from barnabas.spark.row_types import optional_schema
+from barnabas.spark.option_table import other_partitions
+from barnabas.spark.tables.rows import optional_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table, Transaction
     from pyiceberg.types import IcebergType, StructType
 
+    from barnabas.spark.iceberg.catalog import IcebergOptions
     from barnabas.spark.iceberg.partitions import PartitionTerm
-    from barnabas.spark.iceberg.sink_options import SinkOptions
 
 # Of new tables: each commit adds a manifest and a metadata file, and both stay bounded.
 _TABLE_PROPERTIES = {
@@ -78,7 +77,7 @@ class FilePlan:
         return load_file_io(dict(self.io_properties), self.location)
 
 
-def prepare_table(options: SinkOptions, rows: pa.Schema) -> FilePlan:
+def prepare_table(options: IcebergOptions, rows: pa.Schema) -> FilePlan:
     """Create the table or fit it to the rows, and return what tasks need.
 
     Raises:
@@ -103,7 +102,7 @@ def prepare_table(options: SinkOptions, rows: pa.Schema) -> FilePlan:
     return FilePlan.of(table)
 
 
-def _refuse(rows: Schema, table: Schema, options: SinkOptions) -> None:
+def _refuse(rows: Schema, table: Schema, options: IcebergOptions) -> None:
     wrong = differences(rows, table, may_miss=options.merge_schema)
     if wrong:
         more = "" if options.merge_schema else ", or set mergeSchema to true to add new columns"
@@ -140,7 +139,7 @@ def _widen(catalog: Catalog, table: Table, rows: pa.Schema, wanted: Schema) -> T
     return table
 
 
-def _create(catalog: Catalog, options: SinkOptions, rows: pa.Schema) -> Table:
+def _create(catalog: Catalog, options: IcebergOptions, rows: pa.Schema) -> Table:
     """Create the table without rows; another writer may do the same at the same time."""
     from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
@@ -178,7 +177,7 @@ def iceberg_schema(rows: pa.Schema) -> Schema:
     return _pyarrow_to_schema_without_ids(rows)
 
 
-def check_layout(table: Table, options: SinkOptions) -> None:
+def check_layout(table: Table, options: IcebergOptions) -> None:
     """Refuse a table whose partitions the sink cannot write, or are not those of the option.
 
     Raises:

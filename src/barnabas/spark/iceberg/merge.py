@@ -11,9 +11,11 @@ that are still in the table holds, because files never change. So a retry costs 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.errors import IcebergTableError
 from barnabas.spark.iceberg.commit import (
     batch_property,
     check_plan,
@@ -22,25 +24,23 @@ from barnabas.spark.iceberg.commit import (
     loaded,
     retried,
 )
-from barnabas.spark.iceberg.errors import IcebergTableError
-from barnabas.spark.iceberg.files import IcebergFiles, conformed
-from barnabas.spark.merging.merge_options import DELETED
-from barnabas.spark.merging.sorted_keys import SortedKeys
-from barnabas.spark.merging.staging import STAGING_DIRECTORY
+from barnabas.spark.iceberg.files import IcebergStorage, conformed, task_files
+from barnabas.spark.tables.merge_options import DELETED
+from barnabas.spark.tables.rows import write_all
+from barnabas.spark.tables.staging import STAGING_DIRECTORY, SortedKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     from pyiceberg.expressions import BooleanExpression
-    from pyiceberg.io import FileIO
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table
 
-    from barnabas.spark.batch_identity import BatchIdentity
     from barnabas.spark.iceberg.catalog import TableName
     from barnabas.spark.iceberg.layout import FilePlan
-    from barnabas.spark.merging.merge_options import MergeOptions
+    from barnabas.spark.tables.commits import BatchIdentity
+    from barnabas.spark.tables.merge_options import MergeOptions
 
 # Property of a snapshot: how many files were searched for keys.
 FILES_READ = "barnabas.merge-files-read"
@@ -48,22 +48,6 @@ FILES_READ = "barnabas.merge-files-read"
 _LISTED_KEYS_MAX = 200
 # Columns of joined keys: place of a row in its batch of the file, or in the merged rows; sequences.
 _PLACE, _ROW, _OLD, _NEW = ("__barnabas_" + each for each in ("place", "row", "old", "new"))
-
-
-class _Storage:
-    """The file system of the table."""
-
-    def __init__(self, io: FileIO) -> None:
-        self._io = io
-
-    def open_output(self, path: str) -> Any:
-        return self._io.new_output(path).create()
-
-    def open_input(self, path: str) -> Any:
-        return self._io.new_input(path).open()
-
-    def delete(self, path: str) -> None:
-        self._io.delete(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +66,9 @@ class IcebergMerge:
         locations = load_location_provider(self.plan.location, self.plan.table_properties)
         return f"{locations.data_path}/{STAGING_DIRECTORY}"
 
-    def open_storage(self) -> _Storage:
+    def open_storage(self) -> IcebergStorage:
         """Connect to the file system of the table."""
-        return _Storage(self.plan.open_files())
+        return IcebergStorage(self.plan.open_files())
 
     def create_if_missing(self) -> None:
         """Do nothing: the plan of the files has created the table."""
@@ -165,7 +149,7 @@ class _Merge:
         old = [task for task, each in found if each.is_changed]
         done = set(self._deleted).union(*(each.late | each.placed for _, each in found))
         new = [file for _, each in found for file in each.replacements]
-        new += self._write_new_rows(sorted(set(range(self._rows.num_rows)) - done))
+        new += self._write(self._taken(set(range(self._rows.num_rows)) - done))
         self._commit(table, old, new, len(found))
         self._added = new
 
@@ -207,7 +191,7 @@ class _Merge:
         written += [file for each in self._searched.values() for file in each.replacements]
         storage = self._target.open_storage()
         for path in {each.file_path for each in written} - used:
-            storage.delete(path)
+            storage.delete_file(path)
 
     def _plan(self, table: Table) -> Iterator[FileScanTask]:
         from pyiceberg.expressions import AlwaysTrue, And
@@ -259,17 +243,9 @@ class _Merge:
         if not found.is_changed:
             return found
         found.placed = updated - self._deleted - found.late - placed
-        files = IcebergFiles(self._target.plan)
-        try:
-            for number, batch in enumerate(read_file(table, task, table.schema())):
-                rest = batch.filter(kept[number])
-                if rest.num_rows:
-                    files.write(rest)
-            self._write(files, sorted(found.placed))
-            found.replacements = files.close()
-        except BaseException:
-            files.discard()
-            raise
+        batches = read_file(table, task, table.schema())
+        rest = (batch.filter(each) for batch, each in zip(batches, kept, strict=True))
+        found.replacements = self._write(itertools.chain(rest, self._taken(found.placed)))
         return found
 
     def _match(self, batch: pa.RecordBatch) -> tuple[set[int], set[int], set[int]]:
@@ -301,21 +277,16 @@ class _Merge:
             set(joined.filter(is_late)[_ROW].to_pylist()),
         )
 
-    def _write_new_rows(self, rows: list[int]) -> list[DataFile]:
-        files = IcebergFiles(self._target.plan)
-        try:
-            self._write(files, rows)
-            return files.close()
-        except BaseException:
-            files.discard()
-            raise
+    def _write(self, batches: Iterable[pa.RecordBatch]) -> list[DataFile]:
+        return write_all(task_files(self._target.plan), batches)
 
-    def _write(self, files: IcebergFiles, rows: list[int]) -> None:
+    def _taken(self, rows: Iterable[int]) -> list[pa.RecordBatch]:
+        """Return these rows of the batch, in their order."""
         import pyarrow as pa
 
-        if rows:
-            for batch in self._rows.take(pa.array(rows)).combine_chunks().to_batches():
-                files.write(batch)
+        places = pa.array(sorted(rows), pa.int64())
+        batches: list[pa.RecordBatch] = self._rows.take(places).combine_chunks().to_batches()
+        return batches
 
     def _commit(
         self, table: Table, old: list[FileScanTask], new: list[DataFile], files_read: int

@@ -8,29 +8,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource
-
 from barnabas.spark.errors import OptionError
-from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
+from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, IcebergOptions, TableName
 from barnabas.spark.iceberg.partitions import parse_terms
-from barnabas.spark.iceberg.sink_options import SinkOptions
-from barnabas.spark.merging.merge_options import split_options
-from barnabas.spark.option_values import parse_switch
-from barnabas.spark.shown_errors import message_first
-from barnabas.spark.table_option_lists import ICEBERG_OPTIONS, given_options
+from barnabas.spark.option_table import ICEBERG_OPTIONS, given_options, parse_switch
+from barnabas.spark.tables.rows import stored_schema
+from barnabas.spark.tables.sink import TableSink
+from barnabas.spark.worker_process import message_first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql.types import StructType
 
+    from barnabas.spark.iceberg.commit import IcebergTarget
     from barnabas.spark.iceberg.merge import IcebergMerge
-    from barnabas.spark.iceberg.writer import IcebergStreamWriter, IcebergWriter
-    from barnabas.spark.merging.writers import MergingStreamWriter, MergingWriter
+    from barnabas.spark.tables.merge_options import MergeOptions
 
 
 @message_first
-class IcebergSink(DataSource):
+class IcebergSink(TableSink):
     """An Iceberg table as a sink; `pyiceberg`, DuckDB, Polars, Spark's jar and others read it."""
 
     @classmethod
@@ -38,62 +35,26 @@ class IcebergSink(DataSource):
         """Return the name for `format(...)`."""
         return "barnabas_iceberg"
 
-    def writer(self, schema: StructType, overwrite: bool) -> IcebergWriter | MergingWriter:
-        """Return the writer for `df.write`: one commit per job; a second run writes again.
+    def _table(self, schema: StructType, overwrite: bool) -> IcebergTarget:
+        from barnabas.spark.iceberg.commit import IcebergTarget
+        from barnabas.spark.iceberg.layout import prepare_table
 
-        Raises:
-            OptionError: an option or a column's type is wrong.
-            IcebergTableError: the rows do not fit the table.
-        """
-        from barnabas.spark.iceberg.writer import IcebergWriter
-        from barnabas.spark.merging.writers import MergingWriter
+        options = parse_options(self.options, schema)
+        plan = prepare_table(options, stored_schema(schema, self.name()))
+        return IcebergTarget(options.name, plan, overwrite)
 
-        target = merge_target(self.options, schema, overwrite)
-        if target is not None:
-            return MergingWriter(target, schema)
-        return IcebergWriter(parse_options(self.options, schema), schema, overwrite)
+    def _merged_table(
+        self, merge: MergeOptions, others: Mapping[str, str], stored: StructType
+    ) -> IcebergMerge:
+        from barnabas.spark.iceberg.layout import prepare_table
+        from barnabas.spark.iceberg.merge import IcebergMerge
 
-    def streamWriter(
-        self, schema: StructType, overwrite: bool
-    ) -> IcebergStreamWriter | MergingStreamWriter:
-        """Return the writer for `df.writeStream`, which writes exactly once.
-
-        Output mode "complete" replaces the rows of the table.
-
-        Raises:
-            OptionError: an option or a column's type is wrong.
-            IcebergTableError: the rows do not fit the table.
-        """
-        from barnabas.spark.iceberg.writer import IcebergStreamWriter
-        from barnabas.spark.merging.writers import MergingStreamWriter
-
-        target = merge_target(self.options, schema, overwrite)
-        if target is not None:
-            return MergingStreamWriter(target, schema)
-        return IcebergStreamWriter(parse_options(self.options, schema), schema, overwrite)
+        options = parse_options(others, stored)
+        plan = prepare_table(options, stored_schema(stored, self.name()))
+        return IcebergMerge(options.name, plan, merge)
 
 
-def merge_target(
-    options: Mapping[str, str], schema: StructType, overwrite: bool
-) -> IcebergMerge | None:
-    """Return the table for upserts; None without the option mergeKeys.
-
-    Raises:
-        OptionError: an option or a column's type is wrong.
-        IcebergTableError: the rows do not fit the table.
-    """
-    from barnabas.spark.iceberg.layout import prepare_table
-    from barnabas.spark.iceberg.merge import IcebergMerge
-    from barnabas.spark.iceberg.writer import row_schema
-
-    split = split_options(options, schema, overwrite)
-    if split.merge is None:
-        return None
-    table = parse_options(split.others, split.stored)
-    return IcebergMerge(table.name, prepare_table(table, row_schema(split.stored)), split.merge)
-
-
-def parse_options(options: Mapping[str, str], schema: StructType) -> SinkOptions:
+def parse_options(options: Mapping[str, str], schema: StructType) -> IcebergOptions:
     """Check the options of the user; Spark passes their names in lower case.
 
     Raises:
@@ -107,7 +68,7 @@ def parse_options(options: Mapping[str, str], schema: StructType) -> SinkOptions
         )
     found = given_options(options, ICEBERG_OPTIONS)
     given = found.named
-    return SinkOptions(
+    return IcebergOptions(
         TableName(table, given.get("catalog") or DEFAULT_CATALOG, found.prefixed),
         parse_terms(given.get("partitioncolumns", ""), schema.fieldNames()) or None,
         parse_switch("mergeSchema", given.get("mergeschema", "false")),

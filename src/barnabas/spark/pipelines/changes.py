@@ -1,4 +1,4 @@
-"""Compares the definitions of a pipeline with what its checkpoints were made by.
+"""Compares the definitions of a pipeline with what earlier runs made: checkpoints, tables, state.
 
 A checkpoint fits one query. For some changes Spark fails after its start and three attempts; for
 others it continues, and loses rows or state, or writes rows twice. Measured with PySpark 4.2.1:
@@ -11,21 +11,26 @@ others it continues, and loses rows or state, or writes rows twice. Measured wit
 | the sink has another topic | continues: the new topic gets new rows only |
 | a flow has another name | begins anew: its target gets all rows a second time |
 | a table has another name | begins anew: the old table and its checkpoint stay |
+| a table is gone | makes an empty one, and continues: the table has new rows only |
 | a table has another column | adds it, with null in old rows; so this is no change here |
+| a column has another type | fails without its name: CANNOT_MERGE_INCOMPATIBLE_DATA_TYPE |
 | another `spark.sql.shuffle.partitions` | continues with the number of the checkpoint |
 
 Flows in SQL files are not examined, because only Spark parses them, nor flows of Auto CDC. The
 state of a flow in Python that reads a view of an SQL file is not examined either.
+
+Each refused change comes with a way out that costs nothing, and then with a reset and its cost. A
+reset is never the only advice, and never the first: it deletes rows of a table, or sends rows to a
+sink that has them already.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.offsets import parse_partitions
-from barnabas.spark.pipelines.advice import or_reset, short
 from barnabas.spark.pipelines.checkpoints import is_of_topics
+from barnabas.spark.topics.offsets import parse_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +46,54 @@ _STARTING = (
     "startingoffsetsbytimestampstrategy",
 )
 _BROKERS = "kafka.bootstrap.servers"
+# Nested types: an array's element type and the like can be merged if their parts can.
+_PARTS = ("elementType", "keyType", "valueType")
+
+
+def or_reset(safe: str, flow: FlowDefinition, flows: Sequence[FlowDefinition]) -> str:
+    """Return a way out without cost, followed by the reset of the flow's target and its cost.
+
+    Args:
+        safe: what to do without a reset.
+        flow: a flow into the dataset or sink.
+        flows: all flows of the pipeline.
+    """
+    return f"{safe}. Or start anew: {reset_command(flow)}, which {_cost(flow, flows)}"
+
+
+def reset_command(flow: FlowDefinition) -> str:
+    """Return the command that shows what a reset of a flow's target costs."""
+    return f"barnabas pipeline reset {short(flow.target)}"
+
+
+def _cost(flow: FlowDefinition, flows: Sequence[FlowDefinition]) -> str:
+    name = short(flow.target)
+    if flow.sink is not None:
+        return (
+            f"writes all rows to {name} again; the rows that {name} has stay, and are there twice"
+        )
+    sinks = sorted({
+        short(each.target)
+        for each in flows
+        if each.sink is not None and _reads(each, flow.target)
+    })  # fmt: skip
+    twice = f"; {' and '.join(sinks)} gets all its rows a second time" if sinks else ""
+    return (
+        f"empties {name} and fills it from what its sources have today: rows whose records were "
+        f"deleted are lost{twice}"
+    )
+
+
+def _reads(flow: FlowDefinition, table: str) -> bool:
+    return any(
+        source.format == "table" and short(source.options["name"]) == short(table)
+        for source in flow.sources
+    )
+
+
+def short(name: str) -> str:
+    """Return a dataset's own name, without catalog, database and backticks."""
+    return name.replace("`", "").rsplit(".", 1)[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,3 +389,90 @@ def _differing(
 
 def _assignments(differing: Mapping[str, tuple[str | None, str | None]]) -> str:
     return ", ".join(f"{name} {then} → {now}" for name, (then, now) in differing.items())
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable:
+    """What is there of a flow's target."""
+
+    # Why rows of earlier runs are gone; None if they are there, or if that is unknown.
+    missing: str | None = None
+    # Spark's type of each column; empty if it is unknown.
+    columns: Mapping[str, Any] | None = None
+
+
+def find_table_changes(
+    flow: FlowDefinition,
+    flows: Sequence[FlowDefinition],
+    checkpoint: Checkpoint,
+    stored: StoredTable,
+    columns: Mapping[str, Any],
+) -> Iterator[Change]:
+    """Yield what does not fit of the target of a flow that has run.
+
+    Args:
+        flow: the flow.
+        flows: all flows of the pipeline.
+        checkpoint: the flow's checkpoint.
+        stored: its target.
+        columns: Spark's types of the flow's rows by column; empty if they are unknown.
+    """
+    if stored.missing is not None and checkpoint.committed_batch >= 0:
+        yield Change(
+            flow.flow,
+            flow.target,
+            f"{stored.missing}, but its checkpoint is at batch {checkpoint.committed_batch}. A new "
+            f"{'target' if flow.sink else 'table'} would lack all rows of the batches up to there",
+            or_reset(f"bring {short(flow.target)} back, from a backup for example", flow, flows),
+        )
+        return
+    for name, type_ in columns.items():
+        before = (stored.columns or {}).get(name)
+        if before is not None and not _is_mergeable(before, type_):
+            now, then = type_.simpleString(), before.simpleString()
+            new = f"cast {name} to {then}, or give the new values a column of their own"
+            yield Change(
+                flow.flow,
+                flow.target,
+                f"its column {name} is {now} now, and {then} in {short(flow.target)}",
+                or_reset(new, flow, flows),
+            )
+
+
+def find_state_changes(
+    flow: FlowDefinition, flows: Sequence[FlowDefinition], before: FlowDefinition
+) -> Iterator[Change]:
+    """Yield columns of other types than those with which the state of a flow was made.
+
+    Only flows into sinks need this: the columns of other flows are compared with their tables.
+    """
+    if not flow.operators or flow.sink is None:
+        return
+    for name, type_ in flow.columns.items():
+        then = before.columns.get(name, type_)
+        if then != type_:
+            yield Change(
+                flow.flow,
+                flow.target,
+                f"its column {name} is {type_} now, and was {then} when its state was made",
+                or_reset(f"cast {name} to {then}", flow, flows),
+            )
+
+
+def _is_mergeable(before: Any, now: Any) -> bool:
+    """Return whether Spark writes a column of a type to a column of a table, as it merges them."""
+    if before.typeName() != now.typeName():
+        return False
+    if before.typeName() == "struct":
+        types = {field.name: field.dataType for field in now.fields}
+        return all(
+            _is_mergeable(field.dataType, types[field.name])
+            for field in before.fields
+            if field.name in types
+        )
+    if before.typeName() == "decimal":
+        return bool(before.scale == now.scale)
+    parts = [part for part in _PARTS if hasattr(before, part)]
+    if parts:
+        return all(_is_mergeable(getattr(before, part), getattr(now, part)) for part in parts)
+    return bool(before.simpleString() == now.simpleString())

@@ -1,8 +1,12 @@
-"""Reads the checkpoints of a pipeline's flows without Spark.
+"""Reads without Spark where the flows of a pipeline are: checkpoints, notes of runs, and status.
 
 A checkpoint directory has `offsets/<batch>`, written before a batch, and `commits/<batch>`, written
 after it. Both begin with a line "v1" and a line of JSON; in `offsets` a line for each source
 follows. Spark keeps the newest hundred of them.
+
+The checkpoints are Spark's and decide where a flow goes on. Runs add notes about what is not in
+them, in `<storage>/_barnabas/notes.json`: the definition with which a flow ran, and the last
+progress with its rows of state. Only the process that holds the run's lock writes them.
 """
 
 from __future__ import annotations
@@ -11,15 +15,20 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.offsets import Offsets, from_json
+from barnabas.runtime.disk import RealDisk
+from barnabas.spark.pipelines.definition import FlowDefinition
+from barnabas.spark.topics.offsets import Offsets, from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from barnabas.client.topic_partition import TopicPartition
     from barnabas.spark.pipelines.project import Project
 
 _STATE_METADATA = ("_metadata/metadata", "_metadata/v2")
+_FILE = "notes.json"
+BROKERS_OPTION = "kafka.bootstrap.servers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +185,117 @@ def is_of_topics(end: Any) -> bool:
             for partitions in end.values()
         )
     )
+
+
+@dataclass(slots=True)
+class Notes:
+    """Notes of all flows, by key of the flow."""
+
+    definitions: dict[str, FlowDefinition] = field(default_factory=dict)
+    # The last progress event of each flow.
+    progress: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # How the last run ended, and when (ms since 1970); empty before the first.
+    last_run: dict[str, Any] = field(default_factory=dict)
+
+
+def read_notes(directory: Path) -> Notes:
+    """Return the notes in a directory; empty ones if there are none."""
+    try:
+        value = json.loads((directory / _FILE).read_text())
+    except FileNotFoundError:
+        return Notes()
+    return Notes(
+        {key: FlowDefinition.from_json(each) for key, each in value["definitions"].items()},
+        value["progress"],
+        value["last_run"],
+    )
+
+
+def write_notes(directory: Path, notes: Notes) -> None:
+    """Replace the notes in a directory. A kill leaves the old ones or the new ones."""
+    directory.mkdir(parents=True, exist_ok=True)
+    value = {
+        "definitions": {key: each.to_json() for key, each in notes.definitions.items()},
+        "progress": notes.progress,
+        "last_run": notes.last_run,
+    }
+    data = json.dumps(value, indent=1).encode()
+    RealDisk().write_atomically(str(directory / _FILE), data, sync=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicBounds:
+    """First and end offsets of partitions; partitions that do not exist are missing."""
+
+    starts: Offsets
+    ends: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class FlowStatus:
+    """Where a flow is."""
+
+    checkpoint: Checkpoint
+    # By partition: records that the flow has not read; None if the partition does not exist.
+    lag: Mapping[TopicPartition, int | None]
+    # By partition: records that were deleted before the flow read them. Only partitions with some.
+    lost: Mapping[TopicPartition, int]
+    # The last progress that a run reported of this checkpoint; empty if there is none.
+    progress: Mapping[str, Any]
+
+    @property
+    def lag_by_topic(self) -> dict[str, int | None]:
+        """The sum over the partitions of each topic; None if a partition does not exist."""
+        found: dict[str, int | None] = {}
+        for tp, behind in self.lag.items():
+            before = found.get(tp.topic, 0)
+            found[tp.topic] = None if before is None or behind is None else before + behind
+        return found
+
+    @property
+    def has_unfinished_batch(self) -> bool:
+        """Whether a run was ended within a batch, which the next run repeats."""
+        return self.checkpoint.planned_batch > self.checkpoint.committed_batch
+
+    @property
+    def state_rows(self) -> int | None:
+        """Rows of state after the last reported batch; None if the flow has no state."""
+        rows = self.progress.get("state_rows")
+        return None if rows is None else int(rows)
+
+
+def flow_statuses(
+    checkpoints: Sequence[Checkpoint], notes: Notes, bounds: TopicBounds | None
+) -> list[FlowStatus]:
+    """Return the status of each flow.
+
+    Args:
+        checkpoints: the newest checkpoints.
+        notes: the notes of the runs.
+        bounds: of all partitions in the checkpoints; None leaves the lag unknown.
+    """
+    found = []
+    for checkpoint in checkpoints:
+        offsets = checkpoint.topic_offsets
+        progress = notes.progress.get(checkpoint.key, {})
+        if progress.get("query") != checkpoint.query_id:
+            progress = {}
+        lag: dict[TopicPartition, int | None] = dict.fromkeys(offsets)
+        lost = {}
+        if bounds is not None:
+            for tp, offset in offsets.items():
+                if tp in bounds.ends:
+                    lag[tp] = max(0, bounds.ends[tp] - offset)
+                    if bounds.starts[tp] > offset:
+                        lost[tp] = bounds.starts[tp] - offset
+        found.append(FlowStatus(checkpoint, lag, lost, progress))
+    return found
+
+
+def noted_brokers(notes: Notes) -> str | None:
+    """Return the brokers of the first source that names some."""
+    for definition in notes.definitions.values():
+        for source in definition.sources:
+            if BROKERS_OPTION in source.options:
+                return source.options[BROKERS_OPTION]
+    return None

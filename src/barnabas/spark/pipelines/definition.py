@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark.options import NAMES
+from barnabas.spark.topics.options import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping
@@ -91,6 +91,22 @@ class FlowDefinition:
             value["is_complete"],
             value.get("columns", {}),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUse:
+    """A read or a write of topics."""
+
+    target: str
+    flow: str
+    # All options of the source or sink; they may hold secrets.
+    options: Mapping[str, str]
+    is_sink: bool
+
+    @property
+    def key(self) -> str:
+        """The key of the flow."""
+        return f"{self.target}/{self.flow}"
 
 
 def short_key(key: str) -> str:

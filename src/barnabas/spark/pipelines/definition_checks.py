@@ -1,29 +1,242 @@
-"""All checks of a pipeline's definitions before Spark runs them."""
+"""All checks of a pipeline's definitions before Spark runs them.
+
+They compare the definitions with checkpoints (see `changes`), ask Spark's catalog and the tables of
+sinks what earlier runs left, and ask the brokers whether the topics exist. Without a topic, Spark
+starts a flow three times, and our source fails each time. A topic of a sink that was deleted would
+be created again, with new rows only.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from barnabas.spark.clients import planning_client
-from barnabas.spark.pipelines.changes import Change, Definitions, find_changes
-from barnabas.spark.pipelines.definition import is_streaming
-from barnabas.spark.pipelines.stored_targets import row_types, stored_sink, stored_table
-from barnabas.spark.pipelines.table_changes import find_state_changes, find_table_changes
-from barnabas.spark.pipelines.topic_changes import find_topic_changes
+from pyspark.errors import AnalysisException, PySparkException
+
+from barnabas.client.errors import ClientError, UnknownTopicError
+from barnabas.spark.errors import OptionError
+from barnabas.spark.option_table import absolute_address
+from barnabas.spark.pipelines.changes import (
+    Change,
+    Definitions,
+    StoredTable,
+    find_changes,
+    find_state_changes,
+    find_table_changes,
+    short,
+)
+from barnabas.spark.pipelines.definition import is_streaming, relations
+from barnabas.spark.topics.clients import planning_client
+from barnabas.spark.topics.options import parse_sink_options, parse_source_options
+from barnabas.spark.topics.planner import Planner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from pyspark.pipelines.output import Sink
     from pyspark.sql import SparkSession
 
+    from barnabas.client.facade import Client
     from barnabas.spark.pipelines.checkpoints import Checkpoint
-    from barnabas.spark.pipelines.definition import FlowDefinition
+    from barnabas.spark.pipelines.definition import FlowDefinition, TopicUse
     from barnabas.spark.pipelines.project import Project
     from barnabas.spark.pipelines.recording_registry import RecordingRegistry
-    from barnabas.spark.pipelines.table_changes import StoredTable
+    from barnabas.spark.topics.options import ClientOptions
 
+    Connect = Callable[[ClientOptions], Client]
+
+_CREATION = "auto.create.topics.enable"
 _PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def find_topic_changes(
+    uses: Iterable[TopicUse], checkpoints: Iterable[Checkpoint], connect: Connect
+) -> list[Change]:
+    """Return what the flows lack: topics, and options that are right.
+
+    Args:
+        uses: all reads and writes of topics.
+        checkpoints: the checkpoints of all flows.
+        connect: returns a client, which others may use too.
+    """
+    begun = {each.key for each in checkpoints if each.committed_batch >= 0}
+    found: list[Change] = []
+    for use in uses:
+        try:
+            check = _sink_changes if use.is_sink else _source_changes
+            found += check(use, connect, has_begun=use.key in begun)
+        except OptionError as error:
+            found.append(_refused(use, str(error), "correct the option"))
+        except ClientError as error:
+            # Other flows may use other brokers, so they run.
+            remedy = "start the brokers, or correct kafka.bootstrap.servers"
+            problem = f"its brokers cannot be asked for topics: {error}"
+            found.append(Change(use.flow, use.target, problem, remedy, is_refused=False))
+    return list(dict.fromkeys(found))
+
+
+def _refused(use: TopicUse, problem: str, remedy: str) -> Change:
+    """Return a change that a reset does not remove."""
+    return Change(use.flow, use.target, problem, remedy, is_of_checkpoint=False)
+
+
+def _source_changes(use: TopicUse, connect: Connect, *, has_begun: bool) -> Iterator[Change]:
+    options = parse_source_options(use.options, streaming=True)
+    if has_begun and not options.fail_on_data_loss:
+        # The user accepts that topics are deleted while they are read.
+        return
+    try:
+        partitions = Planner(connect(options.client), options).partitions()
+    except UnknownTopicError as error:
+        remedy = "correct the name, or create the topic"
+        if has_begun:
+            remedy = (
+                "correct the name. A topic that is created again has other records at the offsets "
+                "of the checkpoint, so its first ones would not be read"
+            )
+        yield _refused(use, str(error), remedy)
+        return
+    if not partitions and options.selection.pattern is not None:
+        problem = f"no topic has a name as in subscribePattern={options.selection.pattern}"
+        remedy = "check the pattern; the flow reads nothing until there is such a topic"
+        yield Change(use.flow, use.target, problem, remedy, is_refused=False)
+
+
+def _sink_changes(use: TopicUse, connect: Connect, *, has_begun: bool) -> Iterator[Change]:
+    options = parse_sink_options(use.options)
+    if options.topic is None:
+        return
+    client = connect(options.client)
+    error = _missing(client, options.topic)
+    if error is None:
+        return
+    if has_begun:
+        yield _refused(
+            use,
+            f"topic {options.topic} does not exist, and its checkpoint is not at the beginning: a "
+            "new topic would get new rows only",
+            "correct the name; if the rows that it had are not needed, create it: "
+            f"barnabas topics create {options.topic}. Or write all rows to it: "
+            f"barnabas pipeline reset {short(use.target)}, which writes to all topics of "
+            f"{short(use.target)} again; a topic that has its rows has them twice then",
+        )
+    elif not _creates_topics(client):
+        yield _refused(use, f"{error}", f"create it: barnabas topics create {options.topic}")
+
+
+def _missing(client: Client, topic: str) -> UnknownTopicError | None:
+    try:
+        client.describe_topics([topic])
+    except UnknownTopicError as error:
+        return error
+    return None
+
+
+def _creates_topics(client: Client) -> bool:
+    """Return whether brokers create topics that producers name; true if they do not say."""
+    try:
+        broker = client.describe_cluster().brokers[0]
+        entries = client.describe_broker_configs(broker.id)
+    except ClientError:
+        return True
+    return all(each.value != "false" for each in entries if each.name == _CREATION)
+
+
+def stored_table(session: SparkSession, project: Project, target: str) -> StoredTable:
+    """Return what is there of a table of the pipeline."""
+    try:
+        columns = {field.name: field.dataType for field in session.table(target).schema.fields}
+    except AnalysisException as error:
+        if not (error.getCondition() or "").startswith("TABLE_OR_VIEW_NOT_FOUND"):
+            raise
+        return StoredTable(f"Spark's catalog has no table {target}")
+    if not project.table_directory(target).is_dir():
+        directory = _directory(session, target)
+        if directory is not None and not directory.is_dir():
+            return StoredTable(f"the files of {target} in {directory} are gone")
+    return StoredTable(columns=columns)
+
+
+def stored_sink(sink: Sink) -> StoredTable:
+    """Return what is there of a sink that is a table of Delta or Iceberg."""
+    options = {name.lower(): value for name, value in sink.options.items()}
+    if sink.format == "barnabas_delta" and "path" in options:
+        from deltalake import DeltaTable
+
+        address = absolute_address(options["path"])
+        if not DeltaTable.is_deltatable(address, _with_prefix(options, "storage.")):
+            return StoredTable(f"there is no Delta table in {address}")
+    table = options.get("table") or options.get("path")
+    if sink.format == "barnabas_iceberg" and table:
+        from pyiceberg.exceptions import NoSuchTableError
+
+        from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName, open_table
+
+        catalog = options.get("catalog", DEFAULT_CATALOG)
+        try:
+            open_table(TableName(table, catalog, _with_prefix(options, "catalog.")))
+        except NoSuchTableError:
+            return StoredTable(f"the catalog has no Iceberg table {table}")
+    return StoredTable()
+
+
+def row_types(
+    session: SparkSession, project: Project, plan: Any, views: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return Spark's types of the rows of a flow by column; none if Spark does not know them.
+
+    Spark is asked outside of the pipeline, so tables that no run has made are unknown to it.
+
+    Args:
+        session: the session.
+        project: the project, which has the tables.
+        plan: the plan of the flow.
+        views: the plans of the temporary views by name.
+    """
+    whole = type(plan)()
+    whole.CopyFrom(plan)
+    _name_tables(whole.root, project, views)
+    connect: Any = session
+    try:
+        schema = connect.client.schema(whole)
+    except PySparkException:
+        return {}
+    return {field.name: field.dataType for field in schema.fields}
+
+
+def _name_tables(root: Any, project: Project, views: Mapping[str, Any]) -> None:
+    """Replace temporary views by their plans, and give tables their whole names."""
+    for relation in list(relations(root)):
+        if relation.WhichOneof("rel_type") != "read":
+            continue
+        if relation.read.WhichOneof("read_type") != "named_table":
+            continue
+        table = relation.read.named_table
+        name = table.unparsed_identifier.replace("`", "")
+        if name in views:
+            others = {key: view for key, view in views.items() if key != name}
+            relation.CopyFrom(views[name].root)
+            _name_tables(relation, project, others)
+        else:
+            table.unparsed_identifier = project.qualified(name)
+
+
+def _with_prefix(options: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {
+        name.removeprefix(prefix): value
+        for name, value in options.items()
+        if name.startswith(prefix)
+    }
+
+
+def _directory(session: SparkSession, target: str) -> Path | None:
+    """Return the local directory of a table's files; None if they are elsewhere."""
+    for row in session.sql(f"DESCRIBE TABLE EXTENDED {target}").collect():
+        if row["col_name"] == "Location" and row["data_type"].startswith("file:"):
+            return Path(urlsplit(row["data_type"]).path)
+    return None
 
 
 class DefinitionChecks:

@@ -15,17 +15,20 @@ from pyspark.pipelines import cli
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from barnabas.spark.pipelines.advice import short as own_name
-from barnabas.spark.pipelines.checkpoints import read_checkpoints
+from barnabas.spark.pipelines.changes import short as own_name
+from barnabas.spark.pipelines.checkpoints import read_checkpoints, read_notes, write_notes
 from barnabas.spark.pipelines.definition import short_key
 from barnabas.spark.pipelines.definition_checks import DefinitionChecks
-from barnabas.spark.pipelines.errors import ProjectError
-from barnabas.spark.pipelines.explained import explain, is_summary, named_in
-from barnabas.spark.pipelines.flow_progress import progress_event
-from barnabas.spark.pipelines.notes import read_notes, write_notes
-from barnabas.spark.pipelines.project import file_address
+from barnabas.spark.pipelines.expectations import expectation_counts
+from barnabas.spark.pipelines.explained_errors import (
+    explain,
+    is_summary,
+    named_in,
+    place_in_traceback,
+    place_of_name,
+)
+from barnabas.spark.pipelines.project import ProjectError, file_address
 from barnabas.spark.pipelines.recording_registry import RecordingRegistry
-from barnabas.spark.pipelines.source_lines import place_in_traceback, place_of_name
 from barnabas.spark.query_progress import query_progress
 
 if TYPE_CHECKING:
@@ -36,8 +39,9 @@ if TYPE_CHECKING:
     from barnabas.spark.pipelines.changes import Change
     from barnabas.spark.pipelines.definition import FlowDefinition
     from barnabas.spark.pipelines.project import Project
-    from barnabas.spark.pipelines.run_request import RunRequest
+    from barnabas.spark.pipelines.runs import RunRequest
     from barnabas.spark.query_metrics import QueryMetrics
+    from barnabas.spark.query_progress import QueryProgress
 
     Emit = Callable[[Mapping[str, Any]], None]
 
@@ -51,6 +55,40 @@ _ENDED_STATES = {"completed": False, "stopped": False, "failed": True}
 _ERROR = re.compile(r"\nError: (.*)", re.DOTALL)
 # Of flows that Spark does not start.
 _UNRESOLVED = re.compile(r"Failed to resolve flow( due to upstream failure)?: '([^']+)'")
+
+
+def progress_event(flow: str, progress: QueryProgress) -> dict[str, Any]:
+    """Return the event of one finished batch.
+
+    Args:
+        flow: the key of the flow.
+        progress: the progress of its query.
+    """
+    behind: dict[str, int] = {}
+    for tp, offsets in progress.lag.items():
+        behind[tp.topic] = behind.get(tp.topic, 0) + offsets
+    return {
+        "event": "progress",
+        "flow": flow,
+        "query": progress.query_id,
+        "batch": progress.batch,
+        "time": progress.time,
+        "rows_read": progress.rows_read,
+        # None for flows of SQL files, except into sinks that count.
+        "rows_written": progress.rows_written,
+        "seconds": progress.seconds,
+        # Rows read.
+        "rows_per_second": progress.rows_per_second,
+        # By topic, then by partition: the next offset to read.
+        "offsets": progress.offsets,
+        # By topic: records that had not been read at the end of the batch.
+        "lag": behind,
+        "watermark": progress.watermark,
+        # None for a flow without state.
+        "state_rows": progress.state_rows,
+        "late_rows": progress.late_rows,
+        "expectations": expectation_counts(progress.observed),
+    }
 
 
 class PipelineRun(StreamingQueryListener):

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.pipelines.output import Sink, TemporaryView
-from pyspark.pipelines.spark_connect_graph_element_registry import (
-    SparkConnectGraphElementRegistry,
-)
+from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 
-from barnabas.spark.pipelines.advice import short as own_name
-from barnabas.spark.pipelines.changes import Definitions
+from barnabas.spark.pipelines.changes import Definitions, short as own_name
 from barnabas.spark.pipelines.definition import (
     StreamSource,
+    TopicUse,
     define_flow,
     inline_views,
     is_streaming,
@@ -23,8 +21,7 @@ from barnabas.spark.pipelines.definition import (
     topic_reads,
 )
 from barnabas.spark.pipelines.expectations import collect_quarantine_flows
-from barnabas.spark.pipelines.source_lines import Place
-from barnabas.spark.pipelines.topic_changes import TopicUse
+from barnabas.spark.pipelines.explained_errors import Place
 from barnabas.spark.query_progress import count_written
 
 if TYPE_CHECKING:

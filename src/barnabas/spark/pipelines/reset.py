@@ -11,16 +11,14 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.spark.pipelines.errors import ProjectError
+from barnabas.spark.pipelines.project import ProjectError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.spark.pipelines.checkpoints import Checkpoint
-    from barnabas.spark.pipelines.notes import Notes
+    from barnabas.spark.pipelines.checkpoints import Checkpoint, Notes, TopicBounds
     from barnabas.spark.pipelines.project import Project
-    from barnabas.spark.pipelines.status import TopicBounds
 
 
 @dataclass(frozen=True, slots=True)

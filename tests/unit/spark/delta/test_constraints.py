@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, Schema
 
-from barnabas.spark.delta.constraints import translated
-from barnabas.spark.delta.errors import DeltaTableError
-from barnabas.spark.delta.row_checks import check_not_null
-from barnabas.spark.delta.table_options import TableOptions
+from barnabas.spark.delta.constraints import check_not_null, translated
+from barnabas.spark.delta.options import DeltaOptions
+from barnabas.spark.errors import DeltaTableError
 from spark.delta_tables import column, create_table, listing, stored_rows, write
 
 COLUMNS = [
@@ -35,7 +34,7 @@ def rows_of(*values: int | None) -> pa.Table:
     return pa.table({"v": pa.array(values, pa.int64())})
 
 
-def checked_table(directory: Path, **expressions: str) -> TableOptions:
+def checked_table(directory: Path, **expressions: str) -> DeltaOptions:
     """A table with a column v, one row, and CHECK constraints."""
     return create_table(
         directory / "table",
@@ -46,7 +45,7 @@ def checked_table(directory: Path, **expressions: str) -> TableOptions:
     )
 
 
-def refused(options: TableOptions, rows: pa.Table, message: str, *, written: bool = False) -> None:
+def refused(options: DeltaOptions, rows: pa.Table, message: str, *, written: bool = False) -> None:
     before = stored_rows(options)
     files = listing(options)
     with pytest.raises(DeltaTableError, match=message):
@@ -241,7 +240,7 @@ def test_columns_of_new_tables_are_nullable_at_all_depths(tmp_path: Path) -> Non
             pa.field("a", pa.list_(pa.field("element", pa.int64(), nullable=False))),
         ]
     )
-    options = TableOptions(str(tmp_path / "table"))
+    options = DeltaOptions(str(tmp_path / "table"))
     write(options, pa.Table.from_pylist([{"n": 1, "s": {"x": 1}, "a": [1]}], schema))
     assert "false" not in DeltaTable(options.address).schema().to_json()
     loose = pa.schema(
@@ -254,7 +253,7 @@ def test_columns_of_new_tables_are_nullable_at_all_depths(tmp_path: Path) -> Non
 def test_an_empty_partition_value_is_a_null(tmp_path: Path) -> None:
     schema = Schema([Field("id", "long"), Field("kind", "string", nullable=False)])
     DeltaTable.create(tmp_path / "table", schema, partition_by=["kind"])
-    options = TableOptions(str(tmp_path / "table"))
+    options = DeltaOptions(str(tmp_path / "table"))
     write(options, pa.table({"id": [1], "kind": ["a"]}))
     refused(options, pa.table({"id": [2], "kind": [""]}), "kind is NOT NULL")
 

@@ -13,12 +13,10 @@ import pytest
 from deltalake import DeltaTable
 
 from barnabas.spark.delta.columns import columns_of
-from barnabas.spark.delta.errors import DeltaTableError
 from barnabas.spark.delta.merge import DeltaMerge
-from barnabas.spark.delta.table_options import TableOptions
-from barnabas.spark.merging.errors import MergeError
-from barnabas.spark.merging.merge_options import MergeOptions
-from barnabas.spark.tables.errors import MaintenanceError
+from barnabas.spark.delta.options import DeltaOptions
+from barnabas.spark.errors import DeltaTableError, MaintenanceError, MergeError
+from barnabas.spark.tables.merge_options import MergeOptions
 from spark.delta_tables import column, create_table, listing, stored_rows, write
 from spark.merged_tables import MergedDelta, Row
 
@@ -32,7 +30,7 @@ class GrowingDelta(MergedDelta):
     """A table with mergeSchema."""
 
     def _target(self) -> DeltaMerge:
-        options = TableOptions(self.path, merge_schema=True)
+        options = DeltaOptions(self.path, merge_schema=True)
         return DeltaMerge(options, self.merge, columns_of(self.stored))
 
 
@@ -72,13 +70,13 @@ def test_partitions_of_decimals_are_not_spoiled(tmp_path: Path) -> None:
     row = {"id": 1, "part": Decimal("-1.50")}
     rows = pa.Table.from_pylist([row], schema)
     for _ in range(2):
-        write(TableOptions(table.path, ("part",)), rows)
-    before = listing(TableOptions(table.path))
+        write(DeltaOptions(table.path, ("part",)), rows)
+    before = listing(DeltaOptions(table.path))
     with pytest.raises(DeltaTableError, match="partitioned by the decimal part"):
         table.write([row])
     with pytest.raises(MaintenanceError, match="partitions of negative decimals"):
         table.maintained.compact(2**27, lambda done, total: None)
-    after = listing(TableOptions(table.path))
+    after = listing(DeltaOptions(table.path))
     assert {each for each in after if "_barnabas_staging" not in each} == before
 
 
@@ -87,7 +85,7 @@ def test_partitions_of_positive_decimals_are_compacted(tmp_path: Path) -> None:
     table = MergedDelta(tmp_path, schema, BY_ID, ("part",))
     rows = pa.Table.from_pylist([{"id": 1, "part": Decimal("1.50")}], schema)
     for _ in range(2):
-        write(TableOptions(table.path, ("part",)), rows)
+        write(DeltaOptions(table.path, ("part",)), rows)
     assert table.maintained.compact(2**27, lambda done, total: None).added_files == 1
     assert [each["part"] for each in table.rows()] == [Decimal("1.50")] * 2
 
@@ -117,7 +115,7 @@ def sparks_paths(tmp_path: Path) -> MergedDelta:
     table = MergedDelta(tmp_path, schema, BY_ID, ("city",))
     for key in range(2):
         rows = pa.Table.from_pylist([{"id": key, "city": "Köln"}], schema)
-        write(TableOptions(table.path, ("city",)), rows)
+        write(DeltaOptions(table.path, ("city",)), rows)
     Path(table.path, "city=K%C3%B6ln").rename(Path(table.path, "city=Köln"))
     for log in Path(table.path, "_delta_log").glob("*.json"):
         log.write_text(log.read_text().replace("city=K%25C3%25B6ln", "city=Köln"))
@@ -129,7 +127,7 @@ def merge(table: MergedDelta, row: Row) -> None:
 
 
 def overwrite(table: MergedDelta, row: Row) -> None:
-    write(TableOptions(table.path), pa.Table.from_pylist([row], table.schema), overwrite=True)
+    write(DeltaOptions(table.path), pa.Table.from_pylist([row], table.schema), overwrite=True)
 
 
 def compact(table: MergedDelta, row: Row) -> None:
@@ -144,7 +142,7 @@ def test_files_are_not_replaced_if_the_log_would_name_other_paths(
     with pytest.raises((DeltaTableError, MaintenanceError), match="'city=Köln/part"):
         change(table, row)
     assert [each["id"] for each in table.rows()] == [0, 1]
-    write(TableOptions(table.path), pa.Table.from_pylist([row], table.schema))
+    write(DeltaOptions(table.path), pa.Table.from_pylist([row], table.schema))
     assert [each["id"] for each in table.rows()] == [0, 0, 1]
 
 

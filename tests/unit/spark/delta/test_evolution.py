@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from barnabas.spark.batch_identity import BatchIdentity
-from barnabas.spark.delta.errors import DeltaTableError
-from barnabas.spark.delta.evolution import differences
-from barnabas.spark.delta.table_options import TableOptions
+from barnabas.spark.delta.columns import differences
+from barnabas.spark.delta.options import DeltaOptions
+from barnabas.spark.errors import DeltaTableError
+from barnabas.spark.tables.commits import BatchIdentity
 from spark.delta_tables import (
     Writer,
     column,
@@ -34,17 +34,17 @@ REPLACE = {"overwrite_schema": True}
 
 
 @pytest.fixture
-def options(tmp_path: Path) -> TableOptions:
-    made = TableOptions(str(tmp_path / "table"))
+def options(tmp_path: Path) -> DeltaOptions:
+    made = DeltaOptions(str(tmp_path / "table"))
     write(made, FIRST)
     return made
 
 
-def types(options: TableOptions) -> dict[str, Any]:
+def types(options: DeltaOptions) -> dict[str, Any]:
     return {each["name"]: each["type"] for each in stored_columns(options)}
 
 
-def refused(options: TableOptions, rows: pa.Table, message: str, **how: Any) -> None:
+def refused(options: DeltaOptions, rows: pa.Table, message: str, **how: Any) -> None:
     before = listing(options)
     with pytest.raises(DeltaTableError, match=message):
         write(options, rows, **how)
@@ -64,12 +64,12 @@ def refused(options: TableOptions, rows: pa.Table, message: str, **how: Any) -> 
     ],
 )
 def test_rows_with_other_columns_are_refused(
-    options: TableOptions, rows: dict[str, list[Any]], message: str
+    options: DeltaOptions, rows: dict[str, list[Any]], message: str
 ) -> None:
     refused(options, pa.table(rows), f"do not fit {options.address}: {message}")
 
 
-def test_a_merge_adds_columns_and_stores_null_for_missing_ones(options: TableOptions) -> None:
+def test_a_merge_adds_columns_and_stores_null_for_missing_ones(options: DeltaOptions) -> None:
     merging = dataclasses.replace(options, **MERGE)
     write(merging, pa.table({"more": [1.5], "id": [2]}))
     write(merging, pa.table({"kind": ["c"]}))
@@ -111,18 +111,18 @@ def test_a_merge_adds_fields_at_all_depths_and_keeps_what_is_there(tmp_path: Pat
     ],
 )
 def test_a_merge_refuses_what_no_column_holds(
-    options: TableOptions, rows: dict[str, list[Any]], message: str
+    options: DeltaOptions, rows: dict[str, list[Any]], message: str
 ) -> None:
     refused(dataclasses.replace(options, **MERGE), pa.table(rows), message)
 
 
-def test_a_failed_batch_adds_no_columns(options: TableOptions) -> None:
+def test_a_failed_batch_adds_no_columns(options: DeltaOptions) -> None:
     rows = pa.table({"more": [1]})
     Writer(dataclasses.replace(options, **MERGE), rows.schema).files(rows.to_batches()[0])
     assert types(options) == {"id": "long", "kind": "string"}
 
 
-def actions(options: TableOptions) -> list[set[str]]:
+def actions(options: DeltaOptions) -> list[set[str]]:
     """The kinds of actions of each commit."""
     logs = sorted(Path(options.address, "_delta_log").glob("*.json"))
     return [{next(iter(json.loads(line))) for line in log.open()} for log in logs]
@@ -136,7 +136,7 @@ LIST = pa.list_(pa.struct([("x", pa.int64())]))
 def test_new_columns_and_their_rows_are_one_commit(
     tmp_path: Path, partition_by: tuple[str, ...] | None, properties: dict[str, str]
 ) -> None:
-    options = TableOptions(str(tmp_path / "table"), partition_by, merge_schema=True)
+    options = DeltaOptions(str(tmp_path / "table"), partition_by, merge_schema=True)
     write(options, pa.table({"list": pa.array([[{"x": 1}]], LIST), **FIRST.to_pydict()}))
     if properties:
         DeltaTable(options.address).alter.set_table_properties(properties)
@@ -158,14 +158,14 @@ def test_new_columns_and_their_rows_are_one_commit(
 
 def test_a_table_of_nested_columns_only_gets_new_ones_before_the_rows(tmp_path: Path) -> None:
     """No condition of delta-rs selects files by such columns, so there are two commits."""
-    options = TableOptions(str(tmp_path / "table"), merge_schema=True)
+    options = DeltaOptions(str(tmp_path / "table"), merge_schema=True)
     write(options, pa.table({"list": pa.array([[{"x": 1}]], LIST)}))
     write(options, pa.table({"list": [[{"x": 2, "y": 3}]], "id": [2]}))
     assert [each - {"commitInfo"} for each in actions(options)[1:]] == [{"metaData"}, {"add"}]
     assert len(stored_rows(options)) == 2
 
 
-def test_two_writers_may_add_the_same_column(options: TableOptions) -> None:
+def test_two_writers_may_add_the_same_column(options: DeltaOptions) -> None:
     merging = dataclasses.replace(options, **MERGE)
     rows = pa.table({"more": [1]})
     writers = [Writer(merging, rows.schema) for _ in range(2)]
@@ -248,7 +248,7 @@ def test_structs_inside_maps_do_not_get_new_fields(
     nest: Callable[[pa.DataType], pa.DataType], tmp_path: Path
 ) -> None:
     """delta-rs reads no file again whose maps have structs without some of the fields."""
-    options = TableOptions(str(tmp_path / "table"), merge_schema=True)
+    options = DeltaOptions(str(tmp_path / "table"), merge_schema=True)
     write(options, pa.table({"id": [1], "c": pa.nulls(1, nest(NARROW))}))
     wider = pa.table({"id": [2], "c": pa.nulls(1, nest(WIDE))})
     kinds = r"c.* is .*map<.*y:long.* in the rows and .*map<.*x:long.* in the table"
@@ -261,7 +261,7 @@ def test_structs_inside_maps_do_not_get_new_fields(
 def test_structs_inside_maps_may_lack_fields_and_have_them_in_another_order(
     tmp_path: Path,
 ) -> None:
-    options = TableOptions(str(tmp_path / "table"), merge_schema=True)
+    options = DeltaOptions(str(tmp_path / "table"), merge_schema=True)
     other = pa.struct([*reversed(list(WIDE))])
     for kind, value in ((WIDE, {"x": 1, "y": 2}), (other, {"x": 3, "y": 4}), (NARROW, {"x": 5})):
         rows = pa.array([[("k", value)]], pa.map_(pa.string(), kind))
@@ -271,7 +271,7 @@ def test_structs_inside_maps_may_lack_fields_and_have_them_in_another_order(
     assert found == [[("k", each)] for each in expected]
 
 
-def test_an_array_without_nulls_fits_an_array_with_nulls(options: TableOptions) -> None:
+def test_an_array_without_nulls_fits_an_array_with_nulls(options: DeltaOptions) -> None:
     merging = dataclasses.replace(options, **MERGE)
     write(merging, pa.table({"a": pa.array([[1, None]], pa.list_(pa.int64()))}))
     strict = pa.list_(pa.field("element", pa.int32(), nullable=False))
@@ -279,7 +279,7 @@ def test_an_array_without_nulls_fits_an_array_with_nulls(options: TableOptions) 
     assert sorted(str(each["a"]) for each in stored_rows(options)) == ["None", "[1, None]", "[2]"]
 
 
-def test_an_overwrite_replaces_the_columns_in_one_commit(options: TableOptions) -> None:
+def test_an_overwrite_replaces_the_columns_in_one_commit(options: DeltaOptions) -> None:
     replacing = dataclasses.replace(options, **REPLACE)
     write(replacing, pa.table({"id": ["x"], "more": [1]}), overwrite=True)
     assert stored_rows(options) == [{"id": "x", "more": 1}]
@@ -287,7 +287,7 @@ def test_an_overwrite_replaces_the_columns_in_one_commit(options: TableOptions) 
     assert DeltaTable(options.address).version() == 1
 
 
-def test_an_overwrite_without_the_option_keeps_the_columns(options: TableOptions) -> None:
+def test_an_overwrite_without_the_option_keeps_the_columns(options: DeltaOptions) -> None:
     refused(options, pa.table({"id": ["x"], "kind": ["a"]}), "id is string", overwrite=True)
     write(options, pa.table({"kind": ["b"], "id": [2]}), overwrite=True)
     assert stored_rows(options) == [{"id": 2, "kind": "b"}]
@@ -302,7 +302,7 @@ def test_replaced_columns_keep_what_the_table_says_of_equal_ones(tmp_path: Path)
 
 
 def test_columns_that_a_check_or_a_partition_needs_are_not_replaced(tmp_path: Path) -> None:
-    options = TableOptions(str(tmp_path / "table"), ("kind",), overwrite_schema=True)
+    options = DeltaOptions(str(tmp_path / "table"), ("kind",), overwrite_schema=True)
     write(options, FIRST)
     DeltaTable(options.address).alter.add_constraint({"positive": "id > 0"})
     refused(
@@ -315,7 +315,7 @@ def test_columns_that_a_check_or_a_partition_needs_are_not_replaced(tmp_path: Pa
 
 
 @pytest.mark.parametrize("how", [MERGE, REPLACE])
-def test_a_time_without_zone_needs_its_feature(options: TableOptions, how: dict[str, bool]) -> None:
+def test_a_time_without_zone_needs_its_feature(options: DeltaOptions, how: dict[str, bool]) -> None:
     rows = pa.table({"at": pa.array([1], pa.timestamp("us"))})
     changed = dataclasses.replace(options, **how)
     refused(
@@ -324,7 +324,7 @@ def test_a_time_without_zone_needs_its_feature(options: TableOptions, how: dict[
 
 
 def test_a_new_table_gets_the_feature_of_times_without_zone(tmp_path: Path) -> None:
-    options = TableOptions(str(tmp_path / "table"), merge_schema=True)
+    options = DeltaOptions(str(tmp_path / "table"), merge_schema=True)
     write(options, pa.table({"at": pa.array([1], pa.timestamp("us"))}))
     write(options, pa.table({"also": pa.array([1], pa.timestamp("us"))}))
     assert types(options) == {"at": "timestamp_ntz", "also": "timestamp_ntz"}
@@ -332,11 +332,11 @@ def test_a_new_table_gets_the_feature_of_times_without_zone(tmp_path: Path) -> N
 
 
 def test_the_partitions_of_the_table_are_used_without_an_option(tmp_path: Path) -> None:
-    options = TableOptions(str(tmp_path / "table"), ("kind",))
+    options = DeltaOptions(str(tmp_path / "table"), ("kind",))
     write(options, FIRST)
-    write(TableOptions(options.address), pa.table({"id": [2], "kind": ["b"]}))
+    write(DeltaOptions(options.address), pa.table({"id": [2], "kind": ["b"]}))
     assert stored_rows(options) == [{"id": 1, "kind": "a"}, {"id": 2, "kind": "b"}]
-    write(TableOptions(options.address, merge_schema=True), pa.table({"id": [3]}))
+    write(DeltaOptions(options.address, merge_schema=True), pa.table({"id": [3]}))
     assert {"id": 3, "kind": None} in stored_rows(options)
 
 
@@ -356,14 +356,14 @@ def test_other_partitions_are_refused(
     stored: tuple[str, ...] | None,
     message: str,
 ) -> None:
-    options = TableOptions(str(tmp_path / "table"), stored)
+    options = DeltaOptions(str(tmp_path / "table"), stored)
     write(options, FIRST)
-    other = TableOptions(options.address, ("id",), **how)
+    other = DeltaOptions(options.address, ("id",), **how)
     refused(other, FIRST, f"{options.address} {message}", overwrite=overwrite)
 
 
 def test_queries_that_create_a_table_at_once_all_write(tmp_path: Path) -> None:
-    options = TableOptions(str(tmp_path / "table"))
+    options = DeltaOptions(str(tmp_path / "table"))
     rows = [pa.table({"id": [number], "kind": ["a"]}) for number in range(4)]
     writers = [Writer(options, each.schema) for each in rows]
     written = [
@@ -380,7 +380,7 @@ def test_queries_that_create_a_table_at_once_all_write(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("exists", [False, True])
 def test_two_drivers_of_a_query_add_a_batch_once(tmp_path: Path, exists: bool) -> None:
-    options = TableOptions(str(tmp_path / "table"), merge_schema=True)
+    options = DeltaOptions(str(tmp_path / "table"), merge_schema=True)
     if exists:
         write(options, FIRST)
     rows = pa.table({"id": [2], "more": [1]})

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from barnabas.spark.delta.errors import DeltaTableError
-from barnabas.spark.delta.features import SUPPORTED
-from barnabas.spark.delta.table_options import TableOptions
+from barnabas.spark.delta.options import DeltaOptions
+from barnabas.spark.delta.plan import SUPPORTED
+from barnabas.spark.errors import DeltaTableError
 from spark.delta_tables import (
     Writer,
     column,
@@ -79,11 +79,11 @@ def protocol_with(*features: str) -> dict[str, Any]:
     return {**found, "writerFeatures": list(features)}
 
 
-def values(options: TableOptions) -> list[int]:
+def values(options: DeltaOptions) -> list[int]:
     return [each["v"] for each in stored_rows(options)]
 
 
-def refused(options: TableOptions, message: str, *, overwrite: bool = False) -> None:
+def refused(options: DeltaOptions, message: str, *, overwrite: bool = False) -> None:
     """Check that the table is refused by this message, and that no file is written."""
     before = listing(options)
     with pytest.raises(DeltaTableError, match=message):

@@ -22,16 +22,13 @@ from duckdb import DuckDBPyConnection
 from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, StructField, StructType
 
 from barnabas.spark.delta.columns import columns_of
-from barnabas.spark.delta.errors import DeltaTableError
-from barnabas.spark.delta.files import TableFiles, WrittenFile
+from barnabas.spark.delta.files import WrittenFile, partition_directory, partition_text, task_files
+from barnabas.spark.delta.maintenance import MaintainedDelta
+from barnabas.spark.delta.options import DeltaOptions, parse_options
 from barnabas.spark.delta.plan import plan_write
-from barnabas.spark.delta.sink import parse_options
 from barnabas.spark.delta.table import commit_files, open_files, remove_unnamed
-from barnabas.spark.delta.table_options import TableOptions
-from barnabas.spark.delta.table_partitions import partition_directory, partition_text
-from barnabas.spark.errors import OptionError
-from barnabas.spark.partitioned_files import write_all
-from barnabas.spark.tables.delta_table import MaintainedDelta
+from barnabas.spark.errors import DeltaTableError, OptionError
+from barnabas.spark.tables.rows import write_all
 from spark.iceberg_tables import now_ms, stored_files
 from spark.partitioned_delta import PARTITION_BY, SCHEMA, TEXTS, rows, write, write_batch
 from spark.tables import duckdb_connection
@@ -82,6 +79,12 @@ def test_readers_find_each_row_by_its_partition(
         assert reader(table, text) == [row]
 
 
+def written_files(options: DeltaOptions, *batches: pa.RecordBatch) -> list[WrittenFile]:
+    """Write the files of one task for a new table."""
+    plan = plan_write(options, columns_of(batches[0].schema), None, removes_rows=False)
+    return write_all(task_files(open_files(options), plan), batches)
+
+
 def test_files_are_in_the_directories_that_delta_rs_uses(tmp_path: Path) -> None:
     # delta-rs writes times without their zone, and some floats without their fraction.
     names = [name for name in SCHEMA.names if name not in ("at", "real", "single")]
@@ -90,9 +93,9 @@ def test_files_are_in_the_directories_that_delta_rs_uses(tmp_path: Path) -> None
     partition_by = [name for name in names if name != "id"]
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     write_deltalake(theirs, pa.Table.from_pylist(only, schema), partition_by=partition_by)
-    options = TableOptions(str(ours), tuple(partition_by))
+    options = DeltaOptions(str(ours), tuple(partition_by))
     batch = pa.RecordBatch.from_pylist(only, schema)
-    write_all(TableFiles(open_files(options), schema, options.partition_by), [batch])
+    written_files(options, batch)
 
     def directories(path: Path) -> set[str]:
         return {f"{each.parent.relative_to(path)}" for each in path.rglob("part-*.parquet")}
@@ -102,7 +105,7 @@ def test_files_are_in_the_directories_that_delta_rs_uses(tmp_path: Path) -> None
 
 def test_a_table_of_flat_files_is_continued_in_directories(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("kind", pa.string())])
-    options = TableOptions(str(tmp_path), ("kind",))
+    options = DeltaOptions(str(tmp_path), ("kind",))
     row = {"id": 1, "kind": "a/b"}
     [file] = write_batch(options, [row], schema)
     shutil.rmtree(tmp_path / "_delta_log")
@@ -121,11 +124,9 @@ def _after_path(file: WrittenFile) -> tuple[int, dict[str, str | None], int, str
 
 
 def test_committed_files_stay_and_other_files_go(tmp_path: Path) -> None:
-    options = TableOptions(str(tmp_path), PARTITION_BY)
+    options = DeltaOptions(str(tmp_path), PARTITION_BY)
     batch = pa.RecordBatch.from_pylist(rows(), SCHEMA)
-    tasks = [
-        write_all(TableFiles(open_files(options), SCHEMA, PARTITION_BY), [batch]) for _ in range(2)
-    ]
+    tasks = [written_files(options, batch) for _ in range(2)]
     plan = plan_write(options, columns_of(SCHEMA), None, removes_rows=False)
     commit_files(options, plan, tasks[0], None)
     remove_unnamed(options, [*tasks[0], *tasks[1]])
@@ -135,7 +136,7 @@ def test_committed_files_stay_and_other_files_go(tmp_path: Path) -> None:
 def test_maintenance_keeps_partitions(tmp_path: Path) -> None:
     for _ in range(2):
         write(tmp_path, rows())
-    table = MaintainedDelta(TableOptions(str(tmp_path)))
+    table = MaintainedDelta(DeltaOptions(str(tmp_path)))
     assert table.compact(1 << 20, lambda *_: None).removed_files == 2 * len(TEXTS)
     removed = table.expire(now_ms(), execute=True, progress=lambda *_: None).files
     assert len(removed) == 2 * len(TEXTS)
@@ -146,9 +147,9 @@ def test_maintenance_keeps_partitions(tmp_path: Path) -> None:
 
 def test_values_that_are_not_equal_to_themselves_share_a_file(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("real", pa.float64())])
-    options = TableOptions(str(tmp_path), ("real",))
+    options = DeltaOptions(str(tmp_path), ("real",))
     batch = pa.record_batch({"id": [1, 2], "real": [math.nan, math.nan]}, schema)
-    files = write_all(TableFiles(open_files(options), schema, ("real",)), [batch, batch])
+    files = written_files(options, batch, batch)
     assert [each.path.partition("/")[0] for each in files] == ["real=NaN"]
 
 

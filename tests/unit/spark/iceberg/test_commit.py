@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from barnabas.spark.batch_identity import BatchIdentity
+from barnabas.spark.errors import IcebergTableError
 from barnabas.spark.iceberg.catalog import TableName, open_table
 from barnabas.spark.iceberg.commit import commit_files, last_batch, remove_unnamed
-from barnabas.spark.iceberg.errors import IcebergTableError
-from barnabas.spark.tables.iceberg_expiry import expire_snapshots
+from barnabas.spark.iceberg.maintenance import expire_snapshots
+from barnabas.spark.tables.commits import BatchIdentity
 from spark.iceberg_tables import SCHEMA, Writer, named, now_ms, rows, stored_files
 
 

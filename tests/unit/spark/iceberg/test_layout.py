@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from barnabas.spark.errors import IcebergTableError
 from barnabas.spark.iceberg.catalog import TableName, absolute, open_table
-from barnabas.spark.iceberg.errors import IcebergTableError
 from barnabas.spark.iceberg.files import conformed
 from spark.iceberg_tables import SCHEMA, Writer, named, rows as stored_ids
 

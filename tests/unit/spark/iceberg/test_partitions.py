@@ -16,15 +16,13 @@ from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table import Table
 from pyiceberg.transforms import Transform, UnknownTransform, VoidTransform, parse_transform
 
-from barnabas.spark.errors import OptionError
-from barnabas.spark.iceberg.catalog import TableName, open_catalog, open_table
+from barnabas.spark.errors import IcebergTableError, OptionError
+from barnabas.spark.iceberg.catalog import IcebergOptions, TableName, open_catalog, open_table
 from barnabas.spark.iceberg.commit import commit_files
-from barnabas.spark.iceberg.errors import IcebergTableError
-from barnabas.spark.iceberg.files import IcebergFiles
+from barnabas.spark.iceberg.files import task_files
 from barnabas.spark.iceberg.layout import iceberg_schema, prepare_table
+from barnabas.spark.iceberg.maintenance import MaintainedIceberg
 from barnabas.spark.iceberg.partitions import PartitionTerm, RowPartitions, parse_terms
-from barnabas.spark.iceberg.sink_options import SinkOptions
-from barnabas.spark.tables.iceberg_table import MaintainedIceberg
 from spark.iceberg_tables import named, now_ms, stored_files
 from spark.tables import duckdb_connection
 
@@ -73,8 +71,8 @@ def name(tmp_path: Path) -> TableName:
 def write(name: TableName, partition_by: str | None = None) -> Table:
     """Add the rows as the sink does."""
     terms = parse_terms(partition_by, SCHEMA.names) if partition_by else None
-    plan = prepare_table(SinkOptions(name, terms), SCHEMA)
-    files = IcebergFiles(plan)
+    plan = prepare_table(IcebergOptions(name, terms), SCHEMA)
+    files = task_files(plan)
     files.write(BATCH)
     commit_files(name, plan, files.close(), False, None)
     return open_table(name)
@@ -245,8 +243,8 @@ def test_partitions_by_a_field_of_a_struct_take_rows(name: TableName) -> None:
     table = catalog.create_table(name.table, schema)
     with table.update_spec() as update:
         update.add_field("part.y", "truncate[1]")
-    plan = prepare_table(SinkOptions(name), schema)
-    files = IcebergFiles(plan)
+    plan = prepare_table(IcebergOptions(name), schema)
+    files = task_files(plan)
     rows = [{"id": 1, "part": {"x": 1, "y": "ab"}}, {"id": 2, "part": None}]
     files.write(pa.RecordBatch.from_pylist(rows, schema))
     commit_files(name, plan, files.close(), False, None)

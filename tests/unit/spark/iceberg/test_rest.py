@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.spark.iceberg.catalog import TableName, open_table
-from barnabas.spark.tables.iceberg_table import MaintainedIceberg
+from barnabas.spark.iceberg.maintenance import MaintainedIceberg
 from spark.iceberg_tables import Writer, now_ms, rows
 from spark.rest_catalog import RestCatalog
 

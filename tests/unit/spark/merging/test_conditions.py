@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from barnabas.spark.errors import OptionError
-from barnabas.spark.merging.conditions import parse_condition
+from barnabas.spark.tables.merge_options import parse_condition
 
 ROWS = pa.table(
     {

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, Schema
 
-from barnabas.spark.batch_identity import BatchIdentity
 from barnabas.spark.delta.columns import columns_of
-from barnabas.spark.delta.errors import DeltaTableError
 from barnabas.spark.delta.merge import DeltaMerge
-from barnabas.spark.delta.table_options import TableOptions
+from barnabas.spark.delta.options import DeltaOptions
+from barnabas.spark.errors import DeltaTableError
 from barnabas.spark.iceberg.catalog import open_table
 from barnabas.spark.iceberg.merge import FILES_READ
-from barnabas.spark.merging.merge_options import DELETED, MergeOptions
+from barnabas.spark.tables.commits import BatchIdentity
+from barnabas.spark.tables.merge_options import DELETED, MergeOptions
 from spark.iceberg_tables import live_files, named, now_ms, stored_files
 from spark.merged_tables import MERGED_KINDS, MergedDelta, MergedIceberg, MergedTable, Row
 
@@ -95,7 +95,7 @@ def test_an_expiry_removes_old_staged_rows_and_nothing_else(table: MergedTable) 
     assert any("_barnabas_staging" in each for each in found.files)
     table.maintained.expire(now_ms() - 2 * 3_600_000, execute=True, progress=quiet)
     with pytest.raises(FileNotFoundError):
-        storage.open_input(path)
+        storage.open_input_file(path)
     assert table.rows() == rows(1)
 
 
@@ -103,7 +103,7 @@ def test_a_young_staged_file_survives_an_expiry(table: MergedTable) -> None:
     table.write(rows(1), batch=0)
     storage, [path] = table.target.open_storage(), table.stage(rows(2))
     table.maintained.expire(now_ms() - 2 * 3_600_000, execute=True, progress=quiet)
-    storage.open_input(path).close()
+    storage.open_input_file(path).close()
 
 
 @pytest.mark.parametrize("term", ["bucket(4, id)", "truncate(7, id)", "part"])
@@ -154,7 +154,7 @@ class TestDelta:
         table = MergedDelta(tmp_path, SCHEMA, MergeOptions(("id",), "seq"))
         table.write(rows(1, 2), batch=0)
         wider = SCHEMA.append(pa.field("kind", pa.string()))
-        options = TableOptions(table.path, merge_schema=True)
+        options = DeltaOptions(table.path, merge_schema=True)
         new = [{"id": 2, "part": 0, "seq": 2, "kind": "x"}, {"id": 3, "part": 0, "seq": 2}]
         target = DeltaMerge(options, table.merge, columns_of(wider))
         marked = pa.Table.from_pylist(new, wider).append_column(DELETED, pa.array([False, False]))
@@ -224,7 +224,7 @@ class TestIceberg:
         storage = table.target.open_storage()
         for batch in range(3):
             for path in table.stage(rows(1)):
-                storage.delete(path)
+                storage.delete_file(path)
             table.target.merge_rows(table.latest(rows(1, batch, seq=batch)), None)
         for path in tmp_path.rglob("_barnabas_staging/*"):
             path.unlink()

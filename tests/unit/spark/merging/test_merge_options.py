@@ -11,8 +11,8 @@ from barnabas.spark.delta import sink as delta
 from barnabas.spark.errors import OptionError
 from barnabas.spark.iceberg import sink as iceberg
 from barnabas.spark.iceberg.catalog import open_table
-from barnabas.spark.merging.merge_options import MergeOptions, split_options
-from barnabas.spark.merging.writers import MergingStreamWriter, MergingWriter
+from barnabas.spark.tables.merge_options import MergeOptions, split_options
+from barnabas.spark.tables.writers import TableStreamWriter, TableWriter
 from spark.iceberg_tables import named
 
 SCHEMA = (
@@ -85,10 +85,10 @@ def test_both_sinks_make_a_writer(tmp_path: Path) -> None:
     options = {"mergekeys": "id", "deletewhen": "op = 'd'", "exceptcolumns": "op"}
     catalog = {f"catalog.{key}": value for key, value in named(tmp_path).properties.items()}
     sink = iceberg.IcebergSink({"path": "lake.flights", **catalog, **options})
-    assert isinstance(sink.streamWriter(SCHEMA, False), MergingStreamWriter)
-    assert isinstance(sink.writer(SCHEMA, False), MergingWriter)
+    assert isinstance(sink.streamWriter(SCHEMA, False), TableStreamWriter)
+    assert isinstance(sink.writer(SCHEMA, False), TableWriter)
     columns = open_table(named(tmp_path)).schema().column_names
     assert "op" not in columns
     assert "seq" in columns
     sink = delta.DeltaSink({"path": str(tmp_path / "out"), **options})
-    assert isinstance(sink.streamWriter(SCHEMA, False), MergingStreamWriter)
+    assert isinstance(sink.streamWriter(SCHEMA, False), TableStreamWriter)

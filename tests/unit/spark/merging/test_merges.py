@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from barnabas.spark.merging.errors import MergeError
-from barnabas.spark.merging.merge_options import DELETED, MergeOptions
+from barnabas.spark.errors import MergeError
+from barnabas.spark.tables.merge_options import DELETED, MergeOptions
 from spark.iceberg_tables import stored_files
 from spark.merged_tables import MERGED_KINDS, MergedTable, Row
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from barnabas.spark.pipelines.explained import explain, is_summary, named_in
-from barnabas.spark.pipelines.flow_progress import progress_event
+from barnabas.spark.pipelines.explained_errors import explain, is_summary, named_in
+from barnabas.spark.pipelines.pipeline_run import progress_event
 from barnabas.spark.query_progress import query_progress
 
 # As Spark 4.2.1 reported it, without the parts that are not used.

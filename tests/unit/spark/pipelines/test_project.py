@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.spark.pipelines.errors import ProjectError
-from barnabas.spark.pipelines.new_project import NewProject, create_project
-from barnabas.spark.pipelines.project import load_project
+from barnabas.spark.pipelines.project import NewProject, ProjectError, create_project, load_project
 
 WANTED = NewProject("departures", "127.0.0.1:9092", "departures-out")
 

@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.spark.pipelines.checkpoints import read_checkpoints
+from barnabas.spark.pipelines.checkpoints import Notes, TopicBounds, read_checkpoints
 from barnabas.spark.pipelines.definition import FlowDefinition, StreamSource
-from barnabas.spark.pipelines.errors import ProjectError
-from barnabas.spark.pipelines.notes import Notes
+from barnabas.spark.pipelines.project import ProjectError
 from barnabas.spark.pipelines.reset import Found, plan_reset, remove_sink_checkpoints
-from barnabas.spark.pipelines.status import TopicBounds
 from unit.spark.pipelines.stored_checkpoints import HOURS, OUT, RECORDS, StoredFlow, project_in
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)

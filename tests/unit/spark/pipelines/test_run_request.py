@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from barnabas.spark.metrics import QueryMetricsServer
-from barnabas.spark.pipelines.new_project import NewProject, create_project
-from barnabas.spark.pipelines.project import load_project
-from barnabas.spark.pipelines.run_request import RunRequest
-from barnabas.spark.pipelines.started_run import StartedRun
+from barnabas.spark.pipelines.project import NewProject, create_project, load_project
+from barnabas.spark.pipelines.runs import RunRequest, StartedRun
 from barnabas.spark.query_metrics import QueryMetrics
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.spark.pipelines.source_lines import Place, place_in_traceback, place_of_name
+from barnabas.spark.pipelines.explained_errors import Place, place_in_traceback, place_of_name
 
 DEFINITIONS = '''\
 """Reads vaule."""

@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.spark.pipelines.checkpoints import read_checkpoints
-from barnabas.spark.pipelines.definition import FlowDefinition, StreamSource
-from barnabas.spark.pipelines.notes import Notes, read_notes, write_notes
-from barnabas.spark.pipelines.status import (
+from barnabas.spark.pipelines.checkpoints import (
     FlowStatus,
+    Notes,
     TopicBounds,
     flow_statuses,
     noted_brokers,
+    read_checkpoints,
+    read_notes,
+    write_notes,
 )
+from barnabas.spark.pipelines.definition import FlowDefinition, StreamSource
 from unit.spark.pipelines.stored_checkpoints import RECORDS, StoredFlow, project_in
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -10,8 +10,8 @@ from deltalake import write_deltalake
 from pyspark.pipelines.output import Sink
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 
-from barnabas.spark.pipelines.stored_targets import stored_sink
-from barnabas.spark.pipelines.table_changes import StoredTable
+from barnabas.spark.pipelines.changes import StoredTable
+from barnabas.spark.pipelines.definition_checks import stored_sink
 from spark.iceberg_tables import Writer, named
 
 

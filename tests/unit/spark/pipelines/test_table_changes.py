@@ -18,14 +18,14 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from barnabas.spark.pipelines.changes import Change
-from barnabas.spark.pipelines.checkpoints import Checkpoint
-from barnabas.spark.pipelines.definition import FlowDefinition, StatefulOperator, StreamSource
-from barnabas.spark.pipelines.table_changes import (
+from barnabas.spark.pipelines.changes import (
+    Change,
     StoredTable,
     find_state_changes,
     find_table_changes,
 )
+from barnabas.spark.pipelines.checkpoints import Checkpoint
+from barnabas.spark.pipelines.definition import FlowDefinition, StatefulOperator, StreamSource
 from unit.spark.safe_advice import assert_safe
 
 RECORDS = FlowDefinition("c.d.records", "records", (StreamSource("barnabas", {"subscribe": "t"}),))

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.facade import Client
-from barnabas.spark.clients import planning_client
 from barnabas.spark.pipelines.changes import Change
 from barnabas.spark.pipelines.checkpoints import Checkpoint
-from barnabas.spark.pipelines.topic_changes import TopicUse, find_topic_changes
+from barnabas.spark.pipelines.definition import TopicUse
+from barnabas.spark.pipelines.definition_checks import find_topic_changes
+from barnabas.spark.topics.clients import planning_client
 from barnabas.testing.broker_process import BrokerProcess
 from unit.spark.safe_advice import assert_safe
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from barnabas.spark.delta.table_options import TableOptions
-from barnabas.spark.tables.delta_table import MaintainedDelta
-from barnabas.spark.tables.errors import MaintenanceError
+from barnabas.spark.delta.maintenance import MaintainedDelta
+from barnabas.spark.delta.options import DeltaOptions
+from barnabas.spark.errors import MaintenanceError
 from spark.delta_tables import column, create_table, deletion_vector, write
 from spark.iceberg_tables import now_ms, stored_files
 
@@ -34,7 +34,7 @@ def table(tmp_path: Path) -> MaintainedDelta:
             mode="append",
             commit_properties=CommitProperties(app_transactions=[Transaction("query", batch)]),
         )
-    return MaintainedDelta(TableOptions(str(tmp_path)))
+    return MaintainedDelta(DeltaOptions(str(tmp_path)))
 
 
 def ids(directory: Path) -> list[int]:
@@ -95,7 +95,7 @@ def test_an_expiry_counts_whole_hours(table: MaintainedDelta, tmp_path: Path) ->
 
 def test_a_directory_without_a_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MaintenanceError, match="is no Delta table"):
-        MaintainedDelta(TableOptions(str(tmp_path))).compact(TARGET, quiet)
+        MaintainedDelta(DeltaOptions(str(tmp_path))).compact(TARGET, quiet)
 
 
 def test_rows_behind_deletion_vectors_do_not_count(tmp_path: Path) -> None:
@@ -123,4 +123,4 @@ def test_rows_of_files_without_statistics_count(tmp_path: Path) -> None:
         for each in actions:
             each.get("add", {}).pop("stats", None)
         log.write_text("".join(json.dumps(each) + "\n" for each in actions))
-    assert MaintainedDelta(TableOptions(str(tmp_path))).status(TARGET).rows == 3
+    assert MaintainedDelta(DeltaOptions(str(tmp_path))).status(TARGET).rows == 3

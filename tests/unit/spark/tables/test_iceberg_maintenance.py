@@ -10,12 +10,11 @@ import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.types import StringType
 
+from barnabas.spark.errors import MaintenanceError
 from barnabas.spark.iceberg.catalog import TableName, open_table
 from barnabas.spark.iceberg.commit import last_batch
-from barnabas.spark.tables.errors import MaintenanceError
-from barnabas.spark.tables.iceberg_compaction import compact
-from barnabas.spark.tables.iceberg_table import MaintainedIceberg
-from barnabas.spark.tables.reports import Compaction
+from barnabas.spark.iceberg.maintenance import MaintainedIceberg, compact
+from barnabas.spark.tables.maintenance import Compaction
 from spark.iceberg_deletes import delete_equal, delete_positions
 from spark.iceberg_tables import Writer, live_files, named, now_ms, rows, stored_files
 

@@ -1,1 +1,0 @@
-"""Avro: serializers, schemas, and columns of Arrow."""

@@ -1,1 +1,0 @@
-"""Protobuf: serializers, and the .proto texts of a registry."""

@@ -1,1 +1,0 @@
-"""Checks of jobs before they run: which options of Spark's Kafka connector mean the same here."""

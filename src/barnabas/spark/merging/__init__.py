@@ -1,1 +1,0 @@
-"""Upserts into tables: a batch inserts, updates and deletes rows by their keys."""

@@ -1,1 +1,0 @@
-"""The sink: rows become records, at least once or exactly once."""

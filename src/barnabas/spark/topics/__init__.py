@@ -1,0 +1,1 @@
+"""`format("barnabas")`: topics as tables and streams."""
