@@ -21,8 +21,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from barnabas.network.connection_options import ConnectionStatistics
-from barnabas.network.foreign_protocol import foreign_client
 from barnabas.network.framed_protocol import FramedHandler
+from barnabas.network.network_error import foreign_client
 from barnabas.network.request_order import API_KEY_BYTES, DeferredFrames, group_of
 from barnabas.network.response_slot import ResponseSlot, SendTimes
 from barnabas.protocol.frame import LENGTH_BYTES
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from barnabas.network.response_slot import ResponseTimes
     from barnabas.runtime.sockets import Chunk, Stream
     from barnabas.runtime.timer import Cancellable
+
 
 _log = logging.getLogger(__name__)
 

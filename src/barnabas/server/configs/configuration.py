@@ -30,7 +30,7 @@ from barnabas.server.configs.listener_endpoints import (
 from barnabas.server.configs.policies import check_policies, has_policies
 from barnabas.server.configs.security.sasl_keys import SASL_KEYS, sasl_listener_keys
 from barnabas.server.configs.tls_config import TLS_KEYS, check_classes, listener_prefix
-from barnabas.server.quotas.connection_bounds import (
+from barnabas.server.quotas.config import (
     ConnectionBounds,
     check_connection_bounds,
     connection_bounds,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from barnabas.server.configs.security.token_login_settings import TokenLoginSettings
     from barnabas.server.configs.security_protocol import SecurityProtocol
     from barnabas.settings.definition import ParsedConfig
+
 
 _log = logging.getLogger(__name__)
 

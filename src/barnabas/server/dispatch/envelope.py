@@ -21,7 +21,7 @@ from barnabas.protocol.headers import (
 from barnabas.protocol.messages.envelope import EnvelopeRequest
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.records.default_principal_data import DefaultPrincipalData
-from barnabas.server.listeners.connection_admission import address_of
+from barnabas.server.listeners.listener import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.chunks import Chunk
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import RequestContext
+
 
 _LENGTH_BYTES = 4
 _PRINCIPAL_VERSION = struct.Struct(">h")

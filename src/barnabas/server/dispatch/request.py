@@ -10,7 +10,7 @@ from barnabas.protocol.headers import encode_response, encode_response_in_steps,
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.dispatch.error_messages import truncate_error_messages
 from barnabas.server.dispatch.slices import release
-from barnabas.server.listeners.connection_admission import address_of
+from barnabas.server.listeners.listener import address_of
 from barnabas.server.quotas.client_quotas import CountedRequest
 from barnabas.waiting.steps import UNFINISHED
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.server.dispatch.access import Access
-    from barnabas.server.dispatch.missing_features import MissingFeatures
+    from barnabas.server.dispatch.client_software import MissingFeatures
     from barnabas.server.dispatch.request_statistics import ApiStatistics
     from barnabas.server.dispatch.slices import SliceQueue
     from barnabas.server.quotas.client_quotas import ClientQuotas
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     Handle = Callable[["RequestContext", Any], Message | None]
     # First and last version, request class, handler and statistics of an API.
     Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
+
 
 M = TypeVar("M", bound="Message")
 V = TypeVar("V")

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from barnabas.metrics.family import Tags
-    from barnabas.server.quotas.client_quotas import ClientQuotas
-    from barnabas.server.quotas.client_usage import ClientUsage
+    from barnabas.server.quotas.client_quotas import ClientQuotas, ClientUsage
 
     U = TypeVar("U", bound="ClientUsage")
 

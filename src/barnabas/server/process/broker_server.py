@@ -40,9 +40,8 @@ from barnabas.server.controller_access.registration import (
     ShutdownLimits,
 )
 from barnabas.server.conversion.conversion_queue import ConversionQueue
-from barnabas.server.handlers.broker_apis import served_apis
-from barnabas.server.handlers.dependencies import BrokerDependencies
-from barnabas.server.handlers.handler_table import HandlerTable
+from barnabas.server.dispatch.served_apis import served_apis
+from barnabas.server.handlers.dependencies import BrokerDependencies, HandlerTable
 from barnabas.server.process.group_settings import make_group_settings
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
@@ -83,6 +82,7 @@ if TYPE_CHECKING:
     from barnabas.server.telemetry.client_telemetry import ClientTelemetry
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.topic_partition import TopicIdPartition
+
 
 _log = logging.getLogger(__name__)
 

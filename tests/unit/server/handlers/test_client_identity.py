@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
 from barnabas.server.dispatch.request import RequestContext
-from barnabas.server.handlers.groups.client_identity import client_of
+from barnabas.server.handlers.groups.members import client_of
 
 
 @pytest.mark.parametrize(

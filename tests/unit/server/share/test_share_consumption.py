@@ -13,7 +13,7 @@ from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgePartition,
     AcknowledgeTopic,
 )
-from barnabas.server.handlers.share.requested_batches import BATCHES_MAX
+from barnabas.server.handlers.records.share_acknowledge import BATCHES_MAX
 from barnabas.server.share.persister import Persister
 from barnabas.server.share.share_session_cache import UNKNOWN_MAX
 from unit.server.share.consumption import (

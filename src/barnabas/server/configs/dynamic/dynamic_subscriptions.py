@@ -13,8 +13,7 @@ from barnabas.replication.config import (
     MOVES_THROTTLED_RATE,
     NUM_REPLICA_FETCHERS,
 )
-from barnabas.server.quotas.config import CONNECTION_KEYS
-from barnabas.server.quotas.connection_bounds import connection_bounds
+from barnabas.server.quotas.config import CONNECTION_KEYS, connection_bounds
 from barnabas.storage.config import (
     CLEANER_KEYS,
     HOLD_KEY,

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     RequestedPartition = tuple[TopicIdPartition, FetchPartitionData]
 
+
 # A fetch with more unknown partitions does not wait, so that their results do not stay in memory.
 REFUSED_WAITING_MAX = 1_000
 # Limit for the partitions in a fetch of a consumer.
@@ -65,7 +66,7 @@ _CLUSTER_ACTION, _CLUSTER = int(AclOperation.CLUSTER_ACTION), int(AclResourceTyp
 _NONE = ErrorCode.NONE
 
 
-def handler(dependencies: BrokerDependencies) -> Handle:
+def fetch(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that reads records for consumers and followers."""
     return FetchHandler(dependencies).handle_fetch
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
+
 _TOPIC_IDS_SINCE = 13
 _LEADER_SINCE = 10
 _ADMIN_CLIENT_ID = "__admin_client"
@@ -66,7 +67,7 @@ _MAGIC = 2
 _TRANSACTIONAL_BIT = 0x10
 
 
-def handler(dependencies: BrokerDependencies) -> Handle:
+def produce(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that appends records to partitions."""
     return ProduceHandler(dependencies).handle_produce
 
