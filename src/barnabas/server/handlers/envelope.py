@@ -13,8 +13,12 @@ from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.server.dispatch.envelope import read_address, read_header, read_principal
-from barnabas.server.dispatch.forwarded_context import ForwardedContext, ForwardedRequest
+from barnabas.server.dispatch.envelope import (
+    ForwardedClient,
+    read_address,
+    read_header,
+    read_principal,
+)
 from barnabas.server.dispatch.served_apis import SERVED_APIS
 
 if TYPE_CHECKING:
@@ -60,8 +64,8 @@ class EnvelopeHandler:
         except ProtocolError:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
         statistics.versions[header.version] += 1
-        forwarded = ForwardedRequest(header, principal, address)
-        inner = ForwardedContext(context, forwarded, statistics)
+        client = ForwardedClient(context, principal, address)
+        inner = context.forwarded(header, statistics, client)
         response = handle(inner, request)
         if response is not None:
             inner.respond(response)

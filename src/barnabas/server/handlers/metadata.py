@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics import TopicImage
-    from barnabas.server.dispatch.access import Access
-    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.dispatch.request import Access, Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
 

@@ -4,9 +4,6 @@ Above a limit or a rate, new connections wait in a queue. Kafka stops accepting 
 case, so that they wait in the kernel's queue. This broker accepts the connections but does not read
 from them, which clients cannot distinguish. The queue is as long as the kernel's queue. Further
 connections are closed.
-
-This file has the broad `except` for errors in request handling. Such an error closes the connection
-of that client and affects no other client. A failed assertion is not caught: it ends the process.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from typing import TYPE_CHECKING
 from barnabas.network.connection import Connection
 from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.principal import ANONYMOUS, UnknownPrincipalError
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.runtime.line_limit import LineLimit
 from barnabas.runtime.sockets import ListenOptions
 from barnabas.runtime.tls.tls_error import TlsError
@@ -294,7 +290,7 @@ class Listener:
     def _accept(self) -> Connection:
         self._next_id += 1
         connection = ServerConnection(
-            self._next_id, self._dependencies, self._limits, self._serve, self._on_closed
+            self._next_id, self._dependencies, self._limits, self._serve_first, self._on_closed
         )
         connection.admission = self._admission
         return connection
@@ -307,19 +303,14 @@ class Listener:
         if not self._serving:
             connection.mute()
 
-    def _serve(self, connection: Connection, frame: memoryview) -> None:
-        if connection.principal is None and not self._identify(connection):
-            return
-        try:
+    def _serve_first(self, connection: Connection, frame: memoryview) -> None:
+        """Determine the principal at the first request, and serve this and all later requests."""
+        if self._identify(connection):
+            connection.on_request = self._on_request
             self._on_request(connection, frame)
-        except (ProtocolError, AssertionError):
-            raise
-        except Exception:  # noqa: BLE001 - only this connection fails
-            _log.exception("Request failed, connection closed: client=%s", connection.peer)
-            connection.abort()
 
     def _identify(self, connection: Connection) -> bool:
-        """Determine the principal at the client's first request. Return whether it is known."""
+        """Determine the principal of a client. Return whether it is known."""
         if self._principals is None:
             connection.principal = ANONYMOUS
             return True

@@ -51,8 +51,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
     from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
     from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
-    from barnabas.server.dispatch.access import Access
-    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.dispatch.request import Access, Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies
 
 

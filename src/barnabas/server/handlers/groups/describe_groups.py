@@ -38,8 +38,7 @@ if TYPE_CHECKING:
         DescribedGroup as StreamsGroup,
         StreamsGroupDescribeRequest,
     )
-    from barnabas.server.dispatch.access import Access
-    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.dispatch.request import Access, Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
 

@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.sync_group import SyncGroupRequest
     from barnabas.protocol.schema import Message
     from barnabas.server.controller_access.internal_streams_topics import InternalStreamsTopics
-    from barnabas.server.dispatch.access import Access
-    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.dispatch.request import Access, Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
 _CREATE, _DESCRIBE = int(AclOperation.CREATE), int(AclOperation.DESCRIBE)

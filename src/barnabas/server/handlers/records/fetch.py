@@ -33,7 +33,7 @@ from barnabas.replication.partition.fetch_params import (
 from barnabas.replication.partition.results import failed_fetch
 from barnabas.replication.requests.fetch_session_cache import SessionRequest
 from barnabas.server.conversion.old_fetch import MAGIC_2_SINCE, ZSTD_SINCE, OldFetch, bytes_limit
-from barnabas.server.dispatch.wide_requests import check_width
+from barnabas.server.dispatch.dispatcher import check_width
 from barnabas.server.handlers.records.pending_fetch import PendingFetch, partition_data
 from barnabas.storage.topic_partition import TopicIdPartition, made_topic_id_partition
 from barnabas.waiting.steps import in_parts

@@ -28,7 +28,7 @@ from barnabas.record.batch import HEADER_SIZE
 from barnabas.replication.requests.delayed_produce import DelayedProduce
 from barnabas.server.conversion.old_produce import MAGIC_2_SINCE, OldProduce
 from barnabas.server.conversion.produced_records import Refusal, checked_records
-from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
+from barnabas.server.dispatch.dispatcher import WIDE_BYTES, check_width
 from barnabas.server.transactions.produced_transactions import ProducedTransactions
 from barnabas.storage.results import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition, made_topic_partition

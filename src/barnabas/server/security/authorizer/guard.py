@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import Message
-from barnabas.server.dispatch.amended_context import AmendedContext
 from barnabas.server.dispatch.served_apis import CONTROLLER_APIS, controller_rights, served_apis
 from barnabas.server.security.authorizer.authorizer import AuditLog, Authorizer, Rights
 from barnabas.server.security.authorizer.checks import refusals
@@ -158,9 +157,8 @@ def _serve(
     assert isinstance(verdict, Partial), (
         f"NothingUnauthorized: request={type(request).__name__} verdict={verdict!r}"
     )
-    amended = AmendedContext(context, verdict.amend)
-    response = handle(amended, verdict.request)
-    return None if response is None else amended.amended(response)
+    context.amend_with(verdict.amend)
+    return handle(context, verdict.request)
 
 
 class NodeAuthorizer:
