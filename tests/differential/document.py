@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_keys import api_row
 from barnabas.protocol.api_table import ApiKey
-from barnabas.server.handlers.broker_apis import SERVED_APIS
+from barnabas.server.dispatch.served_apis import SERVED_APIS
 from differential.all_cases import CASES
 from differential.broker_pair import started_pair
 from differential.case import spans

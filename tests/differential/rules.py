@@ -18,7 +18,7 @@ from barnabas.record.batch import (
     CorruptBatchError,
     batches,
 )
-from barnabas.server.handlers.broker_apis import SERVED_APIS
+from barnabas.server.dispatch.served_apis import SERVED_APIS
 from differential.side import Side
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.headers import encode_response
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.schema import Array, Struct
-from barnabas.server.handlers.broker_apis import SERVED_APIS
+from barnabas.server.dispatch.served_apis import SERVED_APIS
 from differential.all_cases import CASES
 from differential.case import Case
 from differential.known_differences import KNOWN_DIFFERENCES

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.server.handlers.broker_apis import SERVED_APIS
+from barnabas.server.dispatch.served_apis import SERVED_APIS
 from differential.cases.matrix import GENERATED, labels
 from differential.document import api_rows, class_rows, excluded_inputs, written
 from differential.matrix.excluded_inputs import NOT_SENT

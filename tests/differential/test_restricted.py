@@ -17,7 +17,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.server.handlers.broker_apis import SERVED_APIS
+from barnabas.server.dispatch.served_apis import SERVED_APIS
 from conformance.raw_client import RawClient
 from differential.matrix.excluded_inputs import is_sent
 from differential.matrix.inputs import changed, inputs

@@ -18,7 +18,7 @@ from barnabas.protocol.schema import Array, Field, Kind, Struct
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
-from barnabas.server.handlers.broker_apis import served_apis
+from barnabas.server.dispatch.served_apis import served_apis
 from fuzz.bombs import Bombs
 from fuzz.false_batches import false_batch
 from fuzz.patterns import random_pattern

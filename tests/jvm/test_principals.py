@@ -12,7 +12,7 @@ from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 
 from barnabas.runtime.tls.distinguished_name import name_of
-from barnabas.server.listeners.principal_rules import (
+from barnabas.server.listeners.tls_principals import (
     NoMatchingRuleError,
     PrincipalRules,
     PrincipalRulesError,

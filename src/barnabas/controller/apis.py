@@ -1,7 +1,7 @@
 """The APIs that the active controller serves: one row each, with all that differs between them.
 
 A new API is a row here and the function or class that turns its request into records. Brokers
-forward the requests of clients without code of their own (`server/handlers/forwarded.py`).
+forward the requests of clients by a row of `server/dispatch/served_apis.py`.
 
 `Controls` are the parts of a controller that turn requests into records, each for one area.
 """
@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from barnabas.controller.acls import AclControl, refuse_create_acls, refuse_delete_acls
-from barnabas.controller.brokers import (
-    BrokerControl,
-    BrokerSessions,
-    allocate_producer_ids,
-)
-from barnabas.controller.client_quotas import (
-    alter_client_quotas,
-    refuse_alter_client_quotas,
-)
+from barnabas.controller.brokers import BrokerControl, BrokerSessions, allocate_producer_ids
+from barnabas.controller.client_quotas import alter_client_quotas, refuse_alter_client_quotas
 from barnabas.controller.config_changes import (
     ConfigControl,
     refuse_alter_configs,
@@ -161,10 +154,8 @@ class ApiControl(msgspec.Struct, frozen=True):
     serve: Callable[[Controls], Serve]
     # Makes the error response for a request that is not served as a whole.
     refuse: Refuse = refuse_as_a_whole
-    # First version whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599). Requests of older
-    # versions are served, and their clients are throttled afterwards. None for APIs that neither
-    # create nor delete partitions: the partition mutation quota does not limit them.
-    strict_since: int | None = None
+    # Whether requests create or delete partitions, which the partition mutation quota limits.
+    mutates_partitions: bool = False
     # Whether `timeout_ms` of the request limits the time until the response. Kafka ignores the
     # timeout of two APIs.
     has_timeout: bool = True
@@ -174,16 +165,18 @@ class ApiControl(msgspec.Struct, frozen=True):
 
 API_CONTROLS: Mapping[int, ApiControl] = {
     ApiKey.CREATE_TOPICS: ApiControl(
-        lambda controls: controls.topics.create, refuse_create_topics, strict_since=6
+        lambda controls: controls.topics.create, refuse_create_topics, mutates_partitions=True
     ),
     ApiKey.DELETE_TOPICS: ApiControl(
-        lambda controls: controls.topics.delete, refuse_delete_topics, strict_since=5
+        lambda controls: controls.topics.delete, refuse_delete_topics, mutates_partitions=True
     ),
     ApiKey.CREATE_ACLS: ApiControl(lambda controls: controls.acls.create, refuse_create_acls),
     ApiKey.DELETE_ACLS: ApiControl(lambda controls: controls.acls.delete, refuse_delete_acls),
     ApiKey.ALTER_CONFIGS: ApiControl(lambda controls: controls.configs.alter, refuse_alter_configs),
     ApiKey.CREATE_PARTITIONS: ApiControl(
-        lambda controls: controls.partitions.create, refuse_create_partitions, strict_since=3
+        lambda controls: controls.partitions.create,
+        refuse_create_partitions,
+        mutates_partitions=True,
     ),
     ApiKey.CREATE_DELEGATION_TOKEN: ApiControl(
         lambda controls: controls.tokens.create, refuse_create_token
@@ -240,9 +233,3 @@ def refuse_request(request: Message, refusal: Refusal) -> Message | Generator[No
     row = API_CONTROLS.get(request.__api_key__)
     refuse = refuse_as_a_whole if row is None else row.refuse
     return refuse(request, refusal)
-
-
-def strict_version(api_key: int) -> int | None:
-    """Return `strict_since` of an API; None also for APIs that the quorum leader serves."""
-    row = API_CONTROLS.get(api_key)
-    return None if row is None else row.strict_since

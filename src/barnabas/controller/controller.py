@@ -376,7 +376,7 @@ class Controller:
             requester: the client that sent the request; anonymous for requests of this node.
         """
         api = API_CONTROLS[request.__api_key__]
-        assert mutations is None or api.strict_since is not None, request.__api_key__
+        assert mutations is None or api.mutates_partitions, request.__api_key__
         serve = api.serve(self._controls)
         self._state.serve(api, serve, request, on_done, mutations, requester)
         if api.changes_sessions:

@@ -1,1 +1,0 @@
-"""Framed connections: ordered responses on the server, correlated requests on the client."""

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.network.foreign_protocol import foreign_protocol
 from barnabas.network.framed_protocol import FramedHandler
-from barnabas.network.network_error import NetworkError, NetworkErrorKind
+from barnabas.network.network_error import NetworkError, NetworkErrorKind, foreign_protocol
 from barnabas.protocol.frame_buffers import FrameBuffers
 from barnabas.protocol.headers import decode_response, encode_request, peek_correlation_id
 from barnabas.protocol.protocol_error import ProtocolError
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Cancellable, Timer
     from barnabas.sasl.client_login import ClientLogin
     from barnabas.waiting.timing_wheel import TimingWheel
+
 
 # No limit: the client's requests limit the size of the responses.
 FRAME_BYTES_MAX = 0x7FFFFFFF

@@ -21,8 +21,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from barnabas.network.connection_options import ConnectionStatistics
-from barnabas.network.foreign_protocol import foreign_client
 from barnabas.network.framed_protocol import FramedHandler
+from barnabas.network.network_error import foreign_client
 from barnabas.network.request_order import API_KEY_BYTES, DeferredFrames, group_of
 from barnabas.network.response_slot import ResponseSlot, SendTimes
 from barnabas.protocol.frame import LENGTH_BYTES
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from barnabas.network.response_slot import ResponseTimes
     from barnabas.runtime.sockets import Chunk, Stream
     from barnabas.runtime.timer import Cancellable
+
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +85,6 @@ class Connection(FramedHandler):
         "_large_bytes",
         "_limits",
         "_on_closed",
-        "_on_request",
         "_paused",
         "_peer_check",
         "_send_times",
@@ -98,6 +98,7 @@ class Connection(FramedHandler):
         "login",
         "login_due_ms",
         "malformed",
+        "on_request",
         "principal",
         "queued_ms",
         "requests",
@@ -129,7 +130,8 @@ class Connection(FramedHandler):
         self._clock = dependencies.clock
         self._frame_budget = dependencies.frame_budget
         self._limits = limits
-        self._on_request = on_request
+        # The owner may replace it.
+        self.on_request = on_request
         self._on_closed = on_closed
         # Slots of requests without a sent response, oldest first.
         self._slots: deque[ResponseSlot] = deque()
@@ -283,7 +285,7 @@ class Connection(FramedHandler):
             if self._splitter.has_more:
                 self._share_ends_ms = now_ms + SHARE_MS
                 self.is_pipelined = True
-        self._on_request(self, frame)
+        self.on_request(self, frame)
         if self._slots and (len(self._slots) == 1 or len(frame) > _LARGE_BYTES):
             self._note_pending(frame)
 
@@ -291,6 +293,17 @@ class Connection(FramedHandler):
         """Remember the error; `on_closed` follows."""
         # Store the text only: a traceback would refer to this connection.
         self.malformed = foreign_client(self._splitter.refused_start) or str(error)
+
+    def on_failed(self, error: Exception) -> bool:
+        """Close the connection after an error in a request: no other client is affected.
+
+        A failed assertion is raised: it ends the process.
+        """
+        if isinstance(error, AssertionError):
+            return False
+        _log.error("Request failed, connection closed: client=%s", self.peer, exc_info=error)
+        self.abort()
+        return True
 
     def on_frame_memory(self, held_bytes: int) -> None:
         """Update the budget. Leave a large request in the kernel until its turn comes."""
@@ -561,10 +574,13 @@ class Connection(FramedHandler):
         # The wait for responses to earlier requests is not a time in the queue, as in Kafka.
         self.queued_ms = self.last_activity_ms - max(received_ms, self._turn_ms)
         try:
-            self._on_request(self, frame)
+            self.on_request(self, frame)
         except ProtocolError as error:
             self.abort()
             self.on_malformed(error)
+        except Exception as error:
+            if not self.on_failed(error):
+                raise
         if self._slots:
             self._note_pending(frame)
 

@@ -97,6 +97,10 @@ class FramedHandler(ABC):
     def on_malformed(self, error: ProtocolError) -> None:
         """Handle a protocol error of the peer. The connection is already being aborted."""
 
+    def on_failed(self, error: Exception) -> bool:
+        """Handle an error of the handler of a frame. Return False to raise the error."""
+        return False
+
     def on_frame_memory(self, held_bytes: int) -> None:
         """Handle a changed buffer size of a partially received frame. 0: there is none."""
         return
@@ -146,6 +150,10 @@ class FramedHandler(ABC):
         except ProtocolError as error:
             self.abort()
             self.on_malformed(error)
+            return
+        except Exception as error:
+            if not self.on_failed(error):
+                raise
             return
         finally:
             if self.is_pipelined:

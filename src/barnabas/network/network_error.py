@@ -1,12 +1,14 @@
-"""Failures of requests: the result that a caller gets instead of a response.
+"""Failures of requests, and peers that do not speak Kafka's protocol.
 
 Failures are passed as values, not raised across layers. They are exceptions only because blocking
-APIs raise them.
+APIs raise them. The first bytes of a peer show whether it speaks TLS, HTTP or SSH, which is the
+most frequent cause of a failed first request.
 """
 
 from __future__ import annotations
 
 import enum
+from enum import Enum
 
 
 class NetworkErrorKind(enum.Enum):
@@ -47,3 +49,52 @@ _RETRIABLE = frozenset(
         NetworkErrorKind.TIMED_OUT,
     }
 )
+
+
+__all__ = ["FOREIGN_PROTOCOLS", "ForeignProtocol", "foreign_client", "foreign_protocol"]
+
+_CLIENT_WITH_TLS = (
+    "the client speaks TLS to a listener without it; it probably has security.protocol=SSL"
+)
+_CLIENT_WITH_HTTP = "the client speaks HTTP"
+_HTTP_METHODS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI")
+# A TLS record of type alert (21) or handshake (22), version 3.x.
+_TLS_STARTS = (b"\x15\x03", b"\x16\x03")
+
+
+class ForeignProtocol(Enum):
+    """A protocol other than Kafka's; the value describes the peer to the user of a client."""
+
+    TLS = (
+        "it answered with TLS: the listener requires TLS, so set security.protocol=SSL, or "
+        "SASL_SSL if the listener wants a login"
+    )
+    HTTP = "a web server (HTTP) listens there, not a broker"
+    SSH = "an SSH server listens there, not a broker"
+
+
+# The descriptions of all known protocols.
+FOREIGN_PROTOCOLS = frozenset(each.value for each in ForeignProtocol)
+_STARTS = {b"HTTP": ForeignProtocol.HTTP, b"SSH-": ForeignProtocol.SSH}
+
+
+def foreign_protocol(start: bytes) -> ForeignProtocol | None:
+    """Return the protocol of a peer, or None if it is unknown.
+
+    Args:
+        start: the first four received bytes. In Kafka they are the length of a response.
+    """
+    if start.startswith(_TLS_STARTS):
+        return ForeignProtocol.TLS
+    return _STARTS.get(start)
+
+
+def foreign_client(start: bytes) -> str | None:
+    """Return a description of a client that does not speak Kafka's protocol, or None.
+
+    Args:
+        start: the first four bytes of a frame that was refused for its size.
+    """
+    if start.startswith(_TLS_STARTS):
+        return _CLIENT_WITH_TLS
+    return _CLIENT_WITH_HTTP if start in _HTTP_METHODS else None

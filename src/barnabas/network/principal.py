@@ -23,3 +23,7 @@ class Principal(msgspec.Struct, frozen=True):
 
 # Principal of unauthenticated connections.
 ANONYMOUS: Final = Principal("ANONYMOUS")
+
+
+class UnknownPrincipalError(ValueError):
+    """The client is authenticated, but its principal cannot be determined."""

@@ -15,7 +15,7 @@ from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.codec import encode_bytes
 from barnabas.protocol.headers import encode_request_header
 from barnabas.protocol.schema import STRING, Array, Struct, is_flexible
-from barnabas.server.handlers.broker_apis import SERVED_APIS
+from barnabas.server.dispatch.served_apis import SERVED_APIS
 from differential.case import CASES, Case, case
 from differential.scene import Scene
 

@@ -102,7 +102,7 @@ def test_a_request_behind_a_waiting_one_is_processed_after_its_response(
     """Paused connections leave bytes in the kernel, in OpenSSL, and in deferred requests."""
     pair = Pair(tls_place(sim_place(seed)), 1 << 15)
     slots: list[ResponseSlot] = []
-    pair.server._on_request = lambda connection, _: slots.append(connection.reserve())
+    pair.server.on_request = lambda connection, _: slots.append(connection.reserve())
     sizes = [10, 3_000, 3_000, 100_000, 10, 10]
     # The API key is that of no group.
     pair.send(b"".join(struct.pack(">i", size) + b"\xff" * size for size in sizes), piece)

@@ -39,13 +39,13 @@ from barnabas.runtime.disk import FileSlice
 from barnabas.server.cluster.cluster_view import Backlog, ClusterView
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.conversion.conversion_queue import ConversionQueue
+from barnabas.server.dispatch.client_software import MissingFeatures
 from barnabas.server.dispatch.dispatcher import Dispatcher
-from barnabas.server.dispatch.missing_features import MissingFeatures
 from barnabas.server.dispatch.request import RequestDependencies
 from barnabas.server.dispatch.request_statistics import RequestStatistics
+from barnabas.server.dispatch.served_apis import served_apis
 from barnabas.server.dispatch.slices import SliceQueue
-from barnabas.server.handlers.broker_apis import served_apis
-from barnabas.server.handlers.handler_table import HandlerTable
+from barnabas.server.handlers.dependencies import HandlerTable
 from barnabas.server.quotas.client_quotas import ClientQuotas
 from barnabas.sim.world import SimWorld
 from barnabas.storage.config import LogConfig, StorageConfig, log_config

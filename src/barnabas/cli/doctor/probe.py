@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from barnabas.client.tls_config import client_tls_options
-from barnabas.network.foreign_protocol import ForeignProtocol, foreign_protocol
+from barnabas.network.network_error import ForeignProtocol, foreign_protocol
 from barnabas.protocol.headers import decode_response, encode_request
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.protocol_error import ProtocolError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.client.config import ClientConfig
+
 
 __all__ = ["BROKERS", "Peer", "Probes", "Reply", "probe_address", "responder", "tls_of"]
 

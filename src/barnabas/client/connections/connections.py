@@ -36,8 +36,7 @@ from barnabas.client.errors import (
     UnusableResponseError,
 )
 from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
-from barnabas.network.foreign_protocol import FOREIGN_PROTOCOLS
-from barnabas.network.network_error import NetworkError, NetworkErrorKind
+from barnabas.network.network_error import FOREIGN_PROTOCOLS, NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import ReconnectBackoff
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.sockets import Listening, ListenOptions, Sockets, Stream, StreamHandler
     from barnabas.runtime.timer import Cancellable
     from barnabas.sasl.client_login import ClientLogin
+
 
 __all__ = [
     "SOFTWARE_NAME",

@@ -30,7 +30,7 @@ from barnabas.server.configs.endpoints import (
 from barnabas.server.configs.policies import check_policies, has_policies
 from barnabas.server.configs.sasl_keys import SASL_KEYS, sasl_listener_keys
 from barnabas.server.configs.tls_config import TLS_KEYS, check_classes, listener_prefix
-from barnabas.server.quotas.connection_bounds import (
+from barnabas.server.quotas.config import (
     ConnectionBounds,
     check_connection_bounds,
     connection_bounds,

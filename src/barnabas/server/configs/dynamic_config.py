@@ -18,8 +18,7 @@ from barnabas.replication.config import (
     MOVES_THROTTLED_RATE,
     NUM_REPLICA_FETCHERS,
 )
-from barnabas.server.quotas.config import CONNECTION_KEYS
-from barnabas.server.quotas.connection_bounds import connection_bounds
+from barnabas.server.quotas.config import CONNECTION_KEYS, connection_bounds
 from barnabas.settings.definition import ParsedConfig
 from barnabas.settings.key import ConfigError, DynamicMode, without_listener
 from barnabas.storage.config import (

@@ -1,1 +1,0 @@
-"""Dispatch: from the bytes of a request to its handler, and from the response to bytes."""

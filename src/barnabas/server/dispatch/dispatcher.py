@@ -1,4 +1,14 @@
-"""Dispatch of requests: decode the header, check the version, decode the body, call the handler."""
+"""Dispatch of requests: decode the header, check the version, decode the body, call the handler.
+
+Large requests are decoded in slices. Some requests are refused for their size:
+
+- Produce and Fetch are served in one turn for the most part, so their number of partitions is
+  limited.
+- Requests of group members are refused before they are copied and decoded. A decoder copies a field
+  of bytes in one step: a JoinGroup of 90 MB would hold the event loop for 90 ms. Kafka accepts such
+  requests, but cannot store their content: the record of a group must fit into a batch of
+  `__consumer_offsets`, which has at most 1 MB by default.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +20,12 @@ from barnabas.protocol.codec import decode_from, decode_in_steps
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.server.dispatch.large_request import LargeRequestContext
 from barnabas.server.dispatch.request import RequestContext
 from barnabas.server.dispatch.request_statistics import FIRST_BUCKET, SHORTEST_MS
-from barnabas.server.dispatch.size_limits import refusal_for_size
-from barnabas.server.dispatch.wide_requests import WIDE_BYTES
 from barnabas.waiting.steps import Unfinished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sized
 
     from barnabas.network.connection import Connection
     from barnabas.protocol.schema import Message
@@ -31,6 +38,8 @@ LARGE_BYTES = 16 * 1024
 # Produce and Fetch are frequent, and Produce is large because of its records, which are views. So
 # they are decoded in slices only if they have too many partitions for one slice.
 _FREQUENT = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH)})
+# Shorter requests have at most a few thousand partitions.
+WIDE_BYTES = 64 * 1024
 
 
 class Dispatcher:
@@ -78,10 +87,10 @@ class Dispatcher:
         if size <= LARGE_BYTES or (size <= WIDE_BYTES and api_key in _FREQUENT):
             request, _ = decode_from(request_cls, version, frame, offset)
         elif api_key in _FREQUENT and not isinstance(
-            found := self._slices.try_now(decode_in_steps(request_cls, version, frame, offset)),
+            decoded := self._slices.try_now(decode_in_steps(request_cls, version, frame, offset)),
             Unfinished,
         ):
-            request = found
+            request = decoded
         else:
             self._serve_large(connection, frame, header, entry)
             return
@@ -131,20 +140,17 @@ class Dispatcher:
         _, _, request_cls, handle, statistics = entry
         version, size = header[1], len(frame)
         slot = connection.reserve()
-        refusal = refusal_for_size(header[0], version, size)
-        if refusal is not None:
-            context = RequestContext(connection, slot, header, size, self._dependencies, statistics)
-            statistics.versions[version] += 1
-            statistics.request_bytes += size
-            context.respond(refusal)
-            return
-        large = LargeRequestContext(connection, slot, header, size, self._dependencies, statistics)
+        context = RequestContext(connection, slot, header, size, self._dependencies, statistics)
         statistics.versions[version] += 1
         statistics.request_bytes += size
+        refusal = refusal_for_size(header[0], version, size)
+        if refusal is not None:
+            context.respond(refusal)
+            return
         # Copy the frame: another connection uses the receive buffer in the next turn.
-        large.serve(request_cls, memoryview(bytearray(frame)), header[4], handle)
+        context.serve_large(request_cls, memoryview(bytearray(frame)), header[4], handle)
         now_ms = self._monotonic_ms()
-        large.park(now_ms, now_ms - connection.last_activity_ms)
+        context.park(now_ms, now_ms - connection.last_activity_ms)
 
 
 def unsupported_api_versions(first_version: int, last_version: int) -> Message:
@@ -156,3 +162,72 @@ def unsupported_api_versions(first_version: int, last_version: int) -> Message:
 
     known = ApiVersion(api_key=_API_VERSIONS, min_version=first_version, max_version=last_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
+
+
+# Limit of the requests below. Copying and decoding one field of this size takes 7 ms each.
+MEMBER_REQUEST_BYTES_MAX = 16 << 20
+_MESSAGE = f"The request has more than {MEMBER_REQUEST_BYTES_MAX} bytes."
+
+
+def refusal_for_size(api_key: int, version: int, size: int) -> Message | None:
+    """Return the response to a request that is too large, or None if it may be decoded."""
+    refuse = _REFUSALS.get(api_key)
+    if refuse is None or size <= MEMBER_REQUEST_BYTES_MAX:
+        return None
+    return refuse(version)
+
+
+def _join_group(version: int) -> Message:
+    from barnabas.coordinator.group.classic.classic_group import failed_join
+    from barnabas.coordinator.group.requests.member_requests import in_version
+
+    return in_version(failed_join("", ErrorCode.GROUP_MAX_SIZE_REACHED), version)
+
+
+def _sync_group(_version: int) -> Message:
+    from barnabas.coordinator.group.classic.classic_group import failed_sync
+
+    # Kafka's error for an assignment that does not fit into a batch.
+    return failed_sync(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def _consumer_heartbeat(_version: int) -> Message:
+    from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
+
+    return failed_heartbeat(ErrorCode.INVALID_REQUEST, _MESSAGE)
+
+
+def _share_heartbeat(_version: int) -> Message:
+    from barnabas.coordinator.group.share.share_membership import failed_share_heartbeat
+
+    return failed_share_heartbeat(ErrorCode.INVALID_REQUEST, _MESSAGE)
+
+
+def _streams_heartbeat(_version: int) -> Message:
+    from barnabas.coordinator.group.streams.streams_heartbeat import failed_streams_heartbeat
+
+    return failed_streams_heartbeat(ErrorCode.INVALID_REQUEST, _MESSAGE)
+
+
+_REFUSALS: dict[int, Callable[[int], Message]] = {
+    int(ApiKey.JOIN_GROUP): _join_group,
+    int(ApiKey.SYNC_GROUP): _sync_group,
+    int(ApiKey.CONSUMER_GROUP_HEARTBEAT): _consumer_heartbeat,
+    int(ApiKey.SHARE_GROUP_HEARTBEAT): _share_heartbeat,
+    int(ApiKey.STREAMS_GROUP_HEARTBEAT): _streams_heartbeat,
+}
+
+
+def check_width(topics: Iterable[Sized], most: int) -> None:
+    """Check the number of partitions in a request.
+
+    Args:
+        topics: the partitions of each topic.
+        most: the limit.
+
+    Raises:
+        ProtocolError: there are more. The connection is closed.
+    """
+    partitions = sum(map(len, topics))
+    if partitions > most:
+        raise ProtocolError(f"{partitions} partitions: the limit is {most}")

@@ -1,7 +1,8 @@
 """Envelopes: requests of clients that a broker forwards to the controller (KIP-590).
 
 The request and the response include their headers. The principal has the format of Kafka's default
-principal: a version of two bytes, then DefaultPrincipalData.
+principal: a version of two bytes, then DefaultPrincipalData. On the controller, `ForwardedClient`
+is the client of the request in an envelope. It sends the response in that of the envelope.
 """
 
 from __future__ import annotations
@@ -10,18 +11,21 @@ import ipaddress
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
 from barnabas.network.principal import Principal
 from barnabas.protocol.codec import decode, encode_onto
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import (
     decode_request_header,
     decode_response,
     encode_request,
     encode_response,
 )
-from barnabas.protocol.messages.envelope import EnvelopeRequest
+from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.records.default_principal_data import DefaultPrincipalData
-from barnabas.server.listeners.connection_admission import address_of
+from barnabas.server.listeners.listener import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.chunks import Chunk
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import RequestContext
+
 
 _LENGTH_BYTES = 4
 _PRINCIPAL_VERSION = struct.Struct(">h")
@@ -77,11 +82,6 @@ def unwrap_response(request: Message, version: int, data: bytes) -> Any:
     return decode_response(type(request), version, data)[1]
 
 
-def wrap_response(correlation_id: int, response: Message, version: int) -> bytes:
-    """Encode a response with its header, as the content of an envelope."""
-    return _joined(encode_response(correlation_id, response, version))[_LENGTH_BYTES:]
-
-
 def read_header(envelope: EnvelopeRequest) -> ForwardedHeader:
     """Decode the header of the request in an envelope.
 
@@ -115,6 +115,45 @@ def read_address(envelope: EnvelopeRequest) -> str:
         return str(ipaddress.ip_address(bytes(envelope.client_host_address)))
     except ValueError as error:
         raise ProtocolError(f"an envelope's client address: {error}") from error
+
+
+class ForwardedClient(msgspec.Struct, frozen=True):
+    """The origin of the request in an envelope, see `Origin`."""
+
+    envelope: RequestContext
+    principal: Principal
+    address: str
+
+    def respond(
+        self, request: RequestContext, response: Message, throttle_ms: int, *, is_clean: bool
+    ) -> None:
+        """Send the response in the envelope.
+
+        Only the mutation quota of the controller throttles the client here. The broker counts the
+        other quotas, and it stops reading from the client.
+        """
+        statistics = request.statistics
+        if throttle_ms > 0 and statistics.has_throttle_time:
+            response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]  # the class has it
+        if not is_clean:
+            statistics.error_searches += 1
+        codes = [0] * len(statistics.errors)
+        statistics.count_errors(response, codes)
+        for code, count in enumerate(codes):
+            statistics.errors[code] += count
+        if codes[ErrorCode.NOT_CONTROLLER]:
+            self.envelope.respond_exempt(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
+            return
+        try:
+            data = _joined(encode_response(request.correlation_id, response, request.version))
+        except Exception as error:  # noqa: BLE001 - only this request fails
+            # As for a response to a client: the caller has other requests to complete.
+            request.give_up(error)
+            return
+        content = data[_LENGTH_BYTES:]
+        self.envelope.respond_exempt(
+            EnvelopeResponse(response_data=content, error_code=ErrorCode.NONE)
+        )
 
 
 def _packed(peer: str) -> bytes:

@@ -1,16 +1,21 @@
-"""Context of one request: header, client, response, and the time that the request takes."""
+"""One request: its header, the rights and identity of its client, its response and its times.
+
+A request of a connection sends its response through a slot of the connection. A request that a
+broker has forwarded has an `Origin`: the identity of the client, and the place of the response.
+"""
 
 from __future__ import annotations
 
-import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from barnabas.network.principal import ANONYMOUS
+from barnabas.protocol.codec import decode_in_steps
 from barnabas.protocol.headers import encode_response, encode_response_in_steps, frame_bytes
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.server.dispatch.error_messages import truncate_error_messages
+from barnabas.server.dispatch.failed_responses import give_up, truncate_error_messages
 from barnabas.server.dispatch.slices import release
-from barnabas.server.listeners.connection_admission import address_of
+from barnabas.server.listeners.listener import address_of
 from barnabas.server.quotas.client_quotas import CountedRequest
 from barnabas.waiting.steps import UNFINISHED
 
@@ -24,8 +29,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.loop_watch import LoopWatch
-    from barnabas.server.dispatch.access import Access
-    from barnabas.server.dispatch.missing_features import MissingFeatures
+    from barnabas.server.dispatch.client_software import MissingFeatures
     from barnabas.server.dispatch.request_statistics import ApiStatistics
     from barnabas.server.dispatch.slices import SliceQueue
     from barnabas.server.quotas.client_quotas import ClientQuotas
@@ -35,12 +39,52 @@ if TYPE_CHECKING:
     # First and last version, request class, handler and statistics of an API.
     Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
 
+
 M = TypeVar("M", bound="Message")
 V = TypeVar("V")
 # Passed instead of a throttle time: client quotas do not apply to this request.
 EXEMPT = -1
 
-_log = logging.getLogger(__name__)
+
+class Access(Protocol):
+    """The rights of the client that sent a request. `server/security/authorizer` has them."""
+
+    def allows(
+        self, operation: int, resource_type: int, name: str, *, is_logged: bool = True
+    ) -> bool:
+        """Return whether the client may do an operation on a resource.
+
+        Args:
+            operation: an `AclOperation`.
+            resource_type: an `AclResourceType`.
+            name: name of the resource, which is not a pattern.
+            is_logged: whether a refusal is logged. False if the client did not name the resource.
+        """
+        ...
+
+    def operations(self, resource_type: int, name: str) -> int:
+        """Return the bit field of the operations that the client may do on a resource (KIP-430)."""
+        ...
+
+
+class Origin(Protocol):
+    """The client of a request that another node has forwarded, and the sink of its response."""
+
+    @property
+    def principal(self) -> Principal:
+        """Identity of the client that sent the request to the other node."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """IP address of the client."""
+        ...
+
+    def respond(
+        self, request: RequestContext, response: Message, throttle_ms: int, *, is_clean: bool
+    ) -> None:
+        """Send the response to the other node. See `RequestContext.respond`."""
+        ...
 
 
 class AccessControl(Protocol):
@@ -54,15 +98,7 @@ class AccessControl(Protocol):
 class RequestDependencies:
     """Dependencies that all requests of a listener share."""
 
-    __slots__ = (
-        "access_control",
-        "clock",
-        "listener_name",
-        "missing",
-        "quotas",
-        "slices",
-        "watch",
-    )
+    __slots__ = ("access_control", "clock", "listener_name", "missing", "quotas", "slices", "watch")
 
     def __init__(
         self,
@@ -86,40 +122,34 @@ class RequestDependencies:
         self.access_control: AccessControl | None = None
 
 
-def give_up(connection: Connection, error: Exception, api: str, version: int) -> None:
-    """Close a connection after a response could not be encoded, and log the error.
+class _LargeJob:
+    """The work of a large request: decoding, handler and response are one job of the slice queue.
 
-    Responses must keep the order of the requests, so no later response could be sent.
+    Large requests are served one at a time. The slices of the handler and the response therefore
+    belong to the same job, unless they start after the handler has returned.
     """
-    if isinstance(error, ProtocolError):
-        # The response contains a value that this version of the API cannot represent.
-        _log.warning(
-            "Response cannot be encoded, connection closed: api=%s version=%d client=%s error=%s",
-            api,
-            version,
-            connection.peer,
-            error,
-        )
-    else:
-        _log.error(
-            "Response failed, connection closed: api=%s version=%d client=%s",
-            api,
-            version,
-            connection.peer,
-            exc_info=error,
-        )
-    connection.abort()
+
+    __slots__ = ("collected", "collects", "request")
+
+    def __init__(self) -> None:
+        # Whether the handler is running, and the slices that it has submitted.
+        self.collects = False
+        self.collected: Generator[None, None, None] | None = None
+        # The decoded request. None before decoding, and after the response is sent.
+        self.request: Message | None = None
 
 
 class RequestContext:
-    """One request: its header, and its place in the order of responses of the connection."""
+    """One request, as its handler sees it."""
 
     __slots__ = (
+        "_amend",
         "_dependencies",
+        "_large",
+        "_origin",
         "_parked_ms",
         "_queued_ms",
         "_slot",
-        "_statistics",
         "_total_ms",
         "client_id",
         "connection",
@@ -127,6 +157,7 @@ class RequestContext:
         "is_joint",
         "local_ms",
         "request_bytes",
+        "statistics",
         "version",
     )
 
@@ -145,7 +176,14 @@ class RequestContext:
         _, self.version, self.correlation_id, self.client_id, _ = header
         self.request_bytes = request_bytes
         self._dependencies = dependencies
-        self._statistics = statistics
+        self.statistics = statistics
+        # None for requests of the connection itself.
+        self._origin: Origin | None = None
+        # Adds the errors of a rejected part of the request to the response; None without such a
+        # part.
+        self._amend: Callable[[Message], Message] | None = None
+        # The job of a request that is too large for one turn; None for other requests.
+        self._large: _LargeJob | None = None
         # When the handler returned without a response, in ms of the monotonic clock; 0 before that.
         self._parked_ms = 0.0
         # Whether the request is handled together with others of its read. `end_joint` counts it.
@@ -167,12 +205,18 @@ class RequestContext:
     @property
     def principal(self) -> Principal:
         """Identity of the client that sent the request."""
+        if self._origin is not None:
+            return self._origin.principal
         return self.connection.principal or ANONYMOUS
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether the client has proven its identity, by SASL or by a certificate."""
-        return self.connection.login is not None or self.principal != ANONYMOUS
+        """Whether the client has proven its identity, by SASL or by a certificate.
+
+        For a forwarded request, the broker has checked this where it matters.
+        """
+        is_trusted = self._origin is not None or self.connection.login is not None
+        return is_trusted or self.principal != ANONYMOUS
 
     @property
     def access(self) -> Access | None:
@@ -187,13 +231,31 @@ class RequestContext:
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the client."""
-        return self.connection.peer
+        """HOST:PORT of the client, or its IP address if the request was forwarded."""
+        return self.connection.peer if self._origin is None else self._origin.address
 
     @property
     def host(self) -> str:
         """IP address of the client."""
-        return address_of(self.connection.peer)
+        return address_of(self.connection.peer) if self._origin is None else self._origin.address
+
+    def forwarded(
+        self,
+        header: tuple[int, int, int, str | None, int],
+        statistics: ApiStatistics,
+        origin: Origin,
+    ) -> RequestContext:
+        """Return the request that this request contains, with its own header and client."""
+        inner = RequestContext(
+            self.connection, self._slot, header, self.request_bytes, self._dependencies, statistics
+        )
+        inner._origin = origin
+        return inner
+
+    def amend_with(self, amend: Callable[[Message], Message]) -> None:
+        """Let a function add the errors of the rejected part of the request to the response."""
+        assert self._amend is None, "one check rejects parts of a request"
+        self._amend = amend
 
     def respond(self, response: Message, throttle_ms: int = 0, *, is_clean: bool = False) -> None:
         """Send the response after the responses to all earlier requests of the connection.
@@ -205,9 +267,14 @@ class RequestContext:
             is_clean: whether the handler knows that the response has no error. The search for error
                 codes is skipped then.
         """
+        if self._amend is not None:
+            response, is_clean = self._amend(response), False
+        if self._origin is not None:
+            self._origin.respond(self, response, throttle_ms, is_clean=is_clean)
+            return
         if throttle_ms or self._dependencies.quotas.is_active:
             self._throttle(response, throttle_ms)
-        statistics = self._statistics
+        statistics = self.statistics
         if statistics.arrays and statistics.is_large(response):
             self._work(self._respond_in_steps(response))
             return
@@ -226,8 +293,40 @@ class RequestContext:
         statistics.response_bytes += frame_bytes(chunks)
         if self._parked_ms:
             self._count_parked()
+            # A large request is parked from its first turn on.
+            if self._large is not None:
+                self._work(self._release(self._large))
 
     # Work that takes several turns
+
+    def serve_large(
+        self, request_cls: type[Message], frame: memoryview, offset: int, handle: Handle
+    ) -> None:
+        """Decode and serve a large request after all earlier large requests."""
+        self._large = large = _LargeJob()
+
+        def serve() -> Generator[None, None, None]:
+            large.request = yield from decode_in_steps(request_cls, self.version, frame, offset)
+            yield from self._handle_in_job(partial(handle, self), large.request)
+
+        self.connection.begin_work()
+        self._dependencies.slices.add(serve(), self, is_large=True)
+
+    def _handle_in_job(
+        self, handle: Callable[[V], Message | None], argument: V
+    ) -> Generator[None, None, None]:
+        """Call a handler or its continuation. Its slices belong to the job of a large request."""
+        large = self._large
+        if large is not None:
+            large.collects, large.collected = True, None
+        response = handle(argument)
+        if response is not None:
+            self.respond(response)
+        del response, argument
+        if large is not None:
+            large.collects = False
+            if large.collected is not None:
+                yield from large.collected
 
     def in_slices(self, steps: Generator[None, None, M | None]) -> M | None:
         """Serve the request with a generator that yields after each small step.
@@ -239,12 +338,11 @@ class RequestContext:
             The response if the generator ends within the first slice. Otherwise None: the rest
             runs in later turns, and the next requests of the connection wait for it.
         """
-        slices = self._dependencies.slices
-        made = slices.try_now(steps)
-        if made is UNFINISHED:
+        response = UNFINISHED if self._large else self._dependencies.slices.try_now(steps)
+        if response is UNFINISHED:
             self._work(self._finish(steps))
             return None
-        return cast("M | None", made)
+        return cast("M | None", response)
 
     def after(
         self, steps: Generator[None, None, V], handle: Callable[[V], Message | None]
@@ -259,20 +357,17 @@ class RequestContext:
         Returns:
             The response if the steps end within the first slice, and it is immediate.
         """
-        slices = self._dependencies.slices
-        made = slices.try_now(steps)
-        if made is UNFINISHED:
+        result = UNFINISHED if self._large else self._dependencies.slices.try_now(steps)
+        if result is UNFINISHED:
             self._work(self._handle_after(steps, handle))
             return None
-        return handle(cast("V", made))
+        return handle(cast("V", result))
 
     def _handle_after(
         self, steps: Generator[None, None, V], handle: Callable[[V], Message | None]
     ) -> Generator[None, None, None]:
-        made = yield from steps
-        response = handle(made)
-        if response is not None:
-            self.respond(response)
+        result = yield from steps
+        yield from self._handle_in_job(handle, result)
 
     def respond_in_slices(self, steps: Generator[None, None, Message | None]) -> None:
         """Respond to a request that its handler has parked, with a generator as in `in_slices`."""
@@ -289,12 +384,21 @@ class RequestContext:
         self._dependencies.slices.add(steps, self, is_kept=True)
 
     def _work(self, steps: Generator[None, None, None]) -> None:
+        if self._large is not None and self._large.collects:
+            self._large.collected = steps
+            return
         self.connection.begin_work()
         self._dependencies.slices.add(steps, self)
 
     def _finish(self, steps: Generator[None, None, Message | None]) -> Generator[None, None, None]:
         response = yield from steps
-        if response is not None:
+        if response is None:
+            return
+        if self._amend is not None:
+            response = self._amend(response)
+        if self._origin is not None:
+            self._origin.respond(self, response, 0, is_clean=False)
+        else:
             if self._dependencies.quotas.is_active:
                 self._throttle(response, 0)
             yield from self._respond_in_steps(response)
@@ -311,13 +415,21 @@ class RequestContext:
                 return
             chunks = shorter
         self._slot.complete(chunks, self)
-        self._statistics.error_searches += 1
-        self._statistics.response_bytes += frame_bytes(chunks)
+        self.statistics.error_searches += 1
+        self.statistics.response_bytes += frame_bytes(chunks)
         if self._parked_ms:
             self._count_parked()
         del chunks
-        yield from self._statistics.count_errors_in_steps(response)
+        yield from self.statistics.count_errors_in_steps(response)
         yield from release(response)
+        if self._large is not None:
+            yield from self._release(self._large)
+
+    def _release(self, large: _LargeJob) -> Generator[None, None, None]:
+        """Free the request of a large job in slices."""
+        request, large.request = large.request, None
+        if request is not None:
+            yield from release(request)
 
     @property
     def is_needed(self) -> bool:
@@ -327,7 +439,7 @@ class RequestContext:
     @property
     def source(self) -> tuple[str, str]:
         """API name and client, for log lines."""
-        return self._statistics.name, f"{self.client_id}@{self.connection.peer}"
+        return self.statistics.name, f"{self.client_id}@{self.connection.peer}"
 
     def on_work_done(self, spent_ms: float) -> None:
         """Add the time of the slices to the local time. The slice queue calls this method."""
@@ -390,7 +502,7 @@ class RequestContext:
         completed the request, for example the commit of a batch, which has other requests to
         complete.
         """
-        give_up(self.connection, error, self._statistics.name, self.version)
+        give_up(self.connection, error, self.statistics.name, self.version)
 
     def park(self, now_ms: float, local_ms: float) -> None:
         """Record that the handler returned without a response. Called by the dispatcher."""
@@ -398,7 +510,7 @@ class RequestContext:
         self.local_ms = local_ms
         self._queued_ms = self.connection.queued_ms
         if self._queued_ms > 0:
-            self._statistics.request_queue.add(self._queued_ms)
+            self.statistics.request_queue.add(self._queued_ms)
 
     def end_joint(self, now_ms: float, must_wait: bool) -> None:
         """Count the local time of a request that was handled with others of its read.
@@ -414,11 +526,11 @@ class RequestContext:
             self._parked_ms = now_ms
             self._queued_ms = 0.0
         else:
-            self._statistics.immediate.add(self.local_ms)
+            self.statistics.immediate.add(self.local_ms)
 
     def _count_parked(self) -> None:
         remote_ms = self._dependencies.clock.monotonic_ms() - self._parked_ms
-        statistics = self._statistics
+        statistics = self.statistics
         statistics.parked_local.add(self.local_ms)
         statistics.remote.add(remote_ms)
         self._total_ms = self._queued_ms + self.local_ms + remote_ms
@@ -430,21 +542,21 @@ class RequestContext:
         queued_ms = self.connection.queued_ms
         self._total_ms = queued_ms + local_ms
         self._parked_ms = self._dependencies.clock.monotonic_ms()
-        self._statistics.count_queued(queued_ms, local_ms)
+        self.statistics.count_queued(queued_ms, local_ms)
 
     def on_released(self, held_ms: float) -> None:
         """Count the time that the response waited for responses to earlier requests."""
-        self._statistics.response_queue.add(held_ms)
+        self.statistics.response_queue.add(held_ms)
         self._extend_total(held_ms)
 
     def on_sent(self, send_ms: float) -> None:
         """Count the time that the response needed to leave the send buffer."""
-        self._statistics.response_send.add(send_ms)
+        self.statistics.response_send.add(send_ms)
         self._extend_total(send_ms)
 
     def _extend_total(self, duration_ms: float) -> None:
         """Add a duration to the total time of a request that is already in the statistics."""
-        statistics = self._statistics
+        statistics = self.statistics
         if self._parked_ms:
             statistics.parked_total.remove(self._total_ms)
         else:
@@ -459,7 +571,7 @@ class RequestContext:
 
     def _throttle(self, response: Message | None, throttle_ms: int) -> None:
         """Count the request for its quotas. Throttle the connection if a quota is exceeded."""
-        quotas, statistics = self._dependencies.quotas, self._statistics
+        quotas, statistics = self._dependencies.quotas, self.statistics
         if throttle_ms == EXEMPT and not quotas.is_active:
             return
         if self._parked_ms:

@@ -12,7 +12,7 @@ from barnabas.protocol.acls import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.server.dispatch.access import Access
+    from barnabas.server.dispatch.request import Access
 
 # Value in a response if the client did not request the operations.
 NOT_REQUESTED = -(1 << 31)

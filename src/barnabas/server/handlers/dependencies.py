@@ -1,10 +1,14 @@
-"""Dependencies of request handlers, which the node creates at its start."""
+"""Handlers of a node, each created at the first request for its API, and their dependencies."""
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from barnabas.protocol.api_keys import api_row, request_class, response_class
+from barnabas.protocol.api_table import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,8 +32,9 @@ if TYPE_CHECKING:
     from barnabas.server.controller_access.broker_requests import ProducerIds
     from barnabas.server.controller_access.controller_access import ControllerAccess, QuorumApi
     from barnabas.server.conversion.conversion_queue import ConversionQueue
-    from barnabas.server.dispatch.request import Entry
-    from barnabas.server.dispatch.served_api import ServedApi
+    from barnabas.server.dispatch.request import Entry, Handle
+    from barnabas.server.dispatch.request_statistics import RequestStatistics
+    from barnabas.server.dispatch.served_apis import ServedApi
     from barnabas.server.listeners.node_sockets import NodeSockets
     from barnabas.server.metrics.client_telemetry import ClientTelemetry
     from barnabas.server.peers.markers import MarkerWriter, NetworkMarkerSender
@@ -106,3 +111,46 @@ class ControllerListenerDependencies(NodeDependencies):
     watch: BrokerWatch
     # Returns versions, request class, handler and statistics of an API; None if not served.
     find: Callable[[int], Entry | None]
+
+
+class HandlerTable:
+    """Handlers by API key. A handler is imported and created at the first request for its API."""
+
+    __slots__ = ("_dependencies", "_ready", "_statistics")
+
+    def __init__(self, dependencies: NodeDependencies, statistics: RequestStatistics) -> None:
+        """Args:
+        dependencies: the dependencies of the handlers.
+        statistics: statistics of the whole process. A combined broker and controller has two
+            tables.
+        """
+        self._dependencies = dependencies
+        # Entries of the APIs that have had a request, by API key.
+        self._ready: dict[int, Entry] = {}
+        self._statistics = statistics
+
+    def find(self, api_key: int) -> Entry | None:
+        """Return versions, request class, handler and statistics of an API; None if not served."""
+        entry = self._ready.get(api_key)
+        if entry is None:
+            api = self._dependencies.served.get(api_key)
+            if api is None:
+                return None
+            module = importlib.import_module(f"{__package__}.{api.module}")
+            create = getattr(module, api.function or ApiKey(api_key).name.lower())
+            handle: Handle = create(self._dependencies)
+            guard = self._dependencies.guard
+            if guard is not None:
+                handle = guard.wrap(api_key, handle)
+            statistics = self._statistics.of(
+                api_key, api_row(api_key).name, api.last_version, response_class(api_key)
+            )
+            entry = (
+                api.first_version,
+                api.last_version,
+                request_class(api_key),
+                handle,
+                statistics,
+            )
+            self._ready[api_key] = entry
+        return entry

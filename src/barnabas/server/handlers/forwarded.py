@@ -1,22 +1,30 @@
-"""Requests that go to the active controller unchanged, whatever their API (KIP-590).
+"""Requests that go to the active controller (KIP-590).
 
-On a controller's listeners, the same handler passes them to the controller of the process. The
-differences between APIs are in the rows of `controller/apis.py`.
+Most of them go there unchanged, whatever their API. On a controller's listeners, the same handler
+passes them to the controller of the process. The differences between APIs are in the rows of
+`served_apis` and `controller/apis.py`. Two APIs are checked here first:
+
+- DeleteTopics (key 20, v0-6) deletes topics by name or, from v6 on, by id. v5 adds error messages.
+- ElectLeaders (key 43, v0-2) runs preferred elections and, from v1 on, unclean ones (KIP-183, 460).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.controller.apis import strict_version
+from barnabas.controller.partitions.topics import refuse_delete_topics
+from barnabas.controller.result import Refusal
+from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+    from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies
 
 
-def handler(dependencies: NodeDependencies) -> Handle:
+def forwarded(dependencies: NodeDependencies) -> Handle:
     """Return the handler that forwards requests."""
 
     def handle_forwarded(context: RequestContext, request: Message) -> None:
@@ -33,7 +41,7 @@ def forward_request(
     Requests that create or delete partitions count for the mutation quota of the client (KIP-599).
     Their response also waits until this broker has applied the change.
     """
-    strict_since = strict_version(request.__api_key__)
+    strict_since = dependencies.served[request.__api_key__].strict_since
     if strict_since is None:
         dependencies.forwarding.send(request, context.respond_forwarded, client_context=context)
         return
@@ -50,3 +58,60 @@ def forward_request(
         )
 
     dependencies.forwarding.send(request, on_done, mutations, context)
+
+
+# First version whose clients know TOPIC_DELETION_DISABLED (KIP-322).
+_DISABLED_SINCE = 3
+
+
+def delete_topics(dependencies: NodeDependencies) -> Handle:
+    """Return the handler that deletes topics."""
+    return DeleteTopicsHandler(dependencies).handle_delete_topics
+
+
+class DeleteTopicsHandler:
+    """Forwards the request to the active controller."""
+
+    __slots__ = ("_dependencies", "_is_enabled")
+
+    def __init__(self, dependencies: NodeDependencies) -> None:
+        self._dependencies = dependencies
+        self._is_enabled = dependencies.config.boolean("delete.topic.enable")
+
+    def handle_delete_topics(
+        self, context: RequestContext, request: DeleteTopicsRequest
+    ) -> DeleteTopicsResponse | None:
+        """Forward the request. The response follows when this broker has applied the deletion."""
+        if not self._is_enabled and context.version < _DISABLED_SINCE:
+            refusal = Refusal(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false")
+            return context.in_slices(refuse_delete_topics(request, refusal))
+        forward_request(self._dependencies, context, request)
+        return None
+
+
+_FIRST_WITH_ERROR = 1
+
+
+def elect_leaders(dependencies: NodeDependencies) -> Handle:
+    """Return the handler that runs leader elections."""
+    return ElectLeadersHandler(dependencies).handle_elect_leaders
+
+
+class ElectLeadersHandler:
+    """Forwards the request to the active controller."""
+
+    __slots__ = ("_forwarding",)
+
+    def __init__(self, dependencies: NodeDependencies) -> None:
+        self._forwarding = dependencies.forwarding
+
+    def handle_elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> None:
+        """Forward the request. The response follows when the new leaders are committed."""
+
+        def respond(response: ElectLeadersResponse) -> None:
+            if context.version < _FIRST_WITH_ERROR:
+                # v0 has error codes of partitions only.
+                response.error_code = ErrorCode.NONE
+            context.respond_forwarded(response)
+
+        self._forwarding.send(request, respond, client_context=context)

@@ -1,1 +1,0 @@
-"""Listeners: bound sockets, admission of connections, limits."""

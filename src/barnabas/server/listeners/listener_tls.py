@@ -1,4 +1,4 @@
-"""The TLS contexts of one listener, which change with its key stores."""
+"""The TLS contexts of one listener, which change with its key stores (KIP-226)."""
 
 from __future__ import annotations
 

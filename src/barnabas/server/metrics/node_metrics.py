@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Timer
     from barnabas.server.dispatch.request_statistics import ApiStatistics, RequestStatistics
     from barnabas.server.listeners.listener import Listener
-    from barnabas.server.quotas.client_quotas import ClientQuotas
-    from barnabas.server.quotas.client_usage import ClientUsage
+    from barnabas.server.quotas.client_quotas import ClientQuotas, ClientUsage
 
     U = TypeVar("U", bound="ClientUsage")
 

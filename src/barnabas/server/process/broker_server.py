@@ -10,10 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_config import GroupCoordinatorConfig
-from barnabas.coordinator.group.group_coordinator import (
-    GroupCoordinator,
-    ShareServices,
-)
+from barnabas.coordinator.group.group_coordinator import GroupCoordinator, ShareServices
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.transaction.config import TransactionConfig
@@ -34,25 +31,17 @@ from barnabas.server.controller_access.broker_requests import (
     ForwardedAlterPartition,
     ProducerIds,
 )
-from barnabas.server.controller_access.registration import (
-    Registrant,
-    Registration,
-    ShutdownLimits,
-)
+from barnabas.server.controller_access.registration import Registrant, Registration, ShutdownLimits
 from barnabas.server.conversion.conversion_queue import ConversionQueue
-from barnabas.server.handlers.broker_apis import served_apis
-from barnabas.server.handlers.dependencies import BrokerDependencies
-from barnabas.server.handlers.handler_table import HandlerTable
+from barnabas.server.dispatch.served_apis import served_apis
+from barnabas.server.handlers.dependencies import BrokerDependencies, HandlerTable
 from barnabas.server.peers.latest_offsets import LatestOffsets
 from barnabas.server.peers.markers import MarkerWriter, NetworkMarkerSender
 from barnabas.server.peers.transaction_verification import TransactionVerification
 from barnabas.server.process.coordinators import make_group_settings, make_share_coordinator
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
-from barnabas.server.share.dead_letter_writer import (
-    DeadLetterDependencies,
-    DeadLetterWriter,
-)
+from barnabas.server.share.dead_letter_writer import DeadLetterDependencies, DeadLetterWriter
 from barnabas.server.share.group_settings import DeadLetterSettings, ShareGroupSettings
 from barnabas.server.share.persister import Persister
 from barnabas.server.share.share_partitions import SharePartitions, SharePartitionServices
@@ -80,6 +69,7 @@ if TYPE_CHECKING:
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.topic_partition import TopicIdPartition
+
 
 _log = logging.getLogger(__name__)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.server.configs.described_configs import DescribedConfigs
-from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
-from barnabas.server.handlers.dependencies import ControllerListenerDependencies
-from barnabas.server.handlers.handler_table import HandlerTable
+from barnabas.server.dispatch.served_apis import CONTROLLER_APIS
+from barnabas.server.handlers.dependencies import ControllerListenerDependencies, HandlerTable
 from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.quorum.broker_watch import BrokerWatch
 from barnabas.server.quotas.connection_quotas import ConnectionQuotas
-from barnabas.server.quotas.rate_quota import quota_windows
+from barnabas.server.quotas.rate import quota_windows
 
 if TYPE_CHECKING:
     from barnabas.controller.controller import Controller

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.api_table import API_ROWS
 from barnabas.protocol.record_table import RECORD_ROWS
 from barnabas.record.compiled import CompiledReader
-from barnabas.server.handlers.broker_apis import served_apis
-from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
-from barnabas.server.security.authorizer.checks.table import check_modules
+from barnabas.server.dispatch.served_apis import CONTROLLER_APIS, served_apis
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.runtime.timer import Timer
+
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +92,10 @@ def needed_modules(*, has_authorizer: bool = False) -> list[str]:
     names += _OTHERS
     names += [f"barnabas.server.handlers.{api.module}" for _, api in served]
     if has_authorizer:
-        names += [f"{_CHECKS}.{module}" for module in check_modules()]
+        rights = [each for _, api in served for each in (api.right, api.controller_right) if each]
+        names += [
+            f"{_CHECKS}.{module}" for module in sorted({each.module for each in rights} - {""})
+        ]
     return [*dict.fromkeys(names), COMPILED_READER]
 
 

@@ -34,14 +34,13 @@ from barnabas.server.configs.config import (
 )
 from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
 from barnabas.server.configs.tls_config import DYNAMIC_TLS_KEYS
-from barnabas.server.dispatch.missing_features import MissingFeatures
+from barnabas.server.dispatch.client_software import MissingFeatures
 from barnabas.server.dispatch.request import RequestDependencies
 from barnabas.server.dispatch.request_statistics import RequestStatistics
 from barnabas.server.dispatch.slices import SliceQueue
-from barnabas.server.quotas.client_quotas import ClientQuotas
+from barnabas.server.quotas.client_quotas import ClientQuotas, QuotaFollower
 from barnabas.server.quotas.connection_quotas import ConnectionQuotas
-from barnabas.server.quotas.quota_follower import QuotaFollower
-from barnabas.server.quotas.rate_quota import quota_windows
+from barnabas.server.quotas.rate import quota_windows
 from barnabas.server.security.sasl.failure_log import FailureLog
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES
 from barnabas.server.startup.log_directories import (
@@ -70,8 +69,9 @@ if TYPE_CHECKING:
     from barnabas.server.controller_access.controller_access import QuorumApi
     from barnabas.server.controller_access.controller_channel import ControllerAddress
     from barnabas.server.listeners.node_sockets import NodeSockets
-    from barnabas.server.security.authorizer.node_authorizer import NodeAuthorizer
+    from barnabas.server.security.authorizer.guard import NodeAuthorizer
     from barnabas.settings.definition import ParsedConfig
+
 
 _log = logging.getLogger(__name__)
 
@@ -306,7 +306,7 @@ class SharedServer:
         if config is None:
             return None
         # Imported only with an authorizer.
-        from barnabas.server.security.authorizer.node_authorizer import NodeAuthorizer
+        from barnabas.server.security.authorizer.guard import NodeAuthorizer
 
         return NodeAuthorizer(
             config,

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from barnabas.metadata.configs.configs_image import ClientQuotasImage
 from barnabas.server.quotas.config import INT_MAX
 from barnabas.server.quotas.limits import address_limits
-from barnabas.server.quotas.rate import QuotaRate
-from barnabas.server.quotas.used_recently import UsedRecently
+from barnabas.server.quotas.rate import QuotaRate, UsedRecently
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.network.connection import Connection
     from barnabas.runtime.clock import Clock
-    from barnabas.server.quotas.connection_bounds import ConnectionBounds
-    from barnabas.server.quotas.rate_quota import QuotaWindows
+    from barnabas.server.quotas.config import ConnectionBounds
+    from barnabas.server.quotas.rate import QuotaWindows
+
 
 _RATE = "connection_creation_rate"
 

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.vote import VoteRequest
-from barnabas.server.dispatch.missing_features import PAIRS_MAX
+from barnabas.server.dispatch.client_software import PAIRS_MAX
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
 FEATURE = "API Vote"
@@ -28,7 +28,7 @@ def client_of(
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.name.endswith("missing_features")]
+    return [r.getMessage() for r in caplog.records if r.name.endswith("client_software")]
 
 
 def request_missing_api(broker: SimulatedBroker, client: SimulatedClient) -> None:

@@ -196,7 +196,9 @@ def test_a_response_that_cannot_be_encoded_logs_one_line(
             outcome = client.send(DescribeConfigsRequest(resources=[wanted]), 4)
             assert broker.world.run_until(lambda client=client: bool(client.closed))
             assert outcome[0][1] is not None, "no answer"
-    lines = [each for each in caplog.records if each.name == "barnabas.server.dispatch.request"]
+    lines = [
+        each for each in caplog.records if each.name == "barnabas.server.dispatch.failed_responses"
+    ]
     assert len(lines) == 2
     assert "Response cannot be encoded" in lines[0].getMessage()
     assert "api=DescribeConfigs version=4" in lines[0].getMessage()

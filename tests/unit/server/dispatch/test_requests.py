@@ -21,7 +21,7 @@ from barnabas.protocol.records.user_scram_credential_record import UserScramCred
 from barnabas.record.conversion import read_records
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
-from barnabas.server.handlers.broker_apis import SERVED_APIS
+from barnabas.server.dispatch.served_apis import SERVED_APIS
 from unit.server.dispatch.sent_requests import alter, describe, fetch_request
 from unit.server.simulated_broker import (
     TIMEOUT_MS,

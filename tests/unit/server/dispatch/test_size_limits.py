@@ -12,7 +12,7 @@ from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeat
 from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.protocol.schema import Message
-from barnabas.server.dispatch import dispatcher, size_limits
+from barnabas.server.dispatch import dispatcher
 from unit.server.simulated_broker import SimulatedBroker
 
 LONG = "x" * 200
@@ -41,7 +41,7 @@ STREAMS = StreamsGroupHeartbeatRequest(
 def broker(monkeypatch: pytest.MonkeyPatch) -> SimulatedBroker:
     """Return a broker with small limits."""
     monkeypatch.setattr(dispatcher, "LARGE_BYTES", 100)
-    monkeypatch.setattr(size_limits, "MEMBER_REQUEST_BYTES_MAX", 150)
+    monkeypatch.setattr(dispatcher, "MEMBER_REQUEST_BYTES_MAX", 150)
     return SimulatedBroker()
 
 

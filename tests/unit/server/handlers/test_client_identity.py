@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
 from barnabas.server.dispatch.request import RequestContext
-from barnabas.server.handlers.groups.client_identity import client_of
+from barnabas.server.handlers.groups.members import client_of
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from barnabas.server.handlers.groups.client_identity import client_of
     ],
 )
 def test_an_address_has_no_port_and_a_mapped_one_is_that_of_ipv4(peer: str, host: str) -> None:
-    context: Any = RequestContext.__new__(RequestContext)
-    context.connection = SimpleNamespace(peer=peer)
-    context.client_id = None
+    connection: Any = SimpleNamespace(peer=peer)
+    unused: Any = None
+    context = RequestContext(connection, unused, (11, 0, 1, None, 0), 0, unused, unused)
     assert client_of(context) == ClientIdentity("", host)

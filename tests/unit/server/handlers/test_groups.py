@@ -14,7 +14,7 @@ from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from barnabas.server.handlers.groups.leave_group import MEMBERS_AT_ONCE, LeaveGroupHandler
+from barnabas.server.handlers.groups.members import MEMBERS_AT_ONCE, leave_group
 from steps import counted
 from unit.server.handlers.offset_requests import broker_with_groups, commit, committed
 from unit.server.process.drain import begin_stop
@@ -141,7 +141,7 @@ def test_many_members_leave_in_steps() -> None:
     broker = broker_with_groups()
     context: Any = Context()
     members = [MemberIdentity(member_id="name")] * (10 * MEMBERS_AT_ONCE)
-    handler = LeaveGroupHandler(broker.node.broker.dependencies)
-    handler.handle_leave_group(context, LeaveGroupRequest(group_id="g", members=members))
+    handle = leave_group(broker.node.broker.dependencies)
+    handle(context, LeaveGroupRequest(group_id="g", members=members))
     assert context.steps == 10
     assert len(context.response.members) == 10 * MEMBERS_AT_ONCE

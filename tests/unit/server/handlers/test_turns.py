@@ -66,7 +66,7 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
     Topology,
 )
 from barnabas.server.dispatch import slices
-from barnabas.server.handlers.records import delete_records
+from barnabas.server.handlers.records import offsets
 from barnabas.storage.topic_partition import TopicPartition
 from unit.server.handlers.producer_ids import initialize
 from unit.server.security.authorizer.secured_broker import SecuredBroker
@@ -306,4 +306,4 @@ def test_a_turn_deletes_records_of_some_partitions(broker: SimulatedBroker) -> N
     assert {each.low_watermark for each in outcome[0][0].topics[0].partitions} == {1}
     assert counts[-1] == ITEMS
     growth = [after - before for before, after in pairwise(counts)]
-    assert max(growth) == delete_records._AT_ONCE
+    assert max(growth) == offsets._AT_ONCE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.server.listeners.principal_rules import (
+from barnabas.server.listeners.tls_principals import (
     NoMatchingRuleError,
     PrincipalRules,
     PrincipalRulesError,

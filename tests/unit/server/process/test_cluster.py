@@ -36,7 +36,7 @@ from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.messages.unregister_controller import UnregisterControllerRequest
 from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch
-from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
+from barnabas.server.dispatch.served_apis import CONTROLLER_APIS
 from barnabas.storage.errors import InconsistentDirectoryError
 from unit.server.process.topic_creation import ENOUGH_MS, creation
 from unit.server.simulated_cluster import (

@@ -35,7 +35,7 @@ from barnabas.protocol.messages.produce import (
 from barnabas.protocol.schema import Message
 from barnabas.record.builder import build_batch
 from barnabas.record.record import Record
-from barnabas.server.listeners.connection_admission import address_of
+from barnabas.server.listeners.listener import address_of
 from barnabas.testing import BrokerOnLoop, running_broker
 
 TOPIC = "t"

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from barnabas.server.handlers.broker_apis import SERVED_APIS
-from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
+from barnabas.server.dispatch.served_apis import CONTROLLER_APIS, SERVED_APIS
 from barnabas.server.process.preload import COMPILED_READER, Preloader, needed_modules
 from barnabas.sim.world import sim_runtime
 
@@ -43,7 +42,7 @@ AT_START = {
     "barnabas.server.process.controller_listeners",
     "barnabas.server.controller_access.controller_registrant",
     "barnabas.server.process.controller_server",
-    "barnabas.server.security.authorizer.node_authorizer",
+    "barnabas.server.security.authorizer.guard",
     "barnabas.metrics.metrics_listener",
     "barnabas.server.quorum.quorum_watch",
     "barnabas.server.metrics.client_telemetry",

@@ -22,9 +22,8 @@ from barnabas.protocol.messages.describe_client_quotas import (
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.server.metrics.node_metrics import quota_families
-from barnabas.server.quotas.client_quotas import CountedRequest
-from barnabas.server.quotas.rate_quota import THROTTLE_MS_MAX
-from barnabas.server.quotas.used_recently import ENTRIES_MAX
+from barnabas.server.quotas.client_quotas import THROTTLE_MS_MAX, CountedRequest
+from barnabas.server.quotas.rate import ENTRIES_MAX
 from unit.server.quotas.client_quotas import CLIENT, Entity, set_quota
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
 

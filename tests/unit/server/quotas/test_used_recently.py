@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.server.quotas.used_recently import UsedRecently
+from barnabas.server.quotas.rate import UsedRecently
 
 IDLE_AFTER_MS = 100.0
 

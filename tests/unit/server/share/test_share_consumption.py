@@ -13,8 +13,8 @@ from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgePartition,
     AcknowledgeTopic,
 )
-from barnabas.server.handlers.share.requested_batches import BATCHES_MAX
 from barnabas.server.share.persister import Persister
+from barnabas.server.share.records.acquisition import BATCHES_MAX
 from barnabas.server.share.share_sessions import UNKNOWN_MAX
 from unit.server.share.consumption import (
     TOPIC,

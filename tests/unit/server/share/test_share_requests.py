@@ -12,7 +12,7 @@ from barnabas.protocol.messages.write_share_group_state import (
     WriteStateResult,
 )
 from barnabas.record.builder import BatchBuilder
-from barnabas.server.handlers.share.requested_batches import are_valid
+from barnabas.server.handlers.records.share_acknowledge import are_valid
 from barnabas.server.share.records.acquisition import cut, scan
 from barnabas.server.share.share_partition import member_error
 from barnabas.server.share.state_writer import SharePartitionKey, StateWriter, WrittenOffsets

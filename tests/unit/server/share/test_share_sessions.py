@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.server.handlers.share.share_fetch import rotated
+from barnabas.server.handlers.records.share_fetch import rotated
 from barnabas.server.share.share_sessions import (
     UNKNOWN_MAX,
     ShareSession,

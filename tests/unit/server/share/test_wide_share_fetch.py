@@ -24,7 +24,7 @@ from barnabas.protocol.messages.share_fetch import (
     FetchTopic,
 )
 from barnabas.server.dispatch import slices
-from barnabas.server.handlers.share import requested_batches, share_acknowledge, share_fetch
+from barnabas.server.handlers.records import share_acknowledge, share_fetch
 from barnabas.server.share import delayed_share_fetch, share_partitions
 from barnabas.server.share.records.record_states import ACCEPT
 from barnabas.server.share.share_partition import SharePartition
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from unit.server.simulated_broker import SimulatedBroker
+
 
 WIDE = "wide"
 PARTITIONS = 5
@@ -168,7 +169,7 @@ def test_acknowledgements_are_checked_and_answered_one_by_one(
     broker: SimulatedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member = acquire_one_each(broker)
-    checks = turns_of(broker, monkeypatch, requested_batches, "are_valid")
+    checks = turns_of(broker, monkeypatch, share_acknowledge, "are_valid")
     results = turns_of(broker, monkeypatch, share_acknowledge, "PartitionData")
     answer = member.client.ask(acknowledgement(broker, member), 2)
     assert [each.error_code for each in answer.responses[0].partitions] == [0] * PARTITIONS
@@ -183,7 +184,7 @@ def test_a_fetch_checks_acknowledgements_and_responds_one_by_one(
     topics = whole_topic(broker)
     for each in topics[0].partitions:
         each.acknowledgement_batches = [batch]
-    checks = turns_of(broker, monkeypatch, requested_batches, "are_valid")
+    checks = turns_of(broker, monkeypatch, share_acknowledge, "are_valid")
     results = turns_of(broker, monkeypatch, share_fetch, "_partition_data")
     answer = member.client.ask(member.fetch_request(topics=topics), 2)
     partitions = answer.responses[0].partitions

@@ -1,1 +1,0 @@
-"""Handlers of APIs on consumer groups and their offsets."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
+
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 # The internal topic with the coordinators' state, by key type.
 _TOPICS = {_GROUP: OFFSETS_TOPIC, _TRANSACTION: TRANSACTION_TOPIC, _SHARE: SHARE_GROUP_TOPIC}
@@ -36,7 +37,7 @@ _SHARE_SINCE = 6
 _BATCHED_SINCE = 4
 
 
-def handler(dependencies: BrokerDependencies) -> Handle:
+def find_coordinator(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that finds coordinators."""
     return FindCoordinatorHandler(dependencies).handle_find_coordinator
 

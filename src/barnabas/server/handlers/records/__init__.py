@@ -1,1 +1,0 @@
-"""Handlers of APIs on the records of partitions, and on producers."""

@@ -38,7 +38,7 @@ from barnabas.server.conversion.old_versions import (
     OldFetch,
     bytes_limit,
 )
-from barnabas.server.dispatch.wide_requests import check_width
+from barnabas.server.dispatch.dispatcher import check_width
 from barnabas.server.handlers.records.pending_fetch import PendingFetch, partition_data
 from barnabas.storage.topic_partition import TopicIdPartition, made_topic_id_partition
 from barnabas.waiting.steps import in_parts
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
     RequestedPartition = tuple[TopicIdPartition, FetchPartitionData]
+
 
 # A fetch with more unknown partitions does not wait, so that their results do not stay in memory.
 REFUSED_WAITING_MAX = 1_000
@@ -70,7 +71,7 @@ _CLUSTER_ACTION, _CLUSTER = int(AclOperation.CLUSTER_ACTION), int(AclResourceTyp
 _NONE = ErrorCode.NONE
 
 
-def handler(dependencies: BrokerDependencies) -> Handle:
+def fetch(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that reads records for consumers and followers."""
     return FetchHandler(dependencies).handle_fetch
 

@@ -28,7 +28,7 @@ from barnabas.record.batch import HEADER_SIZE
 from barnabas.replication.requests.delayed_writes import DelayedProduce
 from barnabas.server.conversion.old_versions import PRODUCE_MAGIC_2_SINCE, OldProduce
 from barnabas.server.conversion.produced_records import Refusal, checked_records
-from barnabas.server.dispatch.wide_requests import WIDE_BYTES, check_width
+from barnabas.server.dispatch.dispatcher import WIDE_BYTES, check_width
 from barnabas.server.peers.transaction_verification import ProducedTransactions
 from barnabas.storage.results import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition, made_topic_partition
@@ -67,7 +67,7 @@ _MAGIC = 2
 _TRANSACTIONAL_BIT = 0x10
 
 
-def handler(dependencies: BrokerDependencies) -> Handle:
+def produce(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that appends records to partitions."""
     return ProduceHandler(dependencies).handle_produce
 

@@ -1,27 +1,49 @@
-"""DescribeTransactions (key 65, v0): show the state of transactional ids (KIP-664)."""
+"""DescribeTransactions, ListTransactions and DescribeProducers: transactions for operators.
+
+DescribeTransactions (key 65, v0) shows the state of transactional ids (KIP-664). ListTransactions
+(key 66, v0-2) lists the ids of this broker; v1 adds a filter by duration (KIP-994), v2 a pattern of
+ids (KIP-1152). DescribeProducers (key 61, v0) lists producers and open transactions of partitions.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.topic_names import problem_of
+from barnabas.coordinator.transaction.transaction_metadata import STATE_LABELS
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
     TransactionState,
 )
-from barnabas.server.handlers.repetitions import Repetitions
+from barnabas.protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState as ListedTransaction,
+)
+from barnabas.settings.pattern import Pattern, PatternError
+from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+    from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
+    from barnabas.storage.producers.producer_entry import ProducerEntry
 
 
-def handler(dependencies: BrokerDependencies) -> Handle:
+def describe_transactions(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that describes transactions."""
     transactions = dependencies.transactions
 
@@ -80,3 +102,189 @@ def _failed(transactional_id: str, error: ErrorCode) -> TransactionState:
         producer_epoch=0,
         topics=[],
     )
+
+
+# Ids that are examined in one step. A match of a pattern may take milliseconds.
+_AT_ONCE = 500
+_MATCHED_AT_ONCE = 1
+
+
+def list_transactions(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that lists transactions."""
+    return ListTransactionsHandler(dependencies).handle_list_transactions
+
+
+class ListTransactionsHandler:
+    """Lists the ids of all state partitions that this broker leads."""
+
+    __slots__ = ("_clock", "_runtime")
+
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._runtime = dependencies.transactions.runtime
+        self._clock = dependencies.clock
+
+    def handle_list_transactions(
+        self, context: RequestContext, request: ListTransactionsRequest
+    ) -> ListTransactionsResponse | None:
+        """List the ids that match all filters."""
+        if self._runtime.is_loading:
+            return _failed_list(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        matches: Callable[[str], bool] = _match_any
+        if request.transactional_id_pattern:
+            try:
+                matches = Pattern(request.transactional_id_pattern).matches
+            except PatternError:
+                return _failed_list(ErrorCode.INVALID_REGULAR_EXPRESSION)
+        return context.in_slices(self._build_response(request, matches))
+
+    def _build_response(
+        self, request: ListTransactionsRequest, matches: Callable[[str], bool]
+    ) -> Generator[None, None, ListTransactionsResponse]:
+        states, producers = set(request.state_filters), set(request.producer_id_filters)
+        unknown = [
+            each for each in dict.fromkeys(request.state_filters) if each not in STATE_LABELS
+        ]
+        found: list[ListedTransaction] = []
+        now_ms, duration = self._clock.wall_ms(), request.duration_filter
+        at_once = _MATCHED_AT_ONCE if request.transactional_id_pattern else _AT_ONCE
+
+        def is_listed(metadata: TransactionMetadata) -> bool:
+            return (
+                (not producers or metadata.producer_id in producers)
+                and (not states or metadata.state.label in states)
+                and (duration < 0 or now_ms - metadata.start_ms > duration)
+                and matches(metadata.transactional_id)
+            )
+
+        for shard in self._runtime.active_shards():
+            for number, metadata in enumerate(list(shard.transactions.values()), 1):
+                if is_listed(metadata):
+                    found.append(
+                        ListedTransaction(
+                            transactional_id=metadata.transactional_id,
+                            producer_id=metadata.producer_id,
+                            transaction_state=metadata.state.label,
+                        )
+                    )
+                if number % at_once == 0:
+                    yield
+            yield
+        return ListTransactionsResponse(
+            error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=found
+        )
+
+
+def _match_any(_transactional_id: str) -> bool:
+    return True
+
+
+def _failed_list(error: ErrorCode) -> ListTransactionsResponse:
+    return ListTransactionsResponse(
+        error_code=error, unknown_state_filters=[], transaction_states=[]
+    )
+
+
+# Producers between two points where the work may continue in another turn.
+_STEP = 500
+
+
+def describe_producers(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that lists the producers of partitions."""
+    return DescribeProducersHandler(dependencies).handle_describe_producers
+
+
+class DescribeProducersHandler:
+    """Builds responses from the producer state of partitions that this broker leads."""
+
+    __slots__ = ("_cluster", "_replicas")
+
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._replicas = dependencies.replicas
+
+    def handle_describe_producers(
+        self,
+        context: RequestContext,
+        request: DescribeProducersRequest,
+    ) -> DescribeProducersResponse | None:
+        """List the producers of each partition."""
+        return context.in_slices(self._build_response(request))
+
+    def _build_response(
+        self, request: DescribeProducersRequest
+    ) -> Generator[None, None, DescribeProducersResponse]:
+        described: dict[TopicPartition, PartitionResponse] = {}
+        repetitions = Repetitions()
+        topics: list[TopicResponse] = []
+        for topic in request.topics:
+            partitions: list[PartitionResponse] = []
+            for index in topic.partition_indexes:
+                key = TopicPartition(topic.name, index)
+                known = described.get(key)
+                if known is None:
+                    known = described[key] = yield from self._partition(key)
+                elif not repetitions.allow(len(known.active_producers)):
+                    known = _failed_partition(key, ErrorCode.INVALID_REQUEST, "Repeated too often")
+                partitions.append(known)
+                yield
+            topics.append(TopicResponse(name=topic.name, partitions=partitions))
+            yield
+        return DescribeProducersResponse(topics=topics)
+
+    def _partition(self, key: TopicPartition) -> Generator[None, None, PartitionResponse]:
+        if self._cluster.topic_id(key.topic) is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if problem_of(key.topic) is not None:
+                unknown = ErrorCode.INVALID_TOPIC_EXCEPTION
+            return _failed_partition(key, unknown, unknown.message)
+        partition = self._replicas.partition(key)
+        if isinstance(partition, ErrorCode):
+            return _failed_partition(key, partition)
+        if not partition.is_leader:
+            return _failed_partition(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        producers: list[ProducerState] = []
+        for number, entry in enumerate(list(partition.log.producer_state.entries.values()), 1):
+            producers.append(_producer(entry))
+            if number % _STEP == 0:
+                yield
+        return PartitionResponse(
+            partition_index=key.partition, error_code=ErrorCode.NONE, active_producers=producers
+        )
+
+
+def _failed_partition(
+    key: TopicPartition, error: ErrorCode, message: str | None = None
+) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=key.partition, error_code=error, error_message=message, active_producers=[]
+    )
+
+
+def _producer(entry: ProducerEntry) -> ProducerState:
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=entry.txn_first_offset,
+    )
+
+
+# Maximum number of parts that all repetitions of a request may add to its response.
+_PARTS_MAX = 100_000
+
+
+class Repetitions:
+    """The repetitions of names in one request."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        # Number of parts that repetitions may still add. Only decreases.
+        self._left = _PARTS_MAX
+
+    def allow(self, parts: int) -> bool:
+        """Return whether the response may repeat a description of so many parts."""
+        self._left -= parts
+        return self._left >= 0

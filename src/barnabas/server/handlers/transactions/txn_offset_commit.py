@@ -1,7 +1,8 @@
-"""TxnOffsetCommit (key 28, v0-6): commit offsets with a transaction (v3 KIP-447, v5 KIP-890).
+"""TxnOffsetCommit (key 28, v0-6): commit offsets with a transaction.
 
-From version 5 on, the group coordinator adds its partition to the transaction. Version 6 has topic
-ids. The offsets become visible with the marker of the transaction.
+v2 adds leader epochs, v3 the member of the group (KIP-447) and v4 TRANSACTION_ABORTABLE (KIP-890).
+From v5 on, the group coordinator adds its partition to the transaction. v6 has topic ids. The
+offsets become visible with the marker of the transaction.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
+
 _TOPIC_IDS_SINCE = 6
 _ADDS_SINCE = 5
 _ABORTABLE_SINCE = 4
@@ -54,7 +56,7 @@ _NOT_READY = frozenset(
 )
 
 
-def handler(dependencies: BrokerDependencies) -> Handle:
+def txn_offset_commit(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that commits offsets with a transaction."""
     return TxnOffsetCommitHandler(dependencies).handle_txn_offset_commit
 

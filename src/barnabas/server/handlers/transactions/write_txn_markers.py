@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
     Results = dict[TopicPartition, ErrorCode]
 
+
 # With this producer epoch or transaction version, Kafka fails with UNKNOWN_SERVER_ERROR.
 _REJECTED = -1
 # Partitions between two points where the work may continue in another turn.
 _STEP = 100
 
 
-def handler(dependencies: BrokerDependencies) -> Handle:
+def write_txn_markers(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that writes markers."""
     return WriteTxnMarkersHandler(dependencies).handle_write_txn_markers
 

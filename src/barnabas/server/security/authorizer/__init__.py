@@ -1,1 +1,0 @@
-"""Authorization by access control lists in the metadata log (KIP-801)."""

@@ -1,22 +1,31 @@
-"""The authorizer: whether a principal may do an operation on a resource (StandardAuthorizer).
+"""Decisions whether a client may do an operation (Kafka: StandardAuthorizer).
 
 Decisions are cached until an access control entry changes, because clients repeat their requests.
+Denied operations are logged at a limited rate: a client that repeats denied requests must not fill
+the disk.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.acls.decision import Action, decide, is_allowed_somewhere
+from barnabas.metadata.acls.decision import Action, canonical_address, decide, is_allowed_somewhere
+from barnabas.protocol.acls import CLUSTER_NAME, LISTED_OPERATIONS, AclOperation, AclResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.metadata.acls.acls_image import AclsImage
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.runtime.clock import Clock
     from barnabas.server.configs.config import AuthorizerConfig
+    from barnabas.server.dispatch.request import RequestContext
+    from barnabas.settings.definition import ParsedConfig
 
     # Principal, host, operation, resource type, name. The name is None for any resource.
     _Key = tuple[str, str, int, int, str | None]
+
 
 # Maximum number of cached decisions. The cache is emptied at this limit.
 DECISIONS_MAX = 10_000
@@ -108,3 +117,145 @@ class Authorizer:
         if len(self._decisions) >= DECISIONS_MAX:
             self._decisions.clear()
         self._decisions[key] = decided
+
+
+_log = logging.getLogger("barnabas.authorizer")
+
+# Maximum number of lines in a burst.
+BURST_LINES = 100
+# Maximum average number of lines per second.
+LINES_PER_SECOND = 5.0
+# Maximum length of names that clients choose.
+_LOGGED_CHARS_MAX = 249
+
+
+class AuditLog:
+    """Logs denied operations at a limited rate."""
+
+    __slots__ = ("_clock", "_filled_ms", "_left_out", "_lines")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # Lines that may be logged now. Grows with time up to BURST_LINES.
+        self._lines = float(BURST_LINES)
+        # When `_lines` was computed, in ms of the monotonic clock.
+        self._filled_ms = clock.monotonic_ms()
+        # Number of denials since the last line that were not logged.
+        self._left_out = 0
+
+    def denied(self, action: Action, operation: str, resource: str, api: str) -> None:
+        """Log a denied operation.
+
+        Args:
+            action: the principal, host, operation and resource.
+            operation: name of the operation.
+            resource: name of the resource type.
+            api: name of the API.
+        """
+        now_ms = self._clock.monotonic_ms()
+        earned = (now_ms - self._filled_ms) * LINES_PER_SECOND / 1000.0
+        self._lines = min(float(BURST_LINES), self._lines + earned)
+        self._filled_ms = now_ms
+        if self._lines < 1.0:
+            self._left_out += 1
+            return
+        self._lines -= 1.0
+        if self._left_out:
+            _log.info("authorizer omitted lines: count=%d", self._left_out)
+            self._left_out = 0
+        _log.info(
+            "authorizer denied principal=%s operation=%s resource=%s:%s host=%s api=%s",
+            _text(action.principal),
+            operation,
+            resource,
+            _text(action.name),
+            _text(action.host),
+            api,
+        )
+
+
+def _text(name: str) -> str:
+    """Return a name that a client has chosen, without line breaks and of a limited length."""
+    if len(name) > _LOGGED_CHARS_MAX:
+        name = name[:_LOGGED_CHARS_MAX] + "..."
+    return name if name.isprintable() and " " not in name else repr(name)
+
+
+_CLUSTER = int(AclResourceType.CLUSTER)
+
+
+class Rights:
+    """Rights of one client, from the authorizer. Denied operations are logged."""
+
+    __slots__ = ("_audit", "_authorizer", "_context", "_host", "_principal", "config", "image")
+
+    def __init__(
+        self,
+        context: RequestContext,
+        authorizer: Authorizer,
+        audit: AuditLog,
+        image: ClusterImage,
+        config: ParsedConfig,
+    ) -> None:
+        self._context = context
+        self._authorizer = authorizer
+        self._audit = audit
+        self._principal = str(context.principal)
+        self._host = canonical_address(context.host)
+        # The latest metadata image, for the names of topic ids.
+        self.image = image
+        # Configuration of this node at its start.
+        self.config = config
+
+    @property
+    def version(self) -> int:
+        """Version of the request."""
+        return self._context.version
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the access control entries are loaded. Until then, only super users are known."""
+        return self._authorizer.is_loaded
+
+    def allows(
+        self, operation: int, resource_type: int, name: str, *, is_logged: bool = True
+    ) -> bool:
+        """See `Access.allows`."""
+        try:
+            if self._authorizer.allows(self._principal, self._host, operation, resource_type, name):
+                return True
+        except NotLoadedError:
+            pass
+        if is_logged:
+            self._log(operation, resource_type, name)
+        return False
+
+    def allows_on_cluster(self, operation: int, *, is_logged: bool = True) -> bool:
+        """Return whether the client may do an operation on the cluster."""
+        return self.allows(operation, _CLUSTER, CLUSTER_NAME, is_logged=is_logged)
+
+    def allows_any(self, operation: int, resource_type: int) -> bool:
+        """Return whether the client may do an operation on at least one resource of a type."""
+        try:
+            if self._authorizer.allows_any(self._principal, self._host, operation, resource_type):
+                return True
+        except NotLoadedError:
+            pass
+        self._log(operation, resource_type, "*")
+        return False
+
+    def operations(self, resource_type: int, name: str) -> int:
+        """See `Access.operations`."""
+        return sum(
+            1 << operation
+            for operation in LISTED_OPERATIONS[resource_type]
+            if self.allows(operation, resource_type, name, is_logged=False)
+        )
+
+    def _log(self, operation: int, resource_type: int, name: str) -> None:
+        self._audit.denied(
+            Action(self._principal, self._host, operation, resource_type, name),
+            AclOperation(operation).name,
+            AclResourceType(resource_type).name,
+            self._context.source[0],
+        )

@@ -1,55 +1,59 @@
-"""Calls the checks of the table before the handlers of requests."""
+"""The authorizer of a node: checks the right that each request needs before its handler.
+
+`served_apis` has the right that each API needs. This module is imported only if an authorizer is
+configured.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+import importlib
+from typing import TYPE_CHECKING, Any
 
+from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.schema import Message
-from barnabas.server.dispatch.amended_context import AmendedContext
+from barnabas.server.dispatch.served_apis import CONTROLLER_APIS, controller_rights, served_apis
+from barnabas.server.security.authorizer.authorizer import AuditLog, Authorizer, Rights
+from barnabas.server.security.authorizer.checks import refusals
 from barnabas.server.security.authorizer.checks.check import Partial
-from barnabas.server.security.authorizer.checks.refusals import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
+    from barnabas.metadata.acls.acls_image import AclsImage
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.runtime.clock import Clock
+    from barnabas.server.configs.config import AuthorizerConfig
     from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.dispatch.served_apis import Right
+    from barnabas.settings.definition import ParsedConfig
+
+    # Makes the response to a request without the right, at once or in steps.
+    Refusal = Callable[[Any, ErrorCode, str], Message | Generator[None, None, Message]]
     from barnabas.server.security.authorizer.checks.check import Check, Verdict
-    from barnabas.server.security.authorizer.checks.table import Row
-    from barnabas.server.security.authorizer.rights import Rights
-
-
-class RightsOf(Protocol):
-    """Source of the rights of the client that sent a request."""
-
-    def of(self, context: RequestContext) -> Rights:
-        """Return the rights."""
-        ...
 
 
 class UncheckedApiError(Exception):
-    """The table has no row for a served API."""
+    """The table of APIs has no right for a served API."""
 
 
 class Guard:
     """The checks of one kind of listener."""
 
-    __slots__ = ("_access_control", "_checks", "_rows")
+    __slots__ = ("_access_control", "_checks", "_needed")
 
     def __init__(
         self,
-        access_control: RightsOf,
-        rows: Mapping[int, Row],
-        elsewhere: Collection[int] = (),
+        access_control: NodeAuthorizer,
+        needed: Mapping[int, Right],
     ) -> None:
         """Args:
         access_control: returns the rights of each request's client.
-        rows: checks by API key.
-        elsewhere: APIs that another guard checks, if `rows` does not have them.
+        needed: the right that each API needs. A served API without one is an error, because every
+            client could use the API.
         """
         self._access_control = access_control
-        # A served API without a row is an error, because every client could use the API.
-        self._rows: dict[int, Row | None] = {**dict.fromkeys(elsewhere, None), **rows}
+        self._needed = needed
         self._checks: dict[int, Check | None] = {}
 
     def wrap(self, api_key: int, handle: Handle) -> Handle:
@@ -107,17 +111,25 @@ class Guard:
     def _check_of(self, api_key: int) -> Check | None:
         """Return the check of an API; None if it needs no rights, or its handler checks them."""
         if api_key not in self._checks:
-            if api_key not in self._rows:
-                raise UncheckedApiError(f"API {api_key} has no row in the table of checks")
-            row = self._rows[api_key]
-            self._checks[api_key] = None if row is None else _check(row)
+            right = self._needed.get(api_key)
+            if right is None:
+                raise UncheckedApiError(f"API {api_key} has no right in the table of APIs")
+            self._checks[api_key] = _check(api_key, right)
         return self._checks[api_key]
 
 
-def _check(row: Row) -> Check | None:
-    if row.function:
-        return row.load()
-    operation = row.operation
+def load_check(api_key: int, right: Right) -> Check:
+    """Return the check function of a right that names one."""
+    module = importlib.import_module(f"{__package__}.checks.{right.module}")
+    found: Check = getattr(module, right.function or f"check_{ApiKey(api_key).name.lower()}")
+    return found
+
+
+def _check(api_key: int, right: Right) -> Check | None:
+    if right.module:
+        return load_check(api_key, right)
+    operation = right.operation
+    refusal: Refusal = getattr(refusals, right.refusal or "refuse")
     if operation is None:
         return None
     number, message = int(operation), f"The request needs {operation.name} on the cluster."
@@ -129,7 +141,7 @@ def _check(row: Row) -> Check | None:
         if not rights.is_loaded:
             # Another controller retries after this error. An authorization error would stop it.
             error = ErrorCode.UNKNOWN_SERVER_ERROR
-        return refuse(request, error, message)
+        return refusal(request, error, message)
 
     return check_cluster
 
@@ -145,6 +157,54 @@ def _serve(
     assert isinstance(verdict, Partial), (
         f"NothingUnauthorized: request={type(request).__name__} verdict={verdict!r}"
     )
-    amended = AmendedContext(context, verdict.amend)
-    response = handle(amended, verdict.request)
-    return None if response is None else amended.amended(response)
+    context.amend_with(verdict.amend)
+    return handle(context, verdict.request)
+
+
+class NodeAuthorizer:
+    """Creates the rights of each request's client, and the checks of each kind of listener."""
+
+    def __init__(
+        self,
+        authorizer_config: AuthorizerConfig,
+        config: ParsedConfig,
+        clock: Clock,
+        find_image: Callable[[], ClusterImage],
+        is_loaded: Callable[[], bool],
+    ) -> None:
+        """Args:
+        authorizer_config: super users and default.
+        config: configuration of the node at its start.
+        clock: limits the rate of log lines.
+        find_image: returns the latest metadata.
+        is_loaded: returns whether the metadata has been up to date once.
+        """
+        self._config = config
+        self._find_image = find_image
+        self._is_loaded = is_loaded
+        self._authorizer = Authorizer(authorizer_config, self._loaded_acls)
+        self._audit = AuditLog(clock)
+
+    def of(self, context: RequestContext) -> Rights:
+        """Return the rights of the client that sent a request."""
+        return Rights(context, self._authorizer, self._audit, self._find_image(), self._config)
+
+    def find_acls(self) -> AclsImage:
+        """Return the current access control entries."""
+        return self._find_image().acls
+
+    def broker_guard(self) -> Guard:
+        """Return the checks of requests on a broker's listeners."""
+        apis = served_apis(has_telemetry=True)
+        return Guard(self, {key: api.right for key, api in apis.items()})
+
+    def controller_guard(self) -> Guard:
+        """Return the checks of requests to the controller of this process."""
+        return Guard(self, controller_rights())
+
+    def listener_guard(self) -> Guard:
+        """Return the checks of requests on a controller's listeners."""
+        return Guard(self, {key: api.right for key, api in CONTROLLER_APIS.items()})
+
+    def _loaded_acls(self) -> AclsImage | None:
+        return self._find_image().acls if self._is_loaded() else None

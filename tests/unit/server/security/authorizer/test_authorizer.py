@@ -8,11 +8,7 @@ from barnabas.metadata.acls.acl import Acl
 from barnabas.metadata.acls.acls_image import AclsImage
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.server.configs.config import AuthorizerConfig, parse_super_users
-from barnabas.server.security.authorizer.authorizer import (
-    DECISIONS_MAX,
-    Authorizer,
-    NotLoadedError,
-)
+from barnabas.server.security.authorizer.authorizer import DECISIONS_MAX, Authorizer, NotLoadedError
 
 READ, WRITE, TOPIC = AclOperation.READ, AclOperation.WRITE, AclResourceType.TOPIC
 ENTRY = Acl(TOPIC, "t", PatternType.LITERAL, "User:a", "*", READ, AclPermission.ALLOW)

@@ -112,7 +112,7 @@ def test_an_envelope_carries_type_and_token_of_a_principal(cluster: SecuredClust
     assert node.controller is not None
     listener = node.controller.listeners[0]
     for connection in listener.connections:
-        before = connection._on_request
+        before = connection.on_request
 
         def watch(connection: Any, frame: memoryview, before: Any = before) -> None:
             if int.from_bytes(frame[:2]) == EnvelopeRequest.__api_key__:
@@ -124,7 +124,7 @@ def test_an_envelope_carries_type_and_token_of_a_principal(cluster: SecuredClust
                 seen.append(read_principal(envelope))
             before(connection, frame)
 
-        connection._on_request = watch
+        connection.on_request = watch
     cluster.nodes.ask(other, creation("mine"), 5)
     assert seen == [robot]
 

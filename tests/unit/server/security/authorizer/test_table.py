@@ -1,57 +1,62 @@
-"""The table of checks has a row for each served API."""
+"""The table of APIs has a right for each served API, and the functions that it names exist."""
 
 from __future__ import annotations
+
+import importlib
 
 import pytest
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.server.handlers.broker_apis import served_apis
-from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
-from barnabas.server.security.authorizer.checks.table import (
-    BROKER_CHECKS,
-    CONTROLLER_CHECKS,
-    CONTROLLER_LISTENER_CHECKS,
-    Row,
-)
-from barnabas.server.security.authorizer.guard import Guard, UncheckedApiError
+from barnabas.server.dispatch.served_apis import CONTROLLER_APIS, Right, ServedApi, served_apis
+from barnabas.server.security.authorizer.checks import refusals
+from barnabas.server.security.authorizer.guard import Guard, UncheckedApiError, load_check
 
-ROWS = [
-    row
-    for rows in (BROKER_CHECKS, CONTROLLER_CHECKS, CONTROLLER_LISTENER_CHECKS)
-    for row in rows.values()
+BROKER_APIS = served_apis(has_telemetry=True, has_unstable=True)
+ROWS = [*BROKER_APIS.items(), *CONTROLLER_APIS.items()]
+RIGHTS = [
+    (key, right)
+    for key, api in ROWS
+    for right in (api.right, api.controller_right)
+    if right is not None
 ]
 
 
-def test_each_api_of_brokers_has_a_row() -> None:
-    served = served_apis(has_telemetry=True, has_unstable=True)
-    assert set(served) <= set(BROKER_CHECKS) | set(CONTROLLER_CHECKS)
+def is_left_to_controller(right: Right) -> bool:
+    return right == BROKER_APIS[ApiKey.CREATE_TOPICS].right
 
 
-def test_apis_that_brokers_serve_themselves_are_checked_by_brokers() -> None:
-    own = {key for key, api in served_apis(has_telemetry=True).items() if not api.is_forwarded}
-    assert own <= set(BROKER_CHECKS)
-
-
-def test_each_api_of_controllers_has_a_row() -> None:
-    assert set(CONTROLLER_APIS) <= set(CONTROLLER_LISTENER_CHECKS) | set(CONTROLLER_CHECKS)
+def test_an_api_that_brokers_serve_themselves_is_checked_by_brokers() -> None:
+    own = [api for api in BROKER_APIS.values() if not api.is_forwarded]
+    assert own
+    assert not any(is_left_to_controller(api.right) for api in own)
 
 
 def test_what_the_controller_of_the_process_does_not_serve_is_checked_by_the_listener() -> None:
-    direct = {
-        key
-        for key, api in CONTROLLER_APIS.items()
-        if not api.is_forwarded and "controller_request" not in api.module
-    }
-    assert direct <= set(CONTROLLER_LISTENER_CHECKS)
+    own = [api for api in CONTROLLER_APIS.values() if not api.is_forwarded]
+    assert own
+    assert not any(is_left_to_controller(api.right) for api in own)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.function], ids=lambda row: row.function)
-def test_each_check_function_is_there(row: Row) -> None:
-    assert callable(row.load())
+@pytest.mark.parametrize(("key", "api"), ROWS, ids=lambda each: str(each)[:40])
+def test_each_handler_is_there(key: int, api: ServedApi) -> None:
+    module = importlib.import_module(f"barnabas.server.handlers.{api.module}")
+    assert callable(getattr(module, api.function or ApiKey(key).name.lower()))
 
 
-def test_an_api_without_a_row_is_not_served() -> None:
-    guard = Guard(None, {}, {ApiKey.CREATE_TOPICS})  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("key", "right"), [(key, right) for key, right in RIGHTS if right.module], ids=str
+)
+def test_each_check_function_is_there(key: int, right: Right) -> None:
+    assert callable(load_check(key, right))
+
+
+@pytest.mark.parametrize("name", sorted({right.refusal for _, right in RIGHTS if right.refusal}))
+def test_each_refusal_is_there(name: str) -> None:
+    assert callable(getattr(refusals, name))
+
+
+def test_an_api_without_a_right_is_not_served() -> None:
+    guard = Guard(None, {ApiKey.CREATE_TOPICS: Right("none")})  # type: ignore[arg-type]
 
     def handle(*_: object) -> None:
         return None

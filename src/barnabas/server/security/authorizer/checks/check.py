@@ -12,7 +12,8 @@ from barnabas.protocol.schema import Message
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from barnabas.server.security.authorizer.rights import Rights
+    from barnabas.server.security.authorizer.authorizer import Rights
+
 
 T = TypeVar("T")
 

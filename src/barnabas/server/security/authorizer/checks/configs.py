@@ -32,14 +32,15 @@ if TYPE_CHECKING:
         DescribeConfigsRequest,
         DescribeConfigsResponse,
     )
+    from barnabas.server.security.authorizer.authorizer import Rights
     from barnabas.server.security.authorizer.checks.check import Verdict
-    from barnabas.server.security.authorizer.rights import Rights
 
     R = TypeVar(
         "R",
         incremental_alter_configs.IncrementalAlterConfigsRequest,
         alter_configs.AlterConfigsRequest,
     )
+
 
 _BROKER_KINDS = frozenset({configs_image.BROKER, configs_image.BROKER_LOGGER})
 _CLUSTER_KINDS = _BROKER_KINDS | {configs_image.CLIENT_METRICS}

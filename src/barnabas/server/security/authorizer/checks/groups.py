@@ -1,4 +1,4 @@
-"""Checks of requests for groups and their offsets."""
+"""Checks of requests for classic, consumer and streams groups."""
 
 from __future__ import annotations
 
@@ -7,29 +7,33 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
 from barnabas.coordinator.group.requests.member_requests import failed_group
+from barnabas.coordinator.group.requests.streams_requests import failed_streams_group
+from barnabas.coordinator.group.streams.streams_heartbeat import failed_streams_heartbeat
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_groups import DeletableGroupResult
 from barnabas.protocol.messages.describe_groups import DescribedGroup
 from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatResponse
 from barnabas.protocol.messages.leave_group import LeaveGroupResponse
+from barnabas.protocol.messages.streams_group_topology_description_update import (
+    StreamsGroupTopologyDescriptionUpdateResponse,
+)
+from barnabas.server.cluster.streams_topic_names import topology_problem, topology_topics
 from barnabas.server.security.authorizer.checks.check import (
     CLUSTER_ACTION,
     DELETE,
     DESCRIBE,
     GROUP,
     READ,
+    TOPIC,
     TRANSACTIONAL_ID,
     Partial,
     divide,
 )
-from barnabas.server.security.authorizer.checks.group_checks import (
-    check_described_groups,
-    check_topics,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Iterable
+    from typing import Any
 
     from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
     from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -43,9 +47,19 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.join_group import JoinGroupRequest
     from barnabas.protocol.messages.leave_group import LeaveGroupRequest
     from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+    from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
+    from barnabas.protocol.messages.streams_group_heartbeat import (
+        StreamsGroupHeartbeatRequest,
+        Topology,
+    )
+    from barnabas.protocol.messages.streams_group_topology_description_update import (
+        StreamsGroupTopologyDescriptionUpdateRequest,
+    )
     from barnabas.protocol.messages.sync_group import SyncGroupRequest
+    from barnabas.protocol.schema import Message
+    from barnabas.server.security.authorizer.authorizer import Rights
     from barnabas.server.security.authorizer.checks.check import Verdict
-    from barnabas.server.security.authorizer.rights import Rights
+
 
 _REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _JOIN_NULL_PROTOCOL_SINCE = 7
@@ -233,3 +247,79 @@ def _coordinator(key: str, error: ErrorCode, message: str) -> Coordinator:
     return Coordinator(
         key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message
     )
+
+
+def check_streams_group_heartbeat(
+    rights: Rights, request: StreamsGroupHeartbeatRequest
+) -> Verdict | Generator[None, None, Verdict]:
+    """Refuse a group that the client may not read, and topics that it may not describe."""
+    if not rights.allows(READ, GROUP, request.group_id):
+        return failed_streams_heartbeat(_REFUSED, None)
+    if request.topology is None:
+        return None
+    return _check_topology(rights, request.topology)
+
+
+def _check_topology(rights: Rights, topology: Topology) -> Generator[None, None, Verdict]:
+    if (yield from topology_problem(topology)) is not None:
+        # The handler refuses the names.
+        return None
+    names = yield from topology_topics(topology)
+    return (yield from check_topics(rights, names, failed_streams_heartbeat))
+
+
+def check_streams_group_describe(
+    rights: Rights, request: StreamsGroupDescribeRequest
+) -> Generator[None, None, Verdict]:
+    """Refuse the groups that the client may not describe."""
+    return check_described_groups(rights, request, failed_streams_group)
+
+
+def check_streams_group_topology_description_update(
+    rights: Rights, request: StreamsGroupTopologyDescriptionUpdateRequest
+) -> Verdict:
+    """Refuse a group that the client may not read."""
+    if rights.allows(READ, GROUP, request.group_id):
+        return None
+    return StreamsGroupTopologyDescriptionUpdateResponse(error_code=_REFUSED, error_message=None)
+
+
+def check_topics(
+    rights: Rights, names: Iterable[str], failed: Callable[[ErrorCode, None], Message]
+) -> Generator[None, None, Verdict]:
+    """Refuse a heartbeat with topics that the client may not describe.
+
+    Args:
+        rights: the rights of the client.
+        names: the topics of the heartbeat.
+        failed: returns a response with an error.
+    """
+    _, refused = yield from divide(
+        dict.fromkeys(names), lambda topic: rights.allows(DESCRIBE, TOPIC, topic)
+    )
+    return failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None) if refused else None
+
+
+def check_described_groups(
+    rights: Rights, request: Any, failed: Callable[[str, ErrorCode, None], object]
+) -> Generator[None, None, Verdict]:
+    """Refuse the groups that the client may not describe.
+
+    Args:
+        rights: the rights of the client.
+        request: has `group_ids`, which keeps the allowed groups.
+        failed: returns the description of a group with an error.
+    """
+    allowed, refused = yield from divide(
+        request.group_ids, lambda group: rights.allows(DESCRIBE, GROUP, group)
+    )
+    if not refused:
+        return None
+    request.group_ids = allowed
+    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    def amend(response: Any) -> Any:
+        response.groups = [*(failed(group, error, None) for group in refused), *response.groups]
+        return response
+
+    return Partial(request, amend)

@@ -1,4 +1,8 @@
-"""Responses to requests that are rejected as a whole, because the client lacks a right."""
+"""Responses to requests that are rejected as a whole, because the client lacks a right.
+
+Rows of `served_apis` name the functions of APIs whose error response has more than a top-level
+error.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.apis import refuse_request
 from barnabas.controller.result import Refusal
-from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.schema import Message
 from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
     from barnabas.protocol.errors import ErrorCode
 
@@ -23,9 +26,6 @@ def refuse(
     request: Message, error: ErrorCode, message: str
 ) -> Message | Generator[None, None, Message]:
     """Return the response to a rejected request, or a generator that creates it in steps."""
-    special = _SPECIAL.get(request.__api_key__)
-    if special is not None:
-        return special(request, error, message)
     response = refuse_request(request, Refusal(error, message))
     if isinstance(response, Message) and _ERROR_MESSAGE in _names(type(response)):
         response.error_message = message  # type: ignore[attr-defined]  # it has the field
@@ -38,7 +38,7 @@ def _names(response: type[Message]) -> frozenset[str]:
     return frozenset(each.name for each in response.__fields__)
 
 
-def _alter_replica_log_dirs(
+def alter_replica_log_dirs(
     request: Any, error: ErrorCode, _message: str
 ) -> Generator[None, None, Message]:
     from barnabas.protocol.messages.alter_replica_log_dirs import (
@@ -61,7 +61,7 @@ def _alter_replica_log_dirs(
     return AlterReplicaLogDirsResponse(results=results)
 
 
-def _describe_cluster(_request: Any, error: ErrorCode, message: str) -> Message:
+def describe_cluster(_request: Any, error: ErrorCode, message: str) -> Message:
     from barnabas.protocol.messages.describe_cluster import DescribeClusterResponse
 
     return DescribeClusterResponse(
@@ -69,13 +69,13 @@ def _describe_cluster(_request: Any, error: ErrorCode, message: str) -> Message:
     )
 
 
-def _describe_client_quotas(_request: Any, error: ErrorCode, _message: str) -> Message:
+def describe_client_quotas(_request: Any, error: ErrorCode, _message: str) -> Message:
     from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
 
     return DescribeClientQuotasResponse(error_code=error, error_message=None, entries=None)
 
 
-def _describe_user_scram_credentials(
+def describe_user_scram_credentials(
     request: Any, error: ErrorCode, _message: str
 ) -> Generator[None, None, Message]:
     from barnabas.protocol.messages.describe_user_scram_credentials import (
@@ -92,12 +92,3 @@ def _describe_user_scram_credentials(
     return DescribeUserScramCredentialsResponse(
         error_code=error, error_message=None, results=results
     )
-
-
-# APIs whose error response has more than a top-level error.
-_SPECIAL: dict[int, Callable[[Any, ErrorCode, str], Message | Generator[None, None, Message]]] = {
-    ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_replica_log_dirs,
-    ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_user_scram_credentials,
-}

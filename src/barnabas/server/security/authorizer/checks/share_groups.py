@@ -1,8 +1,9 @@
-"""Checks of requests for share groups and their offsets."""
+"""Checks of requests for share groups, and of brokers' requests to the share coordinator."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from barnabas.coordinator.group.requests.share_offset_requests import (
     failed_alteration,
@@ -11,6 +12,7 @@ from barnabas.coordinator.group.requests.share_offset_requests import (
 )
 from barnabas.coordinator.group.requests.share_requests import failed_share_group
 from barnabas.coordinator.group.share.share_membership import failed_share_heartbeat
+from barnabas.coordinator.share import state_api
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_share_group_offsets import (
     AlterShareGroupOffsetsResponsePartition,
@@ -25,6 +27,7 @@ from barnabas.protocol.messages.describe_share_group_offsets import (
 )
 from barnabas.protocol.primitives import ZERO_UUID
 from barnabas.server.security.authorizer.checks.check import (
+    CLUSTER_ACTION,
     DELETE,
     DESCRIBE,
     GROUP,
@@ -34,10 +37,7 @@ from barnabas.server.security.authorizer.checks.check import (
     divide,
     refuse_topics,
 )
-from barnabas.server.security.authorizer.checks.group_checks import (
-    check_described_groups,
-    check_topics,
-)
+from barnabas.server.security.authorizer.checks.groups import check_described_groups, check_topics
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -59,8 +59,9 @@ if TYPE_CHECKING:
     )
     from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeRequest
     from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
+    from barnabas.server.security.authorizer.authorizer import Rights
     from barnabas.server.security.authorizer.checks.check import Verdict
-    from barnabas.server.security.authorizer.rights import Rights
+
 
 _REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _TOPIC_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -210,3 +211,34 @@ def _add_undeleted(
             for topic in refused
         ]
         response.responses = [*errors, *response.responses]
+
+
+_CLUSTER_REFUSED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def _check_state(
+    api: state_api.StateApi, rights: Rights, request: Any
+) -> Verdict | Generator[None, None, Verdict]:
+    """Refuse all partitions, unless the client is a broker."""
+    if rights.allows_on_cluster(CLUSTER_ACTION):
+        return None
+    return _refuse_state(api, request)
+
+
+def _refuse_state(api: state_api.StateApi, request: Any) -> Generator[None, None, Verdict]:
+    topics: list[tuple[bytes, list[Any]]] = []
+    for topic in request.topics:
+        results: list[Any] = []
+        topics.append((topic.topic_id, results))
+        yield
+        for each in topic.partitions:
+            results.append(api.refuse(each.partition, _CLUSTER_REFUSED))
+            yield
+    return api.make_response(topics)
+
+
+check_initialize_share_group_state = partial(_check_state, state_api.INITIALIZE)
+check_read_share_group_state = partial(_check_state, state_api.READ)
+check_write_share_group_state = partial(_check_state, state_api.WRITE)
+check_delete_share_group_state = partial(_check_state, state_api.DELETE)
+check_read_share_group_state_summary = partial(_check_state, state_api.READ_SUMMARY)

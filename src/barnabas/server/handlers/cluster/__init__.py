@@ -1,1 +1,0 @@
-"""Handlers of APIs on brokers, the quorum, features and client metrics."""

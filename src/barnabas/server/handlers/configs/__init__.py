@@ -1,1 +1,0 @@
-"""Handlers of APIs on configurations, client quotas and users."""

@@ -1,1 +1,0 @@
-"""Handlers of APIs that only controllers serve."""

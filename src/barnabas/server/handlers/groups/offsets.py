@@ -1,0 +1,251 @@
+"""Committed offsets of groups: OffsetCommit, OffsetFetch, OffsetDelete, and those of share groups.
+
+- OffsetCommit (key 8, v0-10): v1 may include the time of the commit, v6 adds the leader epoch, v7
+  static members and v10 topic ids (KIP-848).
+- OffsetFetch (key 9, v0-10): v2 can request all topics and adds a top-level error, v7 stable
+  offsets (KIP-447), v8 several groups, v9 members of consumer groups and v10 topic ids. Before a
+  client of transactions gets stable offsets, this coordinator checks that no other broker has
+  become the coordinator. Apache Kafka does not check this.
+- v0 of both was for offsets in ZooKeeper. Like Kafka 3.9 without ZooKeeper, this broker responds
+  UNSUPPORTED_VERSION for each partition.
+- OffsetDelete (key 47, v0) deletes offsets of unsubscribed topics (KIP-496).
+- DescribeShareGroupOffsets (key 90, v0-1; v1 adds the lag), AlterShareGroupOffsets (91, v0) and
+  DeleteShareGroupOffsets (92, v0) are for share groups (KIP-932, KIP-1226).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.requests.share_offset_requests import (
+    failed_alteration,
+    failed_deletion,
+    failed_offsets,
+)
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsResponse,
+)
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from barnabas.waiting.steps import gradually
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from barnabas.coordinator.group.requests.share_offset_requests import ShareOffsetDescriptions
+    from barnabas.protocol.messages.alter_share_group_offsets import (
+        AlterShareGroupOffsetsRequest,
+        AlterShareGroupOffsetsResponse,
+    )
+    from barnabas.protocol.messages.delete_share_group_offsets import (
+        DeleteShareGroupOffsetsRequest,
+        DeleteShareGroupOffsetsResponse,
+    )
+    from barnabas.protocol.messages.describe_share_group_offsets import (
+        DescribeShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsResponseGroup,
+    )
+    from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
+    from barnabas.protocol.schema import Message
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import BrokerDependencies
+
+    Described = Generator[None, None, DescribeShareGroupOffsetsResponseGroup]
+
+
+def offset_commit(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that commits offsets."""
+    return OffsetCommitHandler(dependencies).handle_offset_commit
+
+
+class OffsetCommitHandler:
+    """Passes the request to the group coordinator."""
+
+    __slots__ = ("_cluster", "_offsets")
+
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._cluster = dependencies.cluster
+        self._offsets = dependencies.groups.offsets
+
+    def handle_offset_commit(
+        self, context: RequestContext, request: OffsetCommitRequest
+    ) -> OffsetCommitResponse | None:
+        """Commit the offsets. The response follows when they are written and replicated."""
+        if context.version == 0:
+            return context.in_slices(self._refused(request))
+        context.in_slices(self._offsets.commit(request, context.version, context.respond))
+        return None
+
+    def _refused(self, request: OffsetCommitRequest) -> Generator[None, None, OffsetCommitResponse]:
+        topics = []
+        for topic in request.topics:
+            error = ErrorCode.UNSUPPORTED_VERSION
+            if self._cluster.topic_id(topic.name) is None:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            partitions = yield from gradually(
+                OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=error
+                )
+                for partition in topic.partitions
+            )
+            topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+            yield
+        return OffsetCommitResponse(topics=topics)
+
+
+def offset_fetch(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that reads committed offsets."""
+    return OffsetFetchHandler(dependencies).handle_offset_fetch
+
+
+class OffsetFetchHandler:
+    """Reads the offsets from the group coordinator."""
+
+    __slots__ = ("_offsets",)
+
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._offsets = dependencies.groups.offsets
+
+    def handle_offset_fetch(
+        self, context: RequestContext, request: OffsetFetchRequest
+    ) -> Message | None:
+        """Return the committed offsets, or an error for each group."""
+        version = context.version
+        if version == 0:
+            return context.in_slices(_refused(request))
+        if not request.require_stable:
+            return context.in_slices(self._offsets.fetch(request, version))
+
+        def confirm(partitions: set[int]) -> None:
+            self._offsets.confirm(
+                partitions,
+                lambda errors: context.respond_in_slices(
+                    self._offsets.fetch(request, version, errors)
+                ),
+            )
+
+        return context.after(self._offsets.partitions_of(request, version), confirm)
+
+
+def _refused(request: OffsetFetchRequest) -> Generator[None, None, OffsetFetchResponse]:
+    topics = []
+    for topic in request.topics or ():
+        partitions = yield from gradually(
+            OffsetFetchResponsePartition(
+                partition_index=index,
+                committed_offset=-1,
+                metadata="",
+                error_code=ErrorCode.UNSUPPORTED_VERSION,
+            )
+            for index in topic.partition_indexes
+        )
+        topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+        yield
+    return OffsetFetchResponse(topics=topics)
+
+
+def offset_delete(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that deletes committed offsets."""
+    return OffsetDeleteHandler(dependencies).handle_offset_delete
+
+
+class OffsetDeleteHandler:
+    """Passes the request to the group coordinator."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        self._groups = dependencies.groups.groups
+
+    def handle_offset_delete(self, context: RequestContext, request: OffsetDeleteRequest) -> None:
+        """Delete the offsets. The response follows when all of them are deleted or rejected."""
+        context.in_slices(self._groups.delete_offsets(request, context.respond_in_slices))
+
+
+_UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
+
+
+def describe_share_group_offsets(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that describes offsets and lags of several groups."""
+    descriptions, cluster = dependencies.groups.share_descriptions, dependencies.cluster
+
+    def handle_describe_share_group_offsets(
+        context: RequestContext, request: DescribeShareGroupOffsetsRequest
+    ) -> DescribeShareGroupOffsetsResponse | None:
+        if not cluster.image.features.has_share_groups:
+            return DescribeShareGroupOffsetsResponse(
+                groups=[
+                    failed_offsets(each.group_id, _UNSUPPORTED, None) for each in request.groups
+                ]
+            )
+        if not request.groups:
+            return DescribeShareGroupOffsetsResponse(groups=[])
+        return context.in_slices(_describe(descriptions, context, request))
+
+    return handle_describe_share_group_offsets
+
+
+def _describe(
+    descriptions: ShareOffsetDescriptions,
+    context: RequestContext,
+    request: DescribeShareGroupOffsetsRequest,
+) -> Generator[None, None, None]:
+    """Describe all groups, and respond when the last one is described."""
+    found: dict[int, Described] = {}
+
+    def build() -> Generator[None, None, DescribeShareGroupOffsetsResponse]:
+        groups: dict[int, DescribeShareGroupOffsetsResponseGroup] = {}
+        for index in range(len(request.groups)):
+            groups[index] = yield from found[index]
+        return DescribeShareGroupOffsetsResponse(groups=list(groups.values()))
+
+    def on_described(index: int, steps: Described) -> None:
+        found[index] = steps
+        if len(found) == len(request.groups):
+            context.respond_in_slices(build())
+
+    for index, group in enumerate(request.groups):
+        yield from descriptions.describe(group, partial(on_described, index))
+        yield
+
+
+def alter_share_group_offsets(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that sets the start offsets of a group without members."""
+    offsets, cluster = dependencies.groups.share_offsets, dependencies.cluster
+
+    def handle_alter_share_group_offsets(
+        context: RequestContext, request: AlterShareGroupOffsetsRequest
+    ) -> AlterShareGroupOffsetsResponse | None:
+        if not cluster.image.features.has_share_groups:
+            return failed_alteration(_UNSUPPORTED)
+        context.in_slices(offsets.alter(request, context.respond_in_slices))
+        return None
+
+    return handle_alter_share_group_offsets
+
+
+def delete_share_group_offsets(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that deletes the offsets of topics of a group without members."""
+    offsets, cluster = dependencies.groups.share_offsets, dependencies.cluster
+
+    def handle_delete_share_group_offsets(
+        context: RequestContext, request: DeleteShareGroupOffsetsRequest
+    ) -> DeleteShareGroupOffsetsResponse | None:
+        if not cluster.image.features.has_share_groups:
+            return failed_deletion(_UNSUPPORTED)
+        context.in_slices(offsets.delete(request, context.respond))
+        return None
+
+    return handle_delete_share_group_offsets

@@ -1,1 +1,0 @@
-"""Handlers of APIs on the data directories of a broker."""

@@ -1,1 +1,0 @@
-"""Handlers of the requests of share consumers."""

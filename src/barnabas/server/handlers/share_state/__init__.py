@@ -1,1 +1,0 @@
-"""Requests of brokers to the share coordinator (KIP-932)."""

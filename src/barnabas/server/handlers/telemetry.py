@@ -1,0 +1,109 @@
+"""GetTelemetrySubscriptions (key 71, v0) and PushTelemetry (key 72, v0): metrics of clients.
+
+The first tells a client which metrics to push, the second receives them (KIP-714). Both are served
+only if a receiver is configured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
+from barnabas.protocol.messages.push_telemetry import PushTelemetryResponse
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.server.metrics.client_telemetry import ACCEPTED_COMPRESSIONS, pushing_client
+
+if TYPE_CHECKING:
+    from barnabas.protocol.messages.get_telemetry_subscriptions import (
+        GetTelemetrySubscriptionsRequest,
+    )
+    from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
+    from barnabas.server.dispatch.request import Handle, RequestContext
+    from barnabas.server.handlers.dependencies import BrokerDependencies
+
+
+def get_telemetry_subscriptions(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that tells clients which metrics to push."""
+    return GetTelemetrySubscriptionsHandler(dependencies).handle_get_telemetry_subscriptions
+
+
+class GetTelemetrySubscriptionsHandler:
+    """Assigns client instance ids, and returns the subscriptions that match a client."""
+
+    __slots__ = ("_rng", "_telemetry")
+
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        assert dependencies.telemetry is not None
+        self._telemetry = dependencies.telemetry
+        self._rng = dependencies.rng
+
+    def handle_get_telemetry_subscriptions(
+        self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+    ) -> GetTelemetrySubscriptionsResponse:
+        """Return the client's subscription. Requests that are too early get an error.
+
+        The error is THROTTLING_QUOTA_EXCEEDED.
+        """
+        instance_id = bytes(request.client_instance_id)
+        if instance_id == ZERO_UUID:
+            instance_id = self._rng.uuid()
+        found = self._telemetry.get(instance_id, pushing_client(context, instance_id))
+        if isinstance(found, ErrorCode):
+            return GetTelemetrySubscriptionsResponse(
+                error_code=found,
+                client_instance_id=ZERO_UUID,
+                subscription_id=0,
+                accepted_compression_types=[],
+                push_interval_ms=0,
+                telemetry_max_bytes=0,
+                delta_temporality=False,
+                requested_metrics=[],
+            )
+        return GetTelemetrySubscriptionsResponse(
+            error_code=ErrorCode.NONE,
+            client_instance_id=instance_id,
+            subscription_id=found.subscription_id,
+            accepted_compression_types=list(ACCEPTED_COMPRESSIONS),
+            push_interval_ms=found.push_interval_ms,
+            telemetry_max_bytes=self._telemetry.max_bytes,
+            delta_temporality=True,
+            requested_metrics=list(found.metrics),
+        )
+
+
+def push_telemetry(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that receives metrics from clients."""
+    return PushTelemetryHandler(dependencies).handle_push_telemetry
+
+
+class PushTelemetryHandler:
+    """Passes the metrics to the receiver."""
+
+    __slots__ = ("_queue", "_telemetry")
+
+    def __init__(self, dependencies: BrokerDependencies) -> None:
+        assert dependencies.telemetry is not None
+        self._telemetry = dependencies.telemetry
+        self._queue = dependencies.conversions
+
+    def handle_push_telemetry(
+        self, context: RequestContext, request: PushTelemetryRequest
+    ) -> PushTelemetryResponse | None:
+        """Receive metrics. The error code tells the client to continue, resubscribe or stop.
+
+        As in Kafka, this takes no right. The metrics of a connection are read in several turns, and
+        the connection is not read in this time.
+        """
+        client = pushing_client(context, bytes(request.client_instance_id))
+        outcome = self._telemetry.push(request, client)
+        if isinstance(outcome, ErrorCode):
+            return PushTelemetryResponse(error_code=outcome)
+        job = self._queue.submit(
+            context.connection,
+            outcome,
+            lambda error: context.respond(PushTelemetryResponse(error_code=error)),
+            context.connection,
+        )
+        context.on_client_gone(job.cancel)
+        return None

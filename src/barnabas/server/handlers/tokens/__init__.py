@@ -1,1 +1,0 @@
-"""Handlers of requests for delegation tokens."""

@@ -1,1 +1,0 @@
-"""Handlers of APIs on topics and partitions."""
