@@ -10,6 +10,7 @@ import click
 from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
 from barnabas.cli.common.tables import bad, dim, echo_table, warn
 from barnabas.cli.common.topic_names import topic_arguments
+from barnabas.cli.common.units import size
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -127,8 +128,6 @@ def _places(
 
 
 def _row(place: _Place) -> tuple[object, ...]:
-    from barnabas.cli.top.screen import size
-
     directory = place.directory
     free: object = None
     if directory.total_bytes > 0:
@@ -149,8 +148,6 @@ def _row(place: _Place) -> tuple[object, ...]:
 
 
 def _replica_rows(place: _Place) -> Iterator[tuple[object, ...]]:
-    from barnabas.cli.top.screen import size
-
     for tp, replica in place.replicas.items():
         lag = replica.offset_lag
         yield (

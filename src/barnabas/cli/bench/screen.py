@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.tables import bad, echo_line, echo_table, strong, table
-from barnabas.cli.top.screen import amount, size
+from barnabas.cli.common.units import amount, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,8 +12,6 @@ from typing import Any
 
 import click
 
-__all__ = ["NumberRange", "config_text", "duration_ms", "size_bytes"]
-
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
 _SIZES = {
@@ -64,6 +62,29 @@ def size_bytes(text: str) -> int | None:
     """Return the bytes of a size like 512, 100kB, 128MiB or 1GiB, else None."""
     found = _SIZE.fullmatch(text)
     return None if found is None else int(found[1]) * _SIZES[found[2]]
+
+
+def amount(value: float | None) -> str:
+    """Return a number in at most six characters: 950, 12.3k, 4.56M."""
+    if value is None:
+        return "-"
+    for unit in ("", "k", "M", "G"):
+        if value < 999.5:
+            digits = 0 if not unit and value == int(value) else 1 if value < 100 else 0
+            return f"{value:.{digits}f}{unit}"
+        value /= 1000
+    return f"{value:.0f}T"
+
+
+def size(value: float | None) -> str:
+    """Return a size in at most eight characters: 512 B, 1.2 MiB."""
+    if value is None:
+        return "-"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1023.5:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
 
 
 def config_text(key: str, text: str) -> str:

@@ -12,7 +12,7 @@ from barnabas.cli.common.output import client_options, connected, echo_json
 from barnabas.cli.common.printable import counted
 from barnabas.cli.common.tables import Styled, bad, dim, echo_line, echo_table, good, warn
 from barnabas.cli.common.topic_names import topic_arguments
-from barnabas.cli.common.units import NumberRange
+from barnabas.cli.common.units import NumberRange, amount
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -161,8 +161,6 @@ def _replicas(shown: PartitionSnapshot) -> list[object]:
 
 
 def _rate(rate: float | None) -> str:
-    from barnabas.cli.top.screen import amount
-
     return amount(rate)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import counted, printable
 from barnabas.cli.common.tables import bad, dim, good, table, warn
+from barnabas.cli.common.units import amount, size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.top.rates import Rates, TopicRates
 
-__all__ = ["amount", "render", "size"]
+__all__ = ["render"]
 
 _TOPICS_MAX = 15
 _GROUPS_MAX = 10
@@ -23,29 +24,6 @@ _QUERIES_MAX = 10
 # A query of more topics shows their number.
 _TOPICS_NAMED_MAX = 2
 _STATES = {"Stable": good, "Empty": dim, "Dead": bad}
-
-
-def amount(value: float | None) -> str:
-    """Return a number in at most six characters: 950, 12.3k, 4.56M."""
-    if value is None:
-        return "-"
-    for unit in ("", "k", "M", "G"):
-        if value < 999.5:
-            digits = 0 if not unit and value == int(value) else 1 if value < 100 else 0
-            return f"{value:.{digits}f}{unit}"
-        value /= 1000
-    return f"{value:.0f}T"
-
-
-def size(value: float | None) -> str:
-    """Return a size in at most eight characters: 512 B, 1.2 MiB."""
-    if value is None:
-        return "-"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1023.5:
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} TiB"
 
 
 def render(
