@@ -25,34 +25,34 @@ class LazyCommand(NamedTuple):
 
 COMMANDS: dict[str, LazyCommand] = {
     "start": LazyCommand(
-        "barnabas.cli.start.command", "start", "Run a broker until it is stopped."
+        "barnabas.cli.nodes.commands", "start", "Run a broker until it is stopped."
     ),
     "format": LazyCommand(
-        "barnabas.cli.start.format_command", "format_command", "Format a node's data directories."
+        "barnabas.cli.nodes.commands", "format_command", "Format a node's data directories."
     ),
     "cluster": LazyCommand(
-        "barnabas.cli.cluster.commands", "cluster", "Run a local cluster and inject faults."
+        "barnabas.cli.nodes.cluster", "cluster", "Run a local cluster and inject faults."
     ),
     "topics": LazyCommand(
-        "barnabas.cli.topics.commands", "topics", "List, describe and change topics."
+        "barnabas.cli.admin.topics", "topics", "List, describe and change topics."
     ),
-    "produce": LazyCommand("barnabas.cli.produce.command", "produce", "Write records to a topic."),
-    "consume": LazyCommand("barnabas.cli.consume.command", "consume", "Read records from topics."),
+    "produce": LazyCommand("barnabas.cli.records.produce", "produce", "Write records to a topic."),
+    "consume": LazyCommand("barnabas.cli.records.consume", "consume", "Read records from topics."),
     "groups": LazyCommand(
-        "barnabas.cli.groups.commands", "groups", "List, describe, reset and delete groups."
+        "barnabas.cli.admin.groups", "groups", "List, describe, reset and delete groups."
     ),
     "partitions": LazyCommand(
         "barnabas.cli.partitions.commands", "partitions", "Show and move partitions, elect leaders."
     ),
     "brokers": LazyCommand("barnabas.cli.admin.brokers", "brokers", "List and unregister brokers."),
     "log-dirs": LazyCommand(
-        "barnabas.cli.admin.log_dirs", "log_dirs", "Show the contents of the brokers' directories."
+        "barnabas.cli.admin.brokers", "log_dirs", "Show the contents of the brokers' directories."
     ),
     "features": LazyCommand(
-        "barnabas.cli.admin.features", "features", "List, upgrade and downgrade feature levels."
+        "barnabas.cli.admin.brokers", "features", "List, upgrade and downgrade feature levels."
     ),
     "transactions": LazyCommand(
-        "barnabas.cli.transactions.commands",
+        "barnabas.cli.admin.transactions",
         "transactions",
         "Describe transactions, abort hanging ones.",
     ),
@@ -63,46 +63,48 @@ COMMANDS: dict[str, LazyCommand] = {
         "barnabas.cli.admin.configs", "configs", "List, describe and change configs."
     ),
     "acls": LazyCommand(
-        "barnabas.cli.acls.commands", "acls", "List, add and remove access control entries."
+        "barnabas.cli.admin.acls", "acls", "List, add and remove access control entries."
     ),
     "log": LazyCommand("barnabas.cli.log.commands", "log", "Show and check the files of a log."),
     "doctor": LazyCommand(
         "barnabas.cli.doctor.commands", "doctor", "Find problems and their remedies."
     ),
     "why": LazyCommand("barnabas.cli.why.commands", "why", "Explain why something waits."),
-    "top": LazyCommand("barnabas.cli.top.commands", "top", "Show rates, lag and load live."),
+    "top": LazyCommand("barnabas.cli.load.top", "top", "Show rates, lag and load live."),
     "console": LazyCommand(
         "barnabas.console.command", "console", "Show a cluster in a web browser."
     ),
     "bench": LazyCommand(
-        "barnabas.cli.bench.commands", "bench", "Generate load, measure throughput and latency."
+        "barnabas.cli.load.bench", "bench", "Generate load, measure throughput and latency."
     ),
     "pipeline": LazyCommand(
-        "barnabas.cli.pipeline.commands", "pipeline", "Create, run and reset pipelines of Spark."
+        "barnabas.cli.spark.pipeline", "pipeline", "Create, run and reset pipelines of Spark."
     ),
-    "spark": LazyCommand("barnabas.cli.spark.commands", "spark", "Check jobs of Spark."),
+    "spark": LazyCommand("barnabas.cli.spark.checks", "spark", "Check jobs of Spark."),
     "tables": LazyCommand(
-        "barnabas.cli.tables.commands", "tables", "Maintain tables of Delta and Iceberg."
+        "barnabas.cli.spark.tables", "tables", "Maintain tables of Delta and Iceberg."
     ),
     "quotas": LazyCommand(
         "barnabas.cli.admin.quotas", "quotas", "List, set and unset client quotas."
     ),
     "security": LazyCommand(
-        "barnabas.cli.security.commands", "security", "Set up a broker with TLS, users and rights."
+        "barnabas.cli.admin.security", "security", "Set up a broker with TLS, users and rights."
     ),
     "users": LazyCommand(
-        "barnabas.cli.admin.users", "users", "List, add and remove users of SCRAM."
+        "barnabas.cli.admin.credentials", "users", "List, add and remove users of SCRAM."
     ),
     "tokens": LazyCommand(
-        "barnabas.cli.admin.tokens", "tokens", "Create, list, renew and expire delegation tokens."
+        "barnabas.cli.admin.credentials",
+        "tokens",
+        "Create, list, renew and expire delegation tokens.",
     ),
     "profile": LazyCommand(
         "barnabas.cli.admin.profile", "profile", "Manage named sets of client settings."
     ),
     "completion": LazyCommand(
-        "barnabas.cli.completion", "completion", "Print the completion script of a shell."
+        "barnabas.cli.about", "completion", "Print the completion script of a shell."
     ),
-    "version": LazyCommand("barnabas.cli.version", "version", "Show the version."),
+    "version": LazyCommand("barnabas.cli.about", "version", "Show the version."),
 }
 
 

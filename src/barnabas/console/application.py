@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from barnabas.cli.top.metrics import MetricsError
+from barnabas.cli.load.metrics import MetricsError
 from barnabas.client.errors import ClientError, UnknownTopicError
 from barnabas.console.changes import (
     configs as config_changes,

@@ -20,13 +20,13 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.schema_formats import open_registry, registry_option
-from barnabas.cli.common.units import NumberRange
-from barnabas.cli.profiles.selection import (
+from barnabas.cli.common.profiles import (
     CONFIG_VARIABLE,
     PROFILE_VARIABLE,
     select,
 )
+from barnabas.cli.common.units import NumberRange
+from barnabas.cli.records.schema_formats import open_registry, registry_option
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk

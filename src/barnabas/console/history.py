@@ -12,9 +12,8 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from barnabas.cli.top.metrics import MetricsError
-from barnabas.cli.top.rates import Rates, rates_between
-from barnabas.cli.top.sample import GroupSample, Sample, Sampler
+from barnabas.cli.load.metrics import MetricsError
+from barnabas.cli.load.rates import GroupSample, Rates, Sample, Sampler, rates_between
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:

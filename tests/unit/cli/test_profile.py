@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from barnabas.cli.common.output import client_options, given_settings
+from barnabas.cli.common.profiles import Profiles, is_secret, profiles_path, select
 from barnabas.cli.group import group
-from barnabas.cli.profiles.selection import select
-from barnabas.cli.profiles.store import Profiles, is_secret, profiles_path
 from conformance.cli_shell import Shell
 
 SECRET = "hunter2"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.groups.streams_tables import (
+from barnabas.cli.admin.group_lag import (
     echo_streams_members,
     echo_topology,
     streams_json,
 )
-from barnabas.cli.why.facts.facts import BrokerFacts, GroupFacts
-from barnabas.cli.why.reasons.group_reasons import group_reasons
+from barnabas.cli.why.facts import BrokerFacts, GroupFacts
+from barnabas.cli.why.group_reasons import group_reasons
 from barnabas.client.admin.groups import GroupDescription
 from barnabas.client.admin.plans.groups import describe_groups
 from barnabas.client.admin.streams_groups import StreamsGroupDescription, as_group

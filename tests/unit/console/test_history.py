@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.cli.top.sample import GroupSample, Sample, TopicSample
+from barnabas.cli.load.rates import GroupSample, Sample, TopicSample
 from barnabas.console.cluster_access import ClusterAccess
 from barnabas.console.history import POINTS_MAX, History
 from barnabas.console.settings import ConsoleSettings

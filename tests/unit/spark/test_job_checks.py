@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from barnabas.cli.spark.commands import spark
+from barnabas.cli.spark.checks import spark
 from barnabas.spark.checks.findings import Verdict, findings
 from barnabas.spark.checks.job import JobError, Kind, TopicUse, uses_in
 from barnabas.spark.option_table import OPTIONS, Comparison, Purpose

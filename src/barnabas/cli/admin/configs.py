@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
 
-from barnabas.cli.common.completing import complete_config_keys
+from barnabas.cli.common.named_topics import complete_config_keys
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     ClientOptions,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.configs import ConfigEntry
     from barnabas.client.facade import Client
+
 
 EXAMPLES = """\b
 Examples:

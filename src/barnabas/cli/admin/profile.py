@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import echo_json, json_option, key_values, warning
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.tables import dim, echo_table, good
-from barnabas.cli.profiles.store import (
+from barnabas.cli.common.profiles import (
     BOOTSTRAP,
     Profiles,
     check_name,
@@ -19,9 +17,12 @@ from barnabas.cli.profiles.store import (
     is_secret,
     profiles_path,
 )
+from barnabas.cli.common.tables import dim, echo_table, good
+from barnabas.cli.common.terminal import confirm, yes_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
 
 EXAMPLES = """\b
 Examples:

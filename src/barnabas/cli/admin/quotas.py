@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.configs import QuotaEntity
 
+
 EXAMPLES = """\b
 Examples:
   barnabas quotas list

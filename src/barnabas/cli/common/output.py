@@ -8,6 +8,8 @@ Exit statuses:
 - 130: interrupted
 
 Results go to standard output, everything else to standard error.
+
+A check whether the brokers serve an API, so a command fails at once instead of timing out.
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ import click
 from click.core import ParameterSource
 
 from barnabas.cli.common.printable import echo, json_line
-from barnabas.cli.common.termination import exit_status
-from barnabas.cli.common.units import NumberRange, config_text
-from barnabas.cli.profiles.selection import (
+from barnabas.cli.common.profiles import (
     BOOTSTRAP_VARIABLE,
     CONFIG_VARIABLE,
     DEFAULT_BOOTSTRAP,
     PROFILE_VARIABLE,
     select,
 )
+from barnabas.cli.common.terminal import exit_status
+from barnabas.cli.common.units import NumberRange, config_text
 from barnabas.client.errors import (
     ClientConfigError,
     ClientError,
@@ -49,26 +51,11 @@ if TYPE_CHECKING:
 
     from barnabas.client.errors import NoBrokersError
     from barnabas.client.facade import Client
+    from barnabas.protocol.api_keys import ApiKey
+
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-__all__ = [
-    "DEFAULT_BOOTSTRAP",
-    "ClientOptions",
-    "client_config",
-    "client_options",
-    "config_values",
-    "connected",
-    "echo_json",
-    "given_settings",
-    "json_bytes",
-    "json_option",
-    "key_values",
-    "moment_ms",
-    "problem",
-    "timeout_message",
-    "warning",
-]
 
 EXIT_FAILED = 1
 EXIT_INCOMPLETE = 3
@@ -379,3 +366,21 @@ def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
         return {name: data.decode()}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def require_api(client: Client, api: ApiKey, name: str, purpose: str) -> None:
+    """End the command with status 1 if the brokers do not serve the API.
+
+    Args:
+        client: The client of the command; any of its brokers receives the request.
+        api: The key of the API.
+        name: The name of the API in Kafka's protocol guide.
+        purpose: The operation that needs the API, for the error message.
+    """
+    if api in client.admin.describe_versions().apis:
+        return
+    problem(
+        f"{purpose} requires the API {name}, which these brokers do not serve; Apache "
+        "Kafka serves it since version 3.0"
+    )
+    sys.exit(EXIT_FAILED)

@@ -2,12 +2,15 @@
 
 Brokers and Kafka's tools take plain numbers only, in the unit of each key. The commands convert
 values before they send them, so that the units also work with Apache Kafka.
+
+Times as text, for people and for programs.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -108,3 +111,17 @@ def config_text(key: str, text: str) -> str:
         return text
     size = size_bytes(text)
     return text if size is None else str(size)
+
+
+def utc_text(time_ms: int, timespec: str = "milliseconds") -> str:
+    """Return a time as ISO 8601 in UTC; the number itself if it is no date.
+
+    Args:
+        time_ms: Milliseconds since 1970. A peer sends it, so that it may have any value.
+        timespec: Precision, as for `datetime.isoformat`.
+    """
+    try:
+        found = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec=timespec)
+    except (OverflowError, ValueError, OSError):
+        return str(time_ms)
+    return found.replace("+00:00", "Z")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.admin.group_lag import group_positions
 from barnabas.cli.common.output import moment_ms
-from barnabas.cli.groups.group_lag import group_positions
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.changes.change import Done, Preview, change

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from barnabas.cli.common.quorum_state import quorum_state
+from barnabas.cli.admin.quorum import quorum_state
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from barnabas.cli.doctor.addresses import examine_addresses
+from barnabas.cli.doctor.commands import examine_addresses
 from barnabas.cli.doctor.diagnosis import Diagnosis
-from barnabas.cli.why.examination import WHY_DEFAULTS, Question, examine
-from barnabas.cli.why.facts.metric_facts import gather_metrics
+from barnabas.cli.why.commands import WHY_DEFAULTS, Question, examine
+from barnabas.cli.why.gather import gather_metrics
 from barnabas.console.console import console_of
 from barnabas.console.web.forms import query_fields
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas.cli.why.reasons.reason import Reason
+    from barnabas.cli.why.reasons import Reason
     from barnabas.client.facade import Client
 
 __all__ = ["ROUTES"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from barnabas.cli.groups.group_lag import group_progress
+from barnabas.cli.admin.group_lag import group_progress
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.web.forms import query_fields

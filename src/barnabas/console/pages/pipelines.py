@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from barnabas.cli.pipeline.projects import listed_bounds, project_of
+from barnabas.cli.spark.pipeline_runs import listed_bounds, project_of
 from barnabas.console.console import console_of
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
 from barnabas.spark.pipelines.definition import short_key

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 import jinja2
 
-from barnabas.cli.common.moments import utc_text
 from barnabas.cli.common.printable import printable_lines
-from barnabas.cli.why.reasons.reason import duration
+from barnabas.cli.common.units import utc_text
+from barnabas.cli.why.reasons import duration
 from barnabas.console.charts import line_chart
 
 __all__ = ["Asset", "Renderer", "assets"]

@@ -1,0 +1,130 @@
+"""The question before a command deletes something: asked on a terminal, unless --yes is given.
+
+Single keys that the user presses while a live display runs.
+
+Make SIGTERM end a long-running command like Ctrl-C, including its final work.
+
+For example, `timeout 60 barnabas consume ...` commits the printed records, and the member leaves
+its group.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+def has_terminal() -> bool:
+    """Return whether a user can answer a question."""
+    return sys.stdin.isatty()
+
+
+def confirm(question: str | Callable[[], str], *, yes: bool) -> None:
+    """Ask a question on a terminal; abort the command unless the user confirms.
+
+    Args:
+        question: the question, which names what is lost; or a function that returns it, and an
+            empty text if nothing is lost.
+        yes: whether the user has confirmed with --yes.
+    """
+    if yes or not has_terminal():
+        return
+    text = question if isinstance(question, str) else question()
+    if text:
+        click.confirm(text, abort=True, err=True)
+
+
+_QUIT = frozenset(b"qQ")
+_KEYS_MAX = 64
+
+
+class Keyboard:
+    """Waits between two updates of a display, unless the user quits."""
+
+    def pause(self, seconds: float) -> bool:
+        """Wait; return True at once if the user presses q."""
+        time.sleep(seconds)
+        return False
+
+
+class _TerminalKeyboard(Keyboard):
+    def pause(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while (remaining := deadline - time.monotonic()) > 0:
+            if select.select([sys.stdin], [], [], remaining)[0]:
+                typed = os.read(sys.stdin.fileno(), _KEYS_MAX)
+                if _QUIT & set(typed):
+                    return True
+                if not typed:
+                    # The terminal is closed: reading again would return at once.
+                    return super().pause(remaining)
+        return False
+
+
+@contextmanager
+def quit_by_key() -> Iterator[Keyboard]:
+    """Yield a keyboard; on a terminal, keys arrive without Enter and are not shown.
+
+    Ctrl-C still raises KeyboardInterrupt.
+    """
+    if not sys.stdin.isatty():
+        yield Keyboard()
+        return
+    before = termios.tcgetattr(sys.stdin)
+    try:
+        tty.setcbreak(sys.stdin)
+        yield _TerminalKeyboard()
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+class Terminated(KeyboardInterrupt):
+    """The process received SIGTERM."""
+
+
+@contextmanager
+def termination_as_interrupt() -> Iterator[None]:
+    """Make SIGTERM raise `Terminated` where Ctrl-C would raise KeyboardInterrupt.
+
+    SIGTERM is converted to SIGINT, which the client's loop only delivers at a safe moment.
+    """
+    terminated = False
+
+    def note(_number: int, _frame: object) -> None:
+        nonlocal terminated
+        terminated = True
+        signal.raise_signal(signal.SIGINT)
+
+    def interrupt(_number: int, _frame: object) -> NoReturn:
+        raise Terminated if terminated else KeyboardInterrupt
+
+    before = {
+        signal.SIGTERM: signal.signal(signal.SIGTERM, note),
+        signal.SIGINT: signal.signal(signal.SIGINT, interrupt),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def exit_status(interrupt: KeyboardInterrupt) -> int:
+    """Return the exit status that a shell expects from a process that a signal ended."""
+    number = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
+    return 128 + number

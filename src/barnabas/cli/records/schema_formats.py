@@ -1,0 +1,334 @@
+"""Formats with a schema registry: `--value-format avro --registry URL`, or `-s value=avro`.
+
+A line is JSON, as `barnabas consume` prints it: Protobuf as its JSON mapping, logical types of Avro
+as text. An error of the registry ends a command even with `--on-error skip`: it is not about a
+record.
+
+`Naming` chooses the subject and the message type to write. Its words are those of Confluent's
+clients: the subject name strategies and the settings `key.subject.name.strategy` and
+`value.subject.name.strategy`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+import click
+
+from barnabas.cli.common.output import key_values
+from barnabas.cli.records.formats import Format
+from barnabas.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from barnabas.serializers.lookups import Part, SchemaDeserializer, SchemaSerializer
+    from barnabas.serializers.registry import SchemaRegistry
+    from barnabas.serializers.schema import SubjectName
+
+
+REGISTRY_VARIABLE = "BARNABAS_REGISTRY"
+# Settings of -X, of a properties file or of a profile -> options of `SchemaRegistry`.
+_URL = "schema.registry.url"
+_SETTINGS = {
+    "schema.registry.basic.auth.user.info": "user_info",
+    "basic.auth.user.info": "user_info",
+    "schema.registry.bearer.auth.token": "token",
+    "schema.registry.ssl.ca.location": "ca_file",
+    "schema.registry.ssl.certificate.location": "certificate_file",
+    "schema.registry.ssl.key.location": "key_file",
+}
+_STRATEGY = "subject.name.strategy"
+# The names of Confluent's classes end like this.
+_STRATEGY_SUFFIX = "NameStrategy"
+_STRATEGIES = {"topic": "topic_name", "record": "record_name", "topicrecord": "topic_record_name"}
+
+
+registry_option = click.option(
+    "--registry",
+    metavar="URL[,...]",
+    envvar=REGISTRY_VARIABLE,
+    help=f"Schema registry of records in Avro, JSON Schema and Protobuf.  "
+    f"[env var: {REGISTRY_VARIABLE}; default: the setting {_URL}]",
+)
+
+
+def schema_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --key-format, --value-format, --key-schema, --value-schema and --registry."""
+    file = click.Path(exists=True, dir_okay=False)
+    options = [
+        click.option("--key-format", metavar="FORMAT", help="The same as -s key=FORMAT."),
+        click.option("--value-format", metavar="FORMAT", help="The same as -s value=FORMAT."),
+        click.option(
+            "--key-schema", type=file, help="File with the schema of keys, for a schema format."
+        ),
+        click.option(
+            "--value-schema", type=file, help="File with the schema of values, for a schema format."
+        ),
+        registry_option,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def naming_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --subject-name-strategy, --key-message and --value-message."""
+    options = [
+        click.option(
+            "--subject-name-strategy",
+            metavar="STRATEGY",
+            help=f"Name of the schema's subject: topic (TOPIC-value), record (the record type) or "
+            f"topic-record (TOPIC-TYPE).  [default: the setting value.{_STRATEGY} or topic]",
+        ),
+        click.option(
+            "--key-message", metavar="NAME", help="Type of keys, like --value-message for values."
+        ),
+        click.option(
+            "--value-message",
+            metavar="NAME",
+            help="Protobuf message to write, by default the first of the schema. Without "
+            "--value-schema, also the record type for the strategies record and topic-record.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def with_format_options(
+    specs: Sequence[str], key_format: str | None, value_format: str | None
+) -> list[str]:
+    """Return the values of -s, followed by those of --key-format and --value-format."""
+    found = list(specs)
+    if key_format is not None:
+        found.append(f"key={key_format}")
+    if value_format is not None:
+        found.append(f"value={value_format}")
+    return found
+
+
+@overload
+def open_registry(url: str | None, properties: Sequence[str]) -> SchemaRegistry: ...
+
+
+@overload
+def open_registry(
+    url: str | None, properties: Sequence[str], *, is_needed: bool
+) -> SchemaRegistry | None: ...
+
+
+def open_registry(
+    url: str | None, properties: Sequence[str], *, is_needed: bool = True
+) -> SchemaRegistry | None:
+    """Return a client of the registry that the options and settings name. It does not connect yet.
+
+    Args:
+        url: The value of --registry.
+        properties: The settings of the user.
+        is_needed: Whether a missing URL is an error; otherwise, None is returned.
+
+    Raises:
+        click.UsageError: No URL was given, or a setting is invalid.
+    """
+    from barnabas.serializers.registry import SchemaRegistry
+
+    settings = _settings(properties)
+    url = url or settings.get(_URL)
+    if not url and not is_needed:
+        return None
+    if not url:
+        raise click.UsageError(
+            f"this format needs a schema registry: give --registry URL, the variable "
+            f"{REGISTRY_VARIABLE}, or the setting {_URL}"
+        )
+    options: Any = {option: settings[key] for key, option in _SETTINGS.items() if settings.get(key)}
+    try:
+        return SchemaRegistry(url, **options)
+    except (ValueError, OSError) as error:
+        raise click.UsageError(f"schema registry: {error}") from None
+
+
+class Naming(NamedTuple):
+    """How the subject and the message type of written records are chosen."""
+
+    # The value of --subject-name-strategy.
+    strategy: str | None
+    # The names of record types by part of the record.
+    messages: Mapping[Part, str | None]
+
+    def subject_name(self, part: Part, settings: Mapping[str, str]) -> SubjectName:
+        """Return the strategy for keys or values.
+
+        Raises:
+            click.UsageError: There is no such strategy.
+        """
+        from barnabas.serializers import schema
+
+        setting = f"{part}.{_STRATEGY}"
+        given = self.strategy or settings.get(setting) or "topic"
+        # Java's clients name a class, such as io.confluent.….RecordNameStrategy.
+        word = given.rpartition(".")[2].removesuffix(_STRATEGY_SUFFIX)
+        name = _STRATEGIES.get(word.lower().replace("-", ""))
+        if name is None:
+            source = "--subject-name-strategy" if self.strategy else setting
+            raise click.UsageError(
+                f"{source}: there is no strategy {given!r}; choose topic, record or topic-record"
+            )
+        strategy: SubjectName = getattr(schema, name)
+        # A schema that the registry has yet to send has no name.
+        default = self.messages[part] or ""
+        if name != "topic_name" and not default:
+            return strategy
+        return lambda topic, part, record: strategy(topic, part, record or default)
+
+
+class SchemaFormats(NamedTuple):
+    """What the formats with a schema registry need to know."""
+
+    registry: str | None
+    properties: Sequence[str]
+    # Files by part of the record; None for the schemas of the registry.
+    schemas: Mapping[Part, str | None]
+    # The topic to write to, and names; None if records are only read.
+    topic: str | None = None
+    naming: Naming | None = None
+
+    def named(self, name: str, part: Part) -> Format:
+        """Return the format of keys or values.
+
+        Raises:
+            click.UsageError: An option is missing, or a schema is invalid.
+            click.ClickException: The registry was not reached, or refused the schema.
+        """
+        from barnabas.serializers.errors import RegistryError, SchemaError
+
+        path = self.schemas[part]
+        if path is not None and self.topic is None and name == "protobuf":
+            raise click.UsageError(
+                f"--{part}-schema: records of Protobuf are read by their own schema; leave it out"
+            )
+        registry = open_registry(self.registry, self.properties)
+        try:
+            schema = None if path is None else _content(path)
+            if self.topic is None:
+                return Format(_reader(name, registry, schema), _not_written)
+            serializer = self._serializer(name, part, registry, schema)
+            write = _writer(serializer, self.topic, part)
+            return Format(_reader(name, registry, None), write)
+        except SchemaError as error:
+            raise click.UsageError(f"the schema of the {part}: {error}") from None
+        except RegistryError as error:
+            raise click.ClickException(str(error)) from None
+        except ModuleNotFoundError as error:
+            raise click.UsageError(
+                f"the format {name} needs the package {error.name}: install Barnabas with the "
+                f"extra `registry`, in a clone by: pip install '.[registry]'"
+            ) from None
+
+    def check_used(self, parts: Collection[Part]) -> None:
+        """Check that no schema or message type is given for other parts than these.
+
+        Raises:
+            click.UsageError: An option has no effect.
+        """
+        messages = {} if self.naming is None else self.naming.messages
+        for part, schema in self.schemas.items():
+            for option, given in (("schema", schema), ("message", messages.get(part))):
+                if given is not None and part not in parts:
+                    raise click.UsageError(
+                        f"--{part}-{option} needs a format with a schema: give --{part}-format "
+                        f"avro, json-schema or protobuf"
+                    )
+
+    def _serializer(
+        self, name: str, part: Part, registry: SchemaRegistry, schema: str | None
+    ) -> SchemaSerializer:
+        naming = self.naming or Naming(None, {"key": None, "value": None})
+        message = naming.messages[part]
+        if message is not None and schema is not None and name != "protobuf":
+            raise click.UsageError(
+                f"--{part}-message: the schema in --{part}-schema names its type; leave it out"
+            )
+        subject = naming.subject_name(part, _settings(self.properties))
+        if name == "avro":
+            from barnabas.serializers.avro.serializers import AvroSerializer
+
+            return AvroSerializer(registry, schema, subject_name=subject)
+        if name == "json-schema":
+            from barnabas.serializers.json_schema import JsonSchemaSerializer
+
+            return JsonSchemaSerializer(registry, schema, subject_name=subject)
+        from barnabas.serializers.protobuf.serializers import ProtobufSerializer
+
+        return ProtobufSerializer(registry, message, schema, subject_name=subject)
+
+
+def _settings(properties: Sequence[str]) -> dict[str, str]:
+    found = key_values(properties, "--property")
+    return {key.replace("_", "."): value for key, value in found.items()}
+
+
+def _content(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - an import of pathlib costs more
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path} cannot be read: {error}") from None
+
+
+def _writer(serializer: SchemaSerializer, topic: str, part: Part) -> Callable[[Any], bytes | None]:
+    """Return a function from text or a JSON value to bytes. It registers the schema at once."""
+    from barnabas.serializers.avro.serializers import AvroSerializer
+    from barnabas.serializers.basic import deserialize_json
+
+    bound = serializer.for_topic(topic, part)
+    bound.look_up()
+    if isinstance(serializer, AvroSerializer):
+        from barnabas.cli.records.avro_json import avro_value
+
+        schema = serializer.avro_schema(bound.subject)
+
+        def write_avro(given: Any) -> bytes | None:
+            is_text = isinstance(given, str) and schema.root not in ("string", {"type": "string"})
+            return bound(avro_value(deserialize_json(given.encode()) if is_text else given, schema))
+
+        return write_avro
+
+    def write(given: Any) -> bytes | None:
+        return bound(deserialize_json(given.encode()) if isinstance(given, str) else given)
+
+    return write
+
+
+def _reader(name: str, registry: SchemaRegistry, schema: str | None) -> Callable[[bytes], Any]:
+    """Return a function from bytes to a JSON value."""
+    from barnabas.serializers.errors import RegistryError
+
+    deserializer: SchemaDeserializer
+    convert: Callable[[Any], Any] | None = None
+    if name == "avro":
+        from barnabas.serializers.avro.serializers import AvroDeserializer
+
+        deserializer = AvroDeserializer(registry, schema)
+    elif name == "json-schema":
+        from barnabas.serializers.json_schema import JsonSchemaDeserializer
+
+        deserializer = JsonSchemaDeserializer(registry, schema)
+    else:
+        from barnabas.serializers.protobuf.serializers import ProtobufDeserializer, message_as_json
+
+        deserializer, convert = ProtobufDeserializer(registry), message_as_json
+
+    def read(data: bytes) -> Any:
+        try:
+            value = deserializer(data)
+        except RegistryError as error:
+            raise ClientError(str(error)) from None
+        return value if convert is None else convert(value)
+
+    return read
+
+
+def _not_written(_value: Any) -> bytes:
+    raise ValueError("this format can only be read")
