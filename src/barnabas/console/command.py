@@ -20,11 +20,7 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.profiles import (
-    CONFIG_VARIABLE,
-    PROFILE_VARIABLE,
-    select,
-)
+from barnabas.cli.common.profiles import CONFIG_VARIABLE, PROFILE_VARIABLE, select
 from barnabas.cli.common.units import NumberRange
 from barnabas.cli.records.schema_formats import open_registry, registry_option
 from barnabas.client.config import ClientConfig
@@ -34,6 +30,7 @@ from barnabas.runtime.system.standard_streams import discard_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 EXAMPLES = """\b
 Examples:

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.load.bench import bench
-from barnabas.cli.load.bench_runs import Load, Payloads, Schedule
-from barnabas.cli.load.measurement import Interval, LatencyHistogram, Measurement, plot
+from barnabas.cli.load.bench_runs import Payloads, Schedule
+from barnabas.cli.load.measurement import Interval, LatencyHistogram, Load, Measurement, plot
 
 LOAD = Load(records_max=None, seconds_max=None, rate=None, record_size=100, keys=0)
 

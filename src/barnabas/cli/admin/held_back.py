@@ -2,25 +2,15 @@
 
 The partition's leader knows the producers with an open transaction. The coordinators know their
 transactional ids. A transaction that no coordinator has in progress there hangs (KIP-664).
-
-Find transactions that no coordinator will end (KIP-664), from the state of the partitions.
-
-A partition's leader knows the producers with an open transaction in the partition. A transaction
-hangs if it is older than the maximum timeout and no coordinator has it in progress in that
-partition.
-
-The timeout of transactions that never time out: those with two-phase commit (KIP-939).
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from barnabas.cli.common.output import require_api
 from barnabas.client.errors import ClientError
-from barnabas.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +21,8 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
 
 
+# The timeout of transactions that never time out: those with two-phase commit (KIP-939).
+NO_TIMEOUT_MS = 0x7FFF_FFFF
 # States in which the coordinator will end the transaction or waits for its producer.
 IN_PROGRESS = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 
@@ -129,75 +121,3 @@ def _owners(client: Client, producers: Sequence[ActiveProducer]) -> dict[int, Ow
         each.producer_id: Owner(each.transactional_id, described[each.transactional_id])
         for each in listed
     }
-
-
-class OpenTransaction(NamedTuple):
-    """One producer's open transaction in one partition."""
-
-    partition: TopicPartition
-    producer: ActiveProducer
-    # None if no coordinator knows a transactional id for the producer.
-    transactional_id: str | None = None
-
-
-def open_transactions(
-    client: Client, partitions: Sequence[TopicPartition]
-) -> tuple[list[OpenTransaction], dict[TopicPartition, ClientError]]:
-    """Return the open transactions of partitions, and the errors of partitions by partition."""
-    found: list[OpenTransaction] = []
-    failed: dict[TopicPartition, ClientError] = {}
-    for tp, producers in sorted(client.admin.describe_producers(partitions, once=True).items()):
-        if isinstance(producers, ClientError):
-            failed[tp] = producers
-            continue
-        found += [
-            OpenTransaction(tp, producer)
-            for producer in producers
-            if producer.current_transaction_start_offset >= 0
-        ]
-    return found, failed
-
-
-def find_hanging(client: Client, candidates: Sequence[OpenTransaction]) -> list[OpenTransaction]:
-    """Return the open transactions that no coordinator has in progress in their partition.
-
-    Ends the command if there are candidates and the brokers cannot list transactions.
-    """
-    if not candidates:
-        return []
-    require_api(
-        client, ApiKey.LIST_TRANSACTIONS, "ListTransactions", "the search for hanging transactions"
-    )
-    wanted = sorted({each.producer.producer_id for each in candidates})
-    ids = {
-        listing.producer_id: listing.transactional_id
-        for listing in client.admin.list_transactions(wanted)
-    }
-    described = client.admin.describe_transactions(sorted(set(ids.values()))) if ids else {}
-    return [
-        each._replace(transactional_id=ids.get(each.producer.producer_id))
-        for each in candidates
-        if not _is_in_progress(each, ids, described)
-    ]
-
-
-def _is_in_progress(
-    each: OpenTransaction,
-    ids: Mapping[int, str],
-    described: Mapping[str, TransactionDescription | ClientError],
-) -> bool:
-    name = ids.get(each.producer.producer_id)
-    if name is None:
-        return False
-    found = described[name]
-    if isinstance(found, ClientError):
-        # The coordinator does not answer, so assume that the transaction is in progress.
-        return True
-    return (
-        found.state in IN_PROGRESS
-        and found.producer_id == each.producer.producer_id
-        and each.partition in found.partitions
-    )
-
-
-NO_TIMEOUT_MS = 0x7FFF_FFFF

@@ -1,14 +1,18 @@
-"""The commands of `barnabas transactions`, as in Kafka's kafka-transactions tool (KIP-664)."""
+"""The commands of `barnabas transactions`, as in Kafka's kafka-transactions tool (KIP-664).
+
+A transaction hangs if it is older than the maximum timeout and no coordinator has it in progress in
+its partition. The leader of the partition knows the producers with open transactions.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from barnabas.cli.admin.held_back import NO_TIMEOUT_MS
+from barnabas.cli.admin.held_back import IN_PROGRESS, NO_TIMEOUT_MS
 from barnabas.cli.common.named_topics import partitions_of, topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
@@ -26,9 +30,8 @@ from barnabas.client.errors import ClientError
 from barnabas.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from barnabas.cli.admin.held_back import OpenTransaction
     from barnabas.client.admin.partitions import ActiveProducer
     from barnabas.client.admin.transactions import AbortableTransaction, TransactionDescription
     from barnabas.client.facade import Client
@@ -288,8 +291,6 @@ def find_hanging_transactions(
     as_json: bool,
 ) -> None:
     """Find transactions that are open in a partition, although no coordinator will end them."""
-    from barnabas.cli.admin.held_back import find_hanging, open_transactions
-
     limit_ms = _duration(longer_than, "--longer-than")
     with connected(bootstrap, properties) as client:
         wanted = partitions_of(client, specs or client.topics(internal=True))
@@ -378,7 +379,6 @@ def abort_transaction(
 
 def _abortable(client: Client, tp: TopicPartition, start_offset: int) -> AbortableTransaction:
     """Return the open transaction that begins at this offset; end the command if there is none."""
-    from barnabas.cli.admin.held_back import open_transactions
     from barnabas.client.admin.transactions import AbortableTransaction
 
     found, failed = open_transactions(client, [tp])
@@ -424,3 +424,72 @@ def terminate_transaction(
         echo_json({"terminated": name})
     else:
         echo(f"terminated {name}")
+
+
+class OpenTransaction(NamedTuple):
+    """One producer's open transaction in one partition."""
+
+    partition: TopicPartition
+    producer: ActiveProducer
+    # None if no coordinator knows a transactional id for the producer.
+    transactional_id: str | None = None
+
+
+def open_transactions(
+    client: Client, partitions: Sequence[TopicPartition]
+) -> tuple[list[OpenTransaction], dict[TopicPartition, ClientError]]:
+    """Return the open transactions of partitions, and the errors of partitions by partition."""
+    found: list[OpenTransaction] = []
+    failed: dict[TopicPartition, ClientError] = {}
+    for tp, producers in sorted(client.admin.describe_producers(partitions, once=True).items()):
+        if isinstance(producers, ClientError):
+            failed[tp] = producers
+            continue
+        found += [
+            OpenTransaction(tp, producer)
+            for producer in producers
+            if producer.current_transaction_start_offset >= 0
+        ]
+    return found, failed
+
+
+def find_hanging(client: Client, candidates: Sequence[OpenTransaction]) -> list[OpenTransaction]:
+    """Return the open transactions that no coordinator has in progress in their partition.
+
+    Ends the command if there are candidates and the brokers cannot list transactions.
+    """
+    if not candidates:
+        return []
+    require_api(
+        client, ApiKey.LIST_TRANSACTIONS, "ListTransactions", "the search for hanging transactions"
+    )
+    wanted = sorted({each.producer.producer_id for each in candidates})
+    ids = {
+        listing.producer_id: listing.transactional_id
+        for listing in client.admin.list_transactions(wanted)
+    }
+    described = client.admin.describe_transactions(sorted(set(ids.values()))) if ids else {}
+    return [
+        each._replace(transactional_id=ids.get(each.producer.producer_id))
+        for each in candidates
+        if not _is_in_progress(each, ids, described)
+    ]
+
+
+def _is_in_progress(
+    each: OpenTransaction,
+    ids: Mapping[int, str],
+    described: Mapping[str, TransactionDescription | ClientError],
+) -> bool:
+    name = ids.get(each.producer.producer_id)
+    if name is None:
+        return False
+    found = described[name]
+    if isinstance(found, ClientError):
+        # The coordinator does not answer, so assume that the transaction is in progress.
+        return True
+    return (
+        found.state in IN_PROGRESS
+        and found.producer_id == each.producer.producer_id
+        and each.partition in found.partitions
+    )

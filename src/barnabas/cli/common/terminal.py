@@ -11,12 +11,9 @@ its group.
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
-import termios
 import time
-import tty
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
@@ -64,6 +61,8 @@ class Keyboard:
 
 class _TerminalKeyboard(Keyboard):
     def pause(self, seconds: float) -> bool:
+        import select
+
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0:
             if select.select([sys.stdin], [], [], remaining)[0]:
@@ -85,6 +84,9 @@ def quit_by_key() -> Iterator[Keyboard]:
     if not sys.stdin.isatty():
         yield Keyboard()
         return
+    import termios
+    import tty
+
     before = termios.tcgetattr(sys.stdin)
     try:
         tty.setcbreak(sys.stdin)

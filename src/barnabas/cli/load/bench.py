@@ -24,8 +24,7 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.terminal import termination_as_interrupt
 from barnabas.cli.common.units import NumberRange
-from barnabas.cli.load.bench_runs import Load
-from barnabas.cli.load.measurement import Measurement, displayed, echo_result
+from barnabas.cli.load.measurement import Load, Measurement, displayed, echo_result
 from barnabas.client.errors import AdminResultsError, ClientError
 from barnabas.protocol.errors import ErrorCode
 

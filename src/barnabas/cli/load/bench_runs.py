@@ -24,7 +24,7 @@ import random
 import struct
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client.aio.consumer import Consumer
 from barnabas.client.aio.producer import Producer
@@ -37,7 +37,7 @@ from barnabas.runtime.loop import new_loop
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.cli.load.measurement import Measurement
+    from barnabas.cli.load.measurement import Load, Measurement
     from barnabas.client.facade import Client
     from barnabas.client.fetch.record_set import RecordSet
     from barnabas.client.producer.producer import SharedProducer
@@ -319,21 +319,6 @@ async def _run(run: _Run, config: dict[str, Any], idle_s: float) -> None:
 
 # Number of different values, so that compression does not see identical records.
 _VALUES = 256
-
-
-class Load(NamedTuple):
-    """The load that the command line requests."""
-
-    # End after this number of records; None: no limit.
-    records_max: int | None
-    # End after this number of seconds; None: no limit.
-    seconds_max: float | None
-    # Records per second; None for as fast as possible.
-    rate: float | None
-    # Size of a value in bytes.
-    record_size: int
-    # Number of different keys; 0 for no keys.
-    keys: int
 
 
 class Schedule:

@@ -46,6 +46,21 @@ class Interval(NamedTuple):
         return self.records / self.seconds if self.seconds else 0.0
 
 
+class Load(NamedTuple):
+    """The load that the command line requests."""
+
+    # End after this number of records; None: no limit.
+    records_max: int | None
+    # End after this number of seconds; None: no limit.
+    seconds_max: float | None
+    # Records per second; None for as fast as possible.
+    rate: float | None
+    # Size of a value in bytes.
+    record_size: int
+    # Number of different keys; 0 for no keys.
+    keys: int
+
+
 class Measurement:
     """Counts records and their latencies while a load runs.
 

@@ -14,7 +14,6 @@ import click
 
 from barnabas.cli.common.output import EXIT_FAILED, json_option
 from barnabas.cli.common.printable import echo, json_line
-from barnabas.cli.log.dump import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -76,6 +75,9 @@ suffix .damaged. Exit status: 0 no repair is necessary, or all repairs are done;
 necessary, or the directory is in use; 2 wrong usage.
 """
 
+# The kinds of payloads that `dump` decodes.
+_KINDS = ("plain", "metadata", "groups", "transactions", "share")
+
 
 @click.group(epilog=EXAMPLES)
 def log() -> None:
@@ -93,7 +95,7 @@ def log() -> None:
 @click.option(
     "--as",
     "kind",
-    type=click.Choice(KINDS),
+    type=click.Choice(_KINDS),
     help="Decode records as this type.  [default: by topic name]",
 )
 @click.option(

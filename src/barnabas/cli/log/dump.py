@@ -360,7 +360,6 @@ def _one_line(content: dict[str, Any]) -> str:
     return line if len(line) <= _VALUE_WIDTH else line[:_VALUE_WIDTH] + "…"
 
 
-KINDS = ("plain", "metadata", "groups", "transactions", "share")
 _TOPICS = {
     "__cluster_metadata": "metadata",
     "__consumer_offsets": "groups",

@@ -1,10 +1,15 @@
-"""Pages from templates. Everything that a template prints is escaped, also invisible characters."""
+"""Pages from templates. Everything that a template prints is escaped, also invisible characters.
+
+Pages of long tables, so that no request renders more than a bounded number of rows.
+
+Lines over time as SVG points, drawn by the templates.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 import jinja2
@@ -12,9 +17,10 @@ import jinja2
 from barnabas.cli.common.printable import printable_lines
 from barnabas.cli.common.units import utc_text
 from barnabas.cli.why.reasons import duration
-from barnabas.console.charts import line_chart
 
-__all__ = ["Asset", "Renderer", "assets"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 
 _PACKAGE = "barnabas.console"
 _ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -120,3 +126,56 @@ def rate(value: float | None) -> str:
 def moment(time_ms: int) -> str:
     """Return a time in UTC; a dash for -1, which means unknown."""
     return "–" if time_ms < 0 else utc_text(time_ms).replace("T", " ")
+
+
+T = TypeVar("T")
+ROWS_MAX = 100
+
+
+class Page(NamedTuple, Generic[T]):
+    """Some rows of a table; pages are counted from 1."""
+
+    rows: Sequence[T]
+    number: int
+    last: int
+    # Rows of all pages.
+    total: int
+
+
+def paged(rows: Sequence[T], number: int) -> Page[T]:
+    """Return one page of the rows; the last one if there are fewer pages."""
+    last = max(1, -(-len(rows) // ROWS_MAX))
+    number = min(max(1, number), last)
+    start = (number - 1) * ROWS_MAX
+    return Page(rows[start : start + ROWS_MAX], number, last, len(rows))
+
+
+WIDTH, HEIGHT = 600, 100
+
+
+class Chart(NamedTuple):
+    """A line in a box of WIDTH × HEIGHT; values grow upwards from zero."""
+
+    # "x,y x,y ...", as SVG has it.
+    points: str
+    highest: float
+    latest: float
+    # Seconds between the first and the last point.
+    seconds: float
+    width: int = WIDTH
+    height: int = HEIGHT
+
+
+def line_chart(series: Sequence[tuple[float, float]]) -> Chart | None:
+    """Return the line through pairs of a time (s) and a value; None if there are less than two."""
+    if len(series) < 2:
+        return None
+    begin, end = series[0][0], series[-1][0]
+    highest = max(value for _, value in series)
+    seconds = max(end - begin, 1e-6)
+    scale = highest or 1.0
+    points = " ".join(
+        f"{(at - begin) / seconds * WIDTH:.1f},{HEIGHT - value / scale * (HEIGHT - 4) - 2:.1f}"
+        for at, value in series
+    )
+    return Chart(points, highest, series[-1][1], seconds)

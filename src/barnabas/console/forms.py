@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-__all__ = ["Fields", "FormError", "form_fields", "query_fields"]
 
 _FIELDS_MAX = 50
 _INT64_MAX = 2**63 - 1

@@ -14,8 +14,8 @@ from starlette.routing import Route
 
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
-from barnabas.console.web.forms import Fields, FormError, form_fields
-from barnabas.console.web.sessions import Notice, Session
+from barnabas.console.forms import Fields, FormError, form_fields
+from barnabas.console.request_checks import Notice, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-__all__ = ["Done", "Preview", "change", "check_token"]
 
 # The field of a form whose preview the user has seen.
 _CONFIRMED = "confirmed"

@@ -1,23 +1,28 @@
-"""Create, grow and delete topics; elect leaders and move replicas."""
+"""Create, grow and delete topics; elect leaders and move replicas.
+
+Set and reset configs of topics and brokers.
+
+Write one record.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.admin.topics import NewTopic
+from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.console.changes.change import Done, Preview, change
-from barnabas.console.web.forms import FormError
-from barnabas.console.web.rendering import link
+from barnabas.console.forms import FormError
+from barnabas.console.pages.change import Done, Preview, change
+from barnabas.console.rendering import link
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.client.facade import Client
-    from barnabas.console.web.forms import Fields
-
-__all__ = ["ROUTES"]
+    from barnabas.console.forms import Fields
 
 
 def create_topic(client: Client, form: Fields) -> Done:
@@ -125,6 +130,84 @@ def _nodes(nodes: Iterable[int]) -> str:
     return ", ".join(map(str, nodes))
 
 
+def set_topic_config(client: Client, form: Fields) -> Done:
+    """Set a config of a topic, or reset it to its default."""
+    name = form.required("name")
+    text = _alter(client, ConfigResource(ResourceType.TOPIC, name), form)
+    return Done(f"{name}: {text}", link("/topic", name=name))
+
+
+def set_broker_config(client: Client, form: Fields) -> Done:
+    """Set a config of a broker at run time, or reset it."""
+    node = form.number("id")
+    text = _alter(client, ConfigResource(ResourceType.BROKER, str(node)), form)
+    return Done(f"broker {node}: {text}", link("/broker", id=node))
+
+
+def _alter(client: Client, resource: ConfigResource, form: Fields) -> str:
+    key = form.required("key")
+    value = None if form.has("reset") else form.stripped("value")
+    client.admin.alter_configs(resource, {key: value})
+    return f"{key} is reset" if value is None else f"{key} is {value}"
+
+
+def preview_config_reset(client: Client, form: Fields) -> Preview | None:
+    """Return the value that a reset removes; None if a value is set."""
+    if not form.has("reset"):
+        return None
+    key = form.required("key")
+    if form.has("name"):
+        resource = ConfigResource(ResourceType.TOPIC, form.required("name"))
+    else:
+        resource = ConfigResource(ResourceType.BROKER, str(form.number("id")))
+    entries = client.admin.describe_configs([resource], keys=[key])[resource]
+    if isinstance(entries, ClientError):
+        raise entries
+    rows: list[tuple[object, ...]] = [
+        (each.name, "secret" if each.is_sensitive else each.value, each.source) for each in entries
+    ]
+    columns = ("Config", "Value that is removed", "Source")
+    return Preview(f"Reset {key} of {resource} to its default?", "Reset it", columns, rows)
+
+
+def produce(client: Client, form: Fields) -> Done:
+    """Write a record, and wait until it is committed."""
+    topic = form.required("topic")
+    # A missing topic must not be created by a typing error.
+    client.describe_topics([topic])
+    key = form.text("key").encode() or None
+    # Browsers send line ends as CR LF.
+    value = form.text("value").replace("\r\n", "\n").encode()
+    partition = form.number("partition") if form.stripped("partition") else None
+    headers = _headers(form.text("headers"))
+    with client.producer() as producer:
+        sent = producer.send(
+            topic,
+            None if form.has("tombstone") else value,
+            key,
+            partition,
+            headers=headers,
+        )
+        written = sent.result()
+    place = {"topic": topic, "partition": written.partition, "offset": written.offset}
+    return Done(
+        f"wrote to {topic}, partition {written.partition}, offset {written.offset}",
+        link("/message", **place),
+    )
+
+
+def _headers(text: str) -> list[tuple[str, bytes | None]]:
+    headers: list[tuple[str, bytes | None]] = []
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise FormError(f"write each header as name=value, not {line.strip()!r}")
+        headers.append((name.strip(), value.strip().encode()))
+    return headers
+
+
 ROUTES = [
     change("/topics/create", create_topic),
     change("/topic/partitions", add_partitions),
@@ -132,4 +215,7 @@ ROUTES = [
     change("/topic/elect", elect_leaders, preview_election),
     change("/reassignments/start", reassign, preview_move),
     change("/reassignments/cancel", cancel_reassignment, preview_move),
+    change("/topic/config", set_topic_config, preview_config_reset),
+    change("/broker/config", set_broker_config, preview_config_reset),
+    change("/produce", produce),
 ]
