@@ -82,15 +82,13 @@ def quotas() -> None:
 @client_options
 def list_quotas(
     strict: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
     **given: object,
 ) -> None:
     """List the quotas of all entities, or of the given ones."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = client.admin.describe_quotas(entity(given), strict=strict)
-        if as_json:
+        if options.as_json:
             listed = [{"entity": dict(owner), "quotas": values} for owner, values in found.items()]
             echo_json(listed)
             return
@@ -113,9 +111,7 @@ def list_quotas(
 def set_quotas(
     pairs: Sequence[str],
     dry_run: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
     **given: object,
 ) -> None:
     """Set quotas of an entity. Byte rates may have units, such as 10MiB."""
@@ -125,7 +121,7 @@ def set_quotas(
             changes[key] = float(text)
         except ValueError:
             raise click.UsageError(f"{key}={text}: the value is not a number") from None
-    _alter(given, changes, ClientOptions(bootstrap, properties, as_json), dry_run=dry_run)
+    _alter(given, changes, options, dry_run=dry_run)
 
 
 @quotas.command(
@@ -139,13 +135,10 @@ def set_quotas(
 def unset_quotas(
     keys: Sequence[str],
     dry_run: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
     **given: object,
 ) -> None:
     """Remove quotas of an entity."""
-    options = ClientOptions(bootstrap, properties, as_json)
     _alter(given, dict.fromkeys(keys), options, dry_run=dry_run)
 
 
@@ -161,7 +154,7 @@ def _alter(
         raise click.UsageError(
             "give the entity: --user, --client-id, --ip, or one of --default-..."
         )
-    with connected(options.bootstrap, options.properties) as client:
+    with connected(options) as client:
         client.admin.alter_quotas(owner, changes, validate_only=dry_run)
         if options.as_json:
             echo_json({"entity": dict(owner), "changes": changes, "executed": not dry_run})

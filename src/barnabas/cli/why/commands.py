@@ -17,6 +17,7 @@ from barnabas.cli.common.named_topics import complete_groups, complete_topics
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     EXIT_INCOMPLETE,
+    ClientOptions,
     client_options,
     connected,
     echo_json,
@@ -90,9 +91,7 @@ def why(
     is_topic: bool,
     seconds: float,
     metrics: Sequence[str],
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Explain why a partition, an offset or a group does not advance, and what to do."""
     from barnabas.cli.load.metrics import MetricsError
@@ -113,12 +112,12 @@ def why(
     question = Question(target, is_group=is_group, is_topic=is_topic)
     with (
         connection_options(**given),
-        connected(bootstrap, properties, WHY_DEFAULTS, limit_total=True) as client,
+        connected(options, WHY_DEFAULTS, limit_total=True) as client,
     ):
         answers = examine(client, question, seconds, measured, timeout_message())
     well = all(is_healthy(reasons) for _, reasons in answers)
     complete = all(reason.kind != NOT_ASKED for _, reasons in answers for reason in reasons)
-    if as_json:
+    if options.as_json:
         echo_json(
             {
                 "well": well and complete,
