@@ -223,11 +223,7 @@ class Verdict(NamedTuple):
 @click.option("--host", default="*", metavar="ADDRESS", help="Address of the client. [default: *]")
 @client_options
 def why(
-    principal: str,
-    operation: str,
-    resources: Sequence[Resource],
-    host: str,
-    options: ClientOptions,
+    principal: str, operation: str, resources: Sequence[Resource], host: str, options: ClientOptions
 ) -> None:
     """Show which entry allows or denies an operation. The status is 1 if it is denied.
 

@@ -76,12 +76,7 @@ def list_brokers(options: ClientOptions) -> None:
         echo_json({"cluster_id": found.cluster_id, "brokers": listed})
         return
     rows = [
-        (
-            broker.id,
-            broker.address,
-            broker.rack,
-            warn(state) if state == _FENCED else good(state),
-        )
+        (broker.id, broker.address, broker.rack, warn(state) if state == _FENCED else good(state))
         for broker, state in states
     ]
     echo_table(("broker", "address", "rack", "state"), rows)
@@ -234,10 +229,7 @@ def upgrade_features(pairs: Sequence[str], dry_run: bool, options: ClientOptions
 @click.option("--dry-run", is_flag=True, help="Validate the levels without applying them.")
 @client_options
 def downgrade_features(
-    pairs: Sequence[str],
-    unsafe: bool,
-    dry_run: bool,
-    options: ClientOptions,
+    pairs: Sequence[str], unsafe: bool, dry_run: bool, options: ClientOptions
 ) -> None:
     """Lower the levels of features, all or none of them; level 0 disables a feature."""
     from barnabas.client.admin.cluster import UpgradeType
@@ -257,11 +249,7 @@ def _parse(pairs: Sequence[str]) -> dict[str, int]:
 
 
 def _update(
-    levels: Mapping[str, int],
-    kind: UpgradeType,
-    options: ClientOptions,
-    *,
-    dry_run: bool,
+    levels: Mapping[str, int], kind: UpgradeType, options: ClientOptions, *, dry_run: bool
 ) -> None:
     with connected(options) as client:
         _, before = _levels(client)
@@ -336,10 +324,7 @@ class _Place(NamedTuple):
 @click.option("-r", "--replicas", "each_replica", is_flag=True, help="Show one line per replica.")
 @client_options
 def log_dirs(
-    names: Sequence[str],
-    wanted: Sequence[int],
-    each_replica: bool,
-    options: ClientOptions,
+    names: Sequence[str], wanted: Sequence[int], each_replica: bool, options: ClientOptions
 ) -> None:
     """Show size, lag and future replicas of each data directory, of all topics or the TOPICs."""
     with connected(options, _DEFAULTS, limit_total=True) as client:

@@ -246,12 +246,7 @@ def _entry_json(entry: ConfigEntry, shown: Shown) -> dict[str, Any]:
 )
 @type_argument
 @click.argument("name")
-@click.argument(
-    "pairs",
-    nargs=-1,
-    metavar="[KEY=VALUE...]",
-    shell_complete=complete_config_keys,
-)
+@click.argument("pairs", nargs=-1, metavar="[KEY=VALUE...]", shell_complete=complete_config_keys)
 @click.option(
     "--file",
     "file",
@@ -280,13 +275,7 @@ def set_configs(
     changes: dict[str, str | None] = {**_in_file(file), **config_values(pairs, "set")}
     if not changes:
         raise click.UsageError("Give KEY=VALUE or --file.")
-    _alter(
-        _resource(kind, name),
-        changes,
-        options,
-        dry_run=dry_run,
-        only_known=not force,
-    )
+    _alter(_resource(kind, name), changes, options, dry_run=dry_run, only_known=not force)
 
 
 def _in_file(file: BinaryIO | None) -> dict[str, str]:
@@ -301,8 +290,7 @@ def _in_file(file: BinaryIO | None) -> dict[str, str]:
 
 
 @configs.command(
-    "unset",
-    epilog="\b\nExamples:\n  barnabas configs unset topic flights retention.ms\n",
+    "unset", epilog="\b\nExamples:\n  barnabas configs unset topic flights retention.ms\n"
 )
 @type_argument
 @click.argument("name")
@@ -312,20 +300,11 @@ def _in_file(file: BinaryIO | None) -> dict[str, str]:
 @click.option("--dry-run", is_flag=True, help="Validate the change without applying it.")
 @client_options
 def unset_configs(
-    kind: str,
-    name: str,
-    keys: Sequence[str],
-    dry_run: bool,
-    options: ClientOptions,
+    kind: str, name: str, keys: Sequence[str], dry_run: bool, options: ClientOptions
 ) -> None:
     """Remove configs from a resource, so that the inherited or default values apply."""
     changes: dict[str, str | None] = dict.fromkeys(keys)
-    _alter(
-        _resource(kind, name),
-        changes,
-        options,
-        dry_run=dry_run,
-    )
+    _alter(_resource(kind, name), changes, options, dry_run=dry_run)
 
 
 def _alter(

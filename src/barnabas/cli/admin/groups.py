@@ -70,11 +70,7 @@ def groups() -> None:
     help="Only groups of this type: classic, consumer, ...",
 )
 @client_options
-def list_groups(
-    states: Sequence[str],
-    types: Sequence[str],
-    options: ClientOptions,
-) -> None:
+def list_groups(states: Sequence[str], types: Sequence[str], options: ClientOptions) -> None:
     """List groups with their type and state."""
     with connected(options) as client:
         found = client.admin.list_groups(states, types)
@@ -104,11 +100,7 @@ def list_groups(
 )
 @click.option("--members", is_flag=True, help="Show the members and their partitions too.")
 @client_options
-def describe_groups(
-    names: Sequence[str],
-    members: bool,
-    options: ClientOptions,
-) -> None:
+def describe_groups(names: Sequence[str], members: bool, options: ClientOptions) -> None:
     """Show the state, members, offsets and lag of groups.
 
     Streams groups are shown with their topology, and with --members with their tasks.
@@ -254,12 +246,7 @@ def delete_groups(names: Sequence[str], yes: bool, options: ClientOptions) -> No
 @click.argument("specs", nargs=-1, required=True, metavar="TOPIC[:PARTITION,...]...")
 @yes_option
 @client_options
-def delete_offsets(
-    group: str,
-    specs: Sequence[str],
-    yes: bool,
-    options: ClientOptions,
-) -> None:
+def delete_offsets(group: str, specs: Sequence[str], yes: bool, options: ClientOptions) -> None:
     """Delete the committed offsets of GROUP for topics that no member reads.
 
     Asks for confirmation on a terminal.

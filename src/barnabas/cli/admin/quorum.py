@@ -254,8 +254,7 @@ def _as_json(found: QuorumDescription, now: int) -> dict[str, Any]:
 
 
 @quorum.command(
-    "add",
-    epilog="\b\nExamples:\n  barnabas quorum add 4 --endpoint CONTROLLER://127.0.0.1:9196\n",
+    "add", epilog="\b\nExamples:\n  barnabas quorum add 4 --endpoint CONTROLLER://127.0.0.1:9196\n"
 )
 @click.argument("node", type=click.IntRange(0), metavar="NODE")
 @click.option(
@@ -274,10 +273,7 @@ def _as_json(found: QuorumDescription, now: int) -> dict[str, Any]:
 )
 @client_options
 def add_voter(
-    node: int,
-    endpoints: Sequence[str],
-    directory_id: str | None,
-    options: ClientOptions,
+    node: int, endpoints: Sequence[str], directory_id: str | None, options: ClientOptions
 ) -> None:
     """Make an observer of the metadata log a voter of a dynamic quorum (KIP-853).
 
@@ -306,12 +302,7 @@ def add_voter(
 )
 @yes_option
 @client_options
-def remove_voter(
-    node: int,
-    directory_id: str | None,
-    yes: bool,
-    options: ClientOptions,
-) -> None:
+def remove_voter(node: int, directory_id: str | None, yes: bool, options: ClientOptions) -> None:
     """Remove a voter from a dynamic quorum (KIP-853). Asks for confirmation on a terminal."""
     confirm(f"Remove voter {node} from the metadata quorum?", yes=yes)
     with connected(options, _DEFAULTS) as client:

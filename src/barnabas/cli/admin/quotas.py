@@ -80,11 +80,7 @@ def quotas() -> None:
 @entity_options
 @click.option("--strict", is_flag=True, help="Only entities with exactly these parts.")
 @client_options
-def list_quotas(
-    strict: bool,
-    options: ClientOptions,
-    **given: object,
-) -> None:
+def list_quotas(strict: bool, options: ClientOptions, **given: object) -> None:
     """List the quotas of all entities, or of the given ones."""
     with connected(options) as client:
         found = client.admin.describe_quotas(entity(given), strict=strict)
@@ -109,10 +105,7 @@ def list_quotas(
 @click.option("--dry-run", is_flag=True, help="Validate the values without changing anything.")
 @client_options
 def set_quotas(
-    pairs: Sequence[str],
-    dry_run: bool,
-    options: ClientOptions,
-    **given: object,
+    pairs: Sequence[str], dry_run: bool, options: ClientOptions, **given: object
 ) -> None:
     """Set quotas of an entity. Byte rates may have units, such as 10MiB."""
     changes: dict[str, float | None] = {}
@@ -125,18 +118,14 @@ def set_quotas(
 
 
 @quotas.command(
-    "unset",
-    epilog="\b\nExamples:\n  barnabas quotas unset --default-user consumer_byte_rate\n",
+    "unset", epilog="\b\nExamples:\n  barnabas quotas unset --default-user consumer_byte_rate\n"
 )
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @entity_options
 @click.option("--dry-run", is_flag=True, help="Validate the change without applying it.")
 @client_options
 def unset_quotas(
-    keys: Sequence[str],
-    dry_run: bool,
-    options: ClientOptions,
-    **given: object,
+    keys: Sequence[str], dry_run: bool, options: ClientOptions, **given: object
 ) -> None:
     """Remove quotas of an entity."""
     _alter(given, dict.fromkeys(keys), options, dry_run=dry_run)

@@ -104,10 +104,7 @@ def tokens() -> None:
 )
 @client_options
 def create_token(
-    renewers: Sequence[str],
-    owner: str | None,
-    lifetime: int | None,
-    options: ClientOptions,
+    renewers: Sequence[str], owner: str | None, lifetime: int | None, options: ClientOptions
 ) -> None:
     """Create a token, and print its id and its HMAC, which is a password."""
     with connected(options) as client:
@@ -174,11 +171,7 @@ def list_tokens(owners: Sequence[str], options: ClientOptions) -> None:
     help="From now until the new expiry, like 12h; default: the broker's longest.",
 )
 @client_options
-def renew_token(
-    hmac_file: Any,
-    period: int | None,
-    options: ClientOptions,
-) -> None:
+def renew_token(hmac_file: Any, period: int | None, options: ClientOptions) -> None:
     """Set a new expiry, within the token's lifetime."""
     secret = _hmac(hmac_file)
     with connected(options) as client:
@@ -203,12 +196,7 @@ def renew_token(
 )
 @yes_option
 @client_options
-def expire_token(
-    hmac_file: Any,
-    after: int | None,
-    yes: bool,
-    options: ClientOptions,
-) -> None:
+def expire_token(hmac_file: Any, after: int | None, yes: bool, options: ClientOptions) -> None:
     """Remove a token, or let it expire soon. Asks for confirmation on a terminal."""
     secret = _hmac(hmac_file)
     confirm("Remove the token, or shorten its life? Its users can no longer log in then.", yes=yes)

@@ -60,12 +60,7 @@ def topics() -> None:
     "-l", "--long", "is_long", is_flag=True, help="Show the numbers of partitions and replicas."
 )
 @client_options
-def list_topics(
-    pattern: str | None,
-    internal: bool,
-    is_long: bool,
-    options: ClientOptions,
-) -> None:
+def list_topics(pattern: str | None, internal: bool, is_long: bool, options: ClientOptions) -> None:
     """List topics; with PATTERN, a regular expression, only those whose whole name matches."""
     if pattern is not None:
         try:
@@ -92,11 +87,7 @@ def list_topics(
 @topic_arguments("names")
 @click.option("--all-configs", is_flag=True, help="Show default configs too.")
 @client_options
-def describe_topics(
-    names: Sequence[str],
-    all_configs: bool,
-    options: ClientOptions,
-) -> None:
+def describe_topics(names: Sequence[str], all_configs: bool, options: ClientOptions) -> None:
     """Show the partitions, leaders, offsets and configs of topics."""
     with connected(options) as client:
         found = client.describe_topics(names, may_be_new=False)
@@ -217,12 +208,7 @@ def create_topics(
 @yes_option
 @click.option("--if-exists", is_flag=True, help="Succeed if a topic does not exist.")
 @client_options
-def delete_topics(
-    names: Sequence[str],
-    yes: bool,
-    if_exists: bool,
-    options: ClientOptions,
-) -> None:
+def delete_topics(names: Sequence[str], yes: bool, if_exists: bool, options: ClientOptions) -> None:
     """Delete topics and all their records. Asks for confirmation on a terminal."""
     confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
     with connected(options) as client:
@@ -232,8 +218,7 @@ def delete_topics(
 
 
 @topics.command(
-    "alter",
-    epilog="\b\nExamples:\n  barnabas topics alter flights --config retention.ms=3600000\n",
+    "alter", epilog="\b\nExamples:\n  barnabas topics alter flights --config retention.ms=3600000\n"
 )
 @topic_argument("name")
 @click.option(
@@ -391,12 +376,7 @@ Examples:
 )
 @click.option("--times", is_flag=True, help="Make dates and times of text in the form of ISO 8601.")
 @client_options
-def schema_of_topic(
-    topic: str,
-    sample: int,
-    times: bool,
-    options: ClientOptions,
-) -> None:
+def schema_of_topic(topic: str, sample: int, times: bool, options: ClientOptions) -> None:
     """Print the columns of a topic's JSON values, for the option valueSchema of Spark's source."""
     from barnabas.spark.json_inference import InferenceError, infer_topic
 

@@ -134,8 +134,7 @@ def _state(name: str) -> object:
 
 
 @transactions.command(
-    "describe",
-    epilog="\b\nExamples:\n  barnabas transactions describe orders-writer-1 --json\n",
+    "describe", epilog="\b\nExamples:\n  barnabas transactions describe orders-writer-1 --json\n"
 )
 @click.argument("ids", nargs=-1, required=True, metavar="TRANSACTIONAL-ID...")
 @client_options
@@ -279,9 +278,7 @@ def _producer_json(tp: TopicPartition, each: ActiveProducer) -> dict[str, Any]:
 )
 @client_options
 def find_hanging_transactions(
-    specs: Sequence[str],
-    longer_than: str,
-    options: ClientOptions,
+    specs: Sequence[str], longer_than: str, options: ClientOptions
 ) -> None:
     """Find transactions that are open in a partition, although no coordinator will end them."""
     limit_ms = _duration(longer_than, "--longer-than")
@@ -338,12 +335,7 @@ def _hanging_row(each: OpenTransaction) -> tuple[object, ...]:
 )
 @yes_option
 @client_options
-def abort_transaction(
-    spec: str,
-    start_offset: int,
-    yes: bool,
-    options: ClientOptions,
-) -> None:
+def abort_transaction(spec: str, start_offset: int, yes: bool, options: ClientOptions) -> None:
     """Abort a hanging transaction in one partition. Asks for confirmation on a terminal."""
     with connected(options) as client:
         (tp, *others) = partitions_of(client, [spec])
@@ -392,8 +384,7 @@ def _abortable(client: Client, tp: TopicPartition, start_offset: int) -> Abortab
 
 
 @transactions.command(
-    "terminate",
-    epilog="\b\nExamples:\n  barnabas transactions terminate orders-writer-1 --yes\n",
+    "terminate", epilog="\b\nExamples:\n  barnabas transactions terminate orders-writer-1 --yes\n"
 )
 @click.argument("name", metavar="TRANSACTIONAL-ID")
 @yes_option

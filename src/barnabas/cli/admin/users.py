@@ -130,10 +130,7 @@ def add_user(
 @yes_option
 @client_options
 def remove_users(
-    names: Sequence[str],
-    mechanism: Sequence[str],
-    yes: bool,
-    options: ClientOptions,
+    names: Sequence[str], mechanism: Sequence[str], yes: bool, options: ClientOptions
 ) -> None:
     """Remove users. With --mechanism, they keep their other mechanisms.
 

@@ -178,12 +178,7 @@ def _delete(client: Client, topic: str) -> None:
 @_load_options
 @_quiet
 @client_options
-def bench_produce(
-    topics: Sequence[str],
-    quiet: bool,
-    options: ClientOptions,
-    **given: Any,
-) -> None:
+def bench_produce(topics: Sequence[str], quiet: bool, options: ClientOptions, **given: Any) -> None:
     """Write records, and measure the time until they are acknowledged."""
     from barnabas.cli.load.bench_runs import run_produce
 

@@ -84,18 +84,11 @@ Examples:
 @partitions.command("elect", epilog=ELECT_EXAMPLES)
 @topic_arguments("specs", "TOPIC[:PARTITION,...]...", required=False)
 @click.option(
-    "--unclean",
-    is_flag=True,
-    help="If necessary, elect a replica that may lack committed records.",
+    "--unclean", is_flag=True, help="If necessary, elect a replica that may lack committed records."
 )
 @click.option("-y", "--yes", is_flag=True, help="With --unclean: do not ask for confirmation.")
 @client_options
-def elect_leaders(
-    specs: Sequence[str],
-    unclean: bool,
-    yes: bool,
-    options: ClientOptions,
-) -> None:
+def elect_leaders(specs: Sequence[str], unclean: bool, yes: bool, options: ClientOptions) -> None:
     """Elect the preferred replicas; with --unclean, any live replica if necessary.
 
     Committed records that an unclean leader lacks are lost permanently. Partitions that need no

@@ -366,11 +366,7 @@ def _run_member(
     waiting = _waiting_notice(names, choices, quiet=quiet)
     with Consumer(**config) as consumer, _shown(wanted.records_max, quiet=quiet) as shown:
         source = GroupSource(
-            client,
-            consumer,
-            choices.start,
-            exit_at_end=choices.exit_at_end,
-            errors=choices.errors,
+            client, consumer, choices.start, exit_at_end=choices.exit_at_end, errors=choices.errors
         )
         printer = Printer(source, render_of, wanted, shown, choices.errors, waiting)
         source.on_revoke = printer.commit

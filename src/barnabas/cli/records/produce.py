@@ -146,10 +146,7 @@ def topic_and_files(command: F) -> F:
     "--timestamp", metavar="MS|ISO", help="Timestamp of every record.  [default: current time]"
 )
 @click.option(
-    "-D",
-    "--delimiter",
-    callback=unescape_separator,
-    help="Separator of records.  [default: \\n]",
+    "-D", "--delimiter", callback=unescape_separator, help="Separator of records.  [default: \\n]"
 )
 @click.option("-W", "--whole-files", is_flag=True, help="Send each file as one record.")
 @click.option("-n", "-c", "--max-records", type=click.IntRange(1), help="End after N records.")

@@ -386,11 +386,7 @@ brokers of the definitions, unless others are given.
 @project_option
 @offline_option
 @client_options
-def status(
-    directory: Path,
-    offline: bool,
-    options: ClientOptions,
-) -> None:
+def status(directory: Path, offline: bool, options: ClientOptions) -> None:
     """Show where the flows of a pipeline are, and how far behind their topics.
 
     Exit status 1: records were deleted from a topic before the pipeline read them.

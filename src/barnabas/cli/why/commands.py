@@ -110,10 +110,7 @@ def why(
     flags = click.get_current_context().params
     given = {name: flags[name] for name in ("bootstrap", "config_file", "profile")}
     question = Question(target, is_group=is_group, is_topic=is_topic)
-    with (
-        connection_options(**given),
-        connected(options, WHY_DEFAULTS, limit_total=True) as client,
-    ):
+    with connection_options(**given), connected(options, WHY_DEFAULTS, limit_total=True) as client:
         answers = examine(client, question, seconds, measured, timeout_message())
     well = all(is_healthy(reasons) for _, reasons in answers)
     complete = all(reason.kind != NOT_ASKED for _, reasons in answers for reason in reasons)
@@ -157,10 +154,7 @@ def _echo(answers: Sequence[tuple[str, Sequence[Reason]]]) -> None:
 
 
 # Settings of the client. Short timeouts: a broker that does not answer is a finding.
-WHY_DEFAULTS = {
-    "request.timeout.ms": "2000",
-    "socket.connection.setup.timeout.ms": "2000",
-}
+WHY_DEFAULTS = {"request.timeout.ms": "2000", "socket.connection.setup.timeout.ms": "2000"}
 _CLUSTER = "the cluster"
 # The kind of the note about what was not examined: with it, the examination is incomplete.
 NOT_ASKED = "not-asked"
