@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.cli.security.certificates import DevelopmentAuthority
+from barnabas.cli.admin.security_files import DevelopmentAuthority
 from bench import brokers
 from bench.brokers import free_port
 from bench.budgets import TLS

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from barnabas.console.application import make_application
 from barnabas.console.console import Console
+from barnabas.console.serving import make_application
 from barnabas.console.settings import ConsoleSettings
 from barnabas.runtime.loop import new_loop
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from barnabas.cli.pipeline.run_display import RunTotals, render
+from barnabas.cli.spark.pipeline_runs import RunTotals, render
 from barnabas.testing.broker_process import BrokerProcess
 from examples.flights import events, produce
 from examples.flights_declared import run

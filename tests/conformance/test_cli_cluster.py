@@ -154,7 +154,7 @@ def test_the_error_names_missing_nodes(started: Shell) -> None:
 
 
 def test_ports_are_separate_and_brokers_share_the_settings(tmp_path: Path) -> None:
-    from barnabas.cli.cluster.layout import new_layout, read_layout
+    from barnabas.cli.nodes.cluster_nodes import new_layout, read_layout
 
     layout = new_layout(2, 1, 19092, {"num.partitions": "6"}, metrics=True)
     layout.write(tmp_path)

@@ -101,9 +101,8 @@ def test_a_paused_follower_holds_back_the_high_watermark_until_it_leaves_the_isr
 
 def test_a_stalled_high_watermark_is_explained(shell: Shell, three_brokers: ClusterProcess) -> None:
     """Collect the facts in this process: a paused broker stays in the ISR for seconds only."""
-    from barnabas.cli.why.facts.gather import gather_partitions
-    from barnabas.cli.why.facts.metric_facts import MetricFacts
-    from barnabas.cli.why.reasons.partition_reasons import partition_reasons
+    from barnabas.cli.why.gather import MetricFacts, gather_partitions
+    from barnabas.cli.why.partition_reasons import partition_reasons
 
     tp = TopicPartition(shell.topic, 0)
     acks = {"acks": "1", "enable_idempotence": False}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.start.start_options import StartOptions
+from barnabas.cli.nodes.start_options import StartOptions
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.free_ports import HOST, free_ports

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from barnabas.cli.topics.commands import topics
+from barnabas.cli.admin.topics import topics
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.client.fetch.record_decoding import ConsumerRecord

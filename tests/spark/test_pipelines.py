@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from barnabas.cli.top.metrics import fetch_metrics
+from barnabas.cli.load.metrics import fetch_metrics
 from barnabas.spark.iceberg.catalog import TableName, open_table
 from barnabas.spark.pipelines.checkpoints import read_checkpoints
 from barnabas.spark.pipelines.project import load_project

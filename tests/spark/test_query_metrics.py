@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from barnabas.cli.top.metrics import fetch_metrics
+from barnabas.cli.load.metrics import fetch_metrics
 from barnabas.spark.metrics import SessionMetrics, serve_metrics
 from documents.blocks import sections_of
 from spark.queries import with_python

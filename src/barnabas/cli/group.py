@@ -1,6 +1,7 @@
 """The click group of all commands. Each command is imported when it is called.
 
-The help text lists all commands without an import.
+The help text lists all commands without an import. `completion` is here because shells run it at
+each start.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from barnabas.version import __version__
 
 
 class LazyCommand(NamedTuple):
-    """The module of a command, and its line in the group's help."""
+    """The module of a command below `barnabas`, its function, and its line in the group's help."""
 
     module: str
     attribute: str
@@ -24,85 +25,59 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS: dict[str, LazyCommand] = {
-    "start": LazyCommand(
-        "barnabas.cli.start.command", "start", "Run a broker until it is stopped."
-    ),
+    "start": LazyCommand("cli.nodes.start_command", "start", "Run a broker until it is stopped."),
     "format": LazyCommand(
-        "barnabas.cli.start.format_command", "format_command", "Format a node's data directories."
+        "cli.nodes.format_command", "format_command", "Format a node's data directories."
     ),
     "cluster": LazyCommand(
-        "barnabas.cli.cluster.commands", "cluster", "Run a local cluster and inject faults."
+        "cli.nodes.cluster", "cluster", "Run a local cluster and inject faults."
     ),
-    "topics": LazyCommand(
-        "barnabas.cli.topics.commands", "topics", "List, describe and change topics."
-    ),
-    "produce": LazyCommand("barnabas.cli.produce.command", "produce", "Write records to a topic."),
-    "consume": LazyCommand("barnabas.cli.consume.command", "consume", "Read records from topics."),
-    "groups": LazyCommand(
-        "barnabas.cli.groups.commands", "groups", "List, describe, reset and delete groups."
-    ),
+    "topics": LazyCommand("cli.admin.topics", "topics", "List, describe and change topics."),
+    "produce": LazyCommand("cli.records.produce", "produce", "Write records to a topic."),
+    "consume": LazyCommand("cli.records.consume", "consume", "Read records from topics."),
+    "groups": LazyCommand("cli.admin.groups", "groups", "List, describe, reset and delete groups."),
     "partitions": LazyCommand(
-        "barnabas.cli.partitions.commands", "partitions", "Show and move partitions, elect leaders."
+        "cli.partitions.commands", "partitions", "Show and move partitions, elect leaders."
     ),
-    "brokers": LazyCommand("barnabas.cli.admin.brokers", "brokers", "List and unregister brokers."),
+    "brokers": LazyCommand("cli.admin.brokers", "brokers", "List and unregister brokers."),
     "log-dirs": LazyCommand(
-        "barnabas.cli.admin.log_dirs", "log_dirs", "Show the contents of the brokers' directories."
+        "cli.admin.brokers", "log_dirs", "Show the contents of the brokers' directories."
     ),
     "features": LazyCommand(
-        "barnabas.cli.admin.features", "features", "List, upgrade and downgrade feature levels."
+        "cli.admin.brokers", "features", "List, upgrade and downgrade feature levels."
     ),
     "transactions": LazyCommand(
-        "barnabas.cli.transactions.commands",
-        "transactions",
-        "Describe transactions, abort hanging ones.",
+        "cli.admin.transactions", "transactions", "Describe transactions, abort hanging ones."
     ),
-    "quorum": LazyCommand(
-        "barnabas.cli.admin.quorum", "quorum", "Describe the quorum, change its voters."
-    ),
-    "configs": LazyCommand(
-        "barnabas.cli.admin.configs", "configs", "List, describe and change configs."
-    ),
-    "acls": LazyCommand(
-        "barnabas.cli.acls.commands", "acls", "List, add and remove access control entries."
-    ),
-    "log": LazyCommand("barnabas.cli.log.commands", "log", "Show and check the files of a log."),
-    "doctor": LazyCommand(
-        "barnabas.cli.doctor.commands", "doctor", "Find problems and their remedies."
-    ),
-    "why": LazyCommand("barnabas.cli.why.commands", "why", "Explain why something waits."),
-    "top": LazyCommand("barnabas.cli.top.commands", "top", "Show rates, lag and load live."),
-    "console": LazyCommand(
-        "barnabas.console.command", "console", "Show a cluster in a web browser."
-    ),
+    "quorum": LazyCommand("cli.admin.quorum", "quorum", "Describe the quorum, change its voters."),
+    "configs": LazyCommand("cli.admin.configs", "configs", "List, describe and change configs."),
+    "acls": LazyCommand("cli.admin.acls", "acls", "List, add and remove access control entries."),
+    "log": LazyCommand("cli.log.commands", "log", "Show and check the files of a log."),
+    "doctor": LazyCommand("cli.doctor.commands", "doctor", "Find problems and their remedies."),
+    "why": LazyCommand("cli.why.commands", "why", "Explain why something waits."),
+    "top": LazyCommand("cli.load.top", "top", "Show rates, lag and load live."),
+    "console": LazyCommand("console.command", "console", "Show a cluster in a web browser."),
     "bench": LazyCommand(
-        "barnabas.cli.bench.commands", "bench", "Generate load, measure throughput and latency."
+        "cli.load.bench", "bench", "Generate load, measure throughput and latency."
     ),
     "pipeline": LazyCommand(
-        "barnabas.cli.pipeline.commands", "pipeline", "Create, run and reset pipelines of Spark."
+        "cli.spark.pipeline", "pipeline", "Create, run and reset pipelines of Spark."
     ),
-    "spark": LazyCommand("barnabas.cli.spark.commands", "spark", "Check jobs of Spark."),
+    "spark": LazyCommand("cli.spark.checks", "spark", "Check jobs of Spark."),
     "tables": LazyCommand(
-        "barnabas.cli.tables.commands", "tables", "Maintain tables of Delta and Iceberg."
+        "cli.spark.table_maintenance", "tables", "Maintain tables of Delta and Iceberg."
     ),
-    "quotas": LazyCommand(
-        "barnabas.cli.admin.quotas", "quotas", "List, set and unset client quotas."
-    ),
+    "quotas": LazyCommand("cli.admin.quotas", "quotas", "List, set and unset client quotas."),
     "security": LazyCommand(
-        "barnabas.cli.security.commands", "security", "Set up a broker with TLS, users and rights."
+        "cli.admin.security", "security", "Set up a broker with TLS, users and rights."
     ),
-    "users": LazyCommand(
-        "barnabas.cli.admin.users", "users", "List, add and remove users of SCRAM."
-    ),
+    "users": LazyCommand("cli.admin.users", "users", "List, add and remove users of SCRAM."),
     "tokens": LazyCommand(
-        "barnabas.cli.admin.tokens", "tokens", "Create, list, renew and expire delegation tokens."
+        "cli.admin.tokens", "tokens", "Create, list, renew and expire delegation tokens."
     ),
-    "profile": LazyCommand(
-        "barnabas.cli.admin.profile", "profile", "Manage named sets of client settings."
-    ),
-    "completion": LazyCommand(
-        "barnabas.cli.completion", "completion", "Print the completion script of a shell."
-    ),
-    "version": LazyCommand("barnabas.cli.version", "version", "Show the version."),
+    "profile": LazyCommand("cli.admin.profile", "profile", "Manage named sets of client settings."),
+    "completion": LazyCommand("cli.group", "completion", "Print the completion script of a shell."),
+    "version": LazyCommand("cli.version", "version", "Show the version."),
 }
 
 
@@ -129,16 +104,12 @@ class LazyGroup(click.Group):
         """Return the names of all commands, in the order of the table."""
         return list(COMMANDS)
 
-    def get_command(
-        self,
-        ctx: click.Context,
-        cmd_name: str,
-    ) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command with that name; None if there is no such command."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        command = getattr(importlib.import_module(entry.module), entry.attribute)
+        command = getattr(importlib.import_module(f"barnabas.{entry.module}"), entry.attribute)
         assert isinstance(command, click.Command), entry
         return command
 
@@ -164,11 +135,7 @@ class LazyGroup(click.Group):
             discard_standard_output()
             ctx.exit(0)
 
-    def format_commands(
-        self,
-        ctx: click.Context,
-        formatter: click.HelpFormatter,
-    ) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.short_help) for name, entry in COMMANDS.items()])
@@ -182,3 +149,32 @@ class LazyGroup(click.Group):
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def group() -> None:
     """Barnabas: an event log that speaks the Apache Kafka protocol."""
+
+
+COMPLETION_EXAMPLES = """\b
+Examples:
+  barnabas completion bash > ~/.local/share/bash-completion/completions/barnabas
+  barnabas completion zsh > ~/.zfunc/_barnabas
+  barnabas completion fish > ~/.config/fish/completions/barnabas.fish
+
+\b
+For the current shell only:
+  eval "$(barnabas completion bash)"
+The names of topics and groups come from the broker at BARNABAS_BOOTSTRAP (default 127.0.0.1:9092),
+whose response may take half a second.
+"""
+
+_VARIABLE = "_BARNABAS_COMPLETE"
+
+
+@click.command(epilog=COMPLETION_EXAMPLES)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script for SHELL."""
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None, shell
+    made = found(group, {}, "barnabas", _VARIABLE)
+    # `source()` is not used: it runs bash for its version, and warns if there is no bash.
+    click.echo(made.source_template % made.source_vars())

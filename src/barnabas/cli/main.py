@@ -12,11 +12,8 @@ import gc
 import sys
 from typing import Any
 
-from barnabas.cli.start.start_options import StartOptions
-from barnabas.runtime.system.standard_streams import (
-    discard_standard_output,
-    open_standard_streams,
-)
+from barnabas.cli.nodes.start_options import StartOptions
+from barnabas.runtime.system.standard_streams import discard_standard_output, open_standard_streams
 
 # Errors of a write to a full disk, a full quota or a broken device. A traceback would not help.
 _WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
@@ -35,7 +32,7 @@ def main(arguments: list[str] | None = None) -> Any:
         # Imports create 60,000 objects, of which 600 are garbage. Repeated collections would take a
         # tenth of the start. `start_broker` enables collections again after the imports.
         gc.disable()
-        from barnabas.cli.start.start_broker import start_broker
+        from barnabas.cli.nodes.start_broker import start_broker
 
         sys.exit(start_broker(options))
     from barnabas.cli.group import group

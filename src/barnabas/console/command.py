@@ -11,6 +11,7 @@ import click
 
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    ClientOptions,
     bootstrap_option,
     client_config,
     metrics_option,
@@ -20,13 +21,9 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.schema_formats import open_registry, registry_option
+from barnabas.cli.common.profiles import CONFIG_VARIABLE, PROFILE_VARIABLE, select
 from barnabas.cli.common.units import NumberRange
-from barnabas.cli.profiles.selection import (
-    CONFIG_VARIABLE,
-    PROFILE_VARIABLE,
-    select,
-)
+from barnabas.cli.records.schema_formats import open_registry, registry_option
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk
@@ -34,6 +31,7 @@ from barnabas.runtime.system.standard_streams import discard_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 EXAMPLES = """\b
 Examples:
@@ -158,7 +156,7 @@ def console(
         _TIMEOUT_S,
         pipelines=tuple(pipelines),
         queries=tuple(queries),
-        registry=open_registry(registry, chosen.properties, is_needed=False),
+        registry=open_registry(registry, chosen.properties),
     )
     _show_warnings()
     if not serve(settings, _announce_address, _announce_password):
@@ -166,7 +164,7 @@ def console(
 
 
 def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]:
-    config = client_config(bootstrap, properties, {"client.id": "barnabas-console"})
+    config = client_config(ClientOptions(bootstrap, properties), {"client.id": "barnabas-console"})
     servers = config.pop("bootstrap_servers")
     try:
         ClientConfig.parse({"bootstrap.servers": servers, **config})

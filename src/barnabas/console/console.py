@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import HTMLResponse
 
-from barnabas.console.cluster_access import ClusterAccess
-from barnabas.console.history import History
-from barnabas.console.messages.message_decoding import MessageDecoder, Shown
-from barnabas.console.messages.message_tail import Tails
-from barnabas.console.web.rendering import Renderer, assets
-from barnabas.console.web.sessions import Session, Sessions
+from barnabas.console.cluster_history import ClusterAccess, History
+from barnabas.console.message_decoding import MessageDecoder, Shown
+from barnabas.console.message_search import Tails
+from barnabas.console.rendering import Renderer, assets
+from barnabas.console.request_checks import Session, Sessions
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.rng import SystemRng
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
     from barnabas.console.settings import ConsoleSettings
 
-__all__ = ["Console", "console_of"]
 
 _SEARCHES_MAX = 2
 _EXAMINATIONS_MAX = 2

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from barnabas.serializers.registry import SchemaRegistry
 
-__all__ = ["ConsoleSettings", "SearchLimits", "is_loopback"]
-
 
 class SearchLimits(NamedTuple):
     """Where a search of messages ends, even if it has not reached the end of the topic."""

@@ -7,11 +7,9 @@ import random
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.bench.commands import bench
-from barnabas.cli.bench.histogram import LatencyHistogram
-from barnabas.cli.bench.load import Load, Payloads, Schedule
-from barnabas.cli.bench.measurement import Interval, Measurement
-from barnabas.cli.bench.screen import plot
+from barnabas.cli.load.bench import bench
+from barnabas.cli.load.bench_runs import Payloads, Schedule
+from barnabas.cli.load.measurement import Interval, LatencyHistogram, Load, Measurement, plot
 
 LOAD = Load(records_max=None, seconds_max=None, rate=None, record_size=100, keys=0)
 

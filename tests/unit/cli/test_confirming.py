@@ -11,9 +11,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from barnabas.cli.acls import commands as acl_commands
-from barnabas.cli.admin import brokers as broker_commands, configs as config_commands
-from barnabas.cli.common import confirming
+from barnabas.cli.admin import acls, brokers as broker_commands, configs as config_commands
+from barnabas.cli.common import terminal
 from barnabas.cli.group import group
 from barnabas.client.admin.acls import Acl
 from barnabas.client.admin.cluster import ClusterDescription
@@ -43,9 +42,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
         def connected(*_words: Any, **_options: Any) -> Iterator[object]:
             yield client
 
-        for module in (acl_commands, broker_commands, config_commands):
+        for module in (acls, broker_commands, config_commands):
             monkeypatch.setattr(module, "connected", connected)
-        monkeypatch.setattr(confirming, "has_terminal", lambda: has_terminal)
+        monkeypatch.setattr(terminal, "has_terminal", lambda: has_terminal)
         return CliRunner().invoke(group, list(words), input=answer)
 
     return run

@@ -11,15 +11,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.common.record_formats import parse_formats
-from barnabas.cli.common.record_progress import Progress
-from barnabas.cli.consume.command import consume
-from barnabas.cli.consume.json_lines import json_lines
-from barnabas.cli.consume.places import Place, PlaceKind, check_end, parse_place
-from barnabas.cli.consume.printer import Printer, RecordFilter, check_reader
-from barnabas.cli.consume.skipping import ErrorPolicy
-from barnabas.cli.consume.source import Chunk
-from barnabas.cli.consume.templates import Reading, compile_template, value_lines
+from barnabas.cli.records.consume import consume
+from barnabas.cli.records.formats import Progress, parse_formats
+from barnabas.cli.records.printer import Printer, RecordFilter, check_reader, json_lines
+from barnabas.cli.records.source import Chunk, ErrorPolicy, Place, PlaceKind, check_end, parse_place
+from barnabas.cli.records.templates import Reading, compile_template, value_lines
 from barnabas.client.errors import RecordDeserializationError
 from barnabas.client.fetch.record_decoding import ConsumerRecord
 from barnabas.client.topic_partition import TopicPartition

@@ -8,9 +8,9 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from barnabas.cli.admin.security_files import DevelopmentAuthority
 from barnabas.cli.doctor.certificates import examine_certificate, lacks_name
 from barnabas.cli.doctor.diagnosis import Diagnosis
-from barnabas.cli.security.certificates import DevelopmentAuthority
 from certificates import shared_authority
 
 NAMES = ("broker.example", "*.kafka.example", "10.0.0.7", "::1")

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.common import quorum_state
-from barnabas.cli.doctor import address, addresses, brokers, commands, probe, replicas
+from barnabas.cli.admin import quorum
+from barnabas.cli.doctor import address, brokers, commands, probe
 from barnabas.cli.doctor.address import examine_cluster
 from barnabas.cli.doctor.commands import doctor
 from barnabas.cli.doctor.diagnosis import Diagnosis, Finding
@@ -55,8 +55,8 @@ def is_patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def looks_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(brokers, "_PAUSE_S", 0.0)
-    monkeypatch.setattr(replicas, "_CONFIRM_S", 0.0)
-    monkeypatch.setattr(quorum_state, "_ELECTION_S", 0.0)
+    monkeypatch.setattr(brokers, "_CONFIRM_S", 0.0)
+    monkeypatch.setattr(quorum, "_ELECTION_S", 0.0)
 
 
 class ScriptedCluster:
@@ -222,7 +222,7 @@ def test_a_throttle_that_a_reassignment_has_just_removed_is_not_reported() -> No
         )
         client: Any = SimpleNamespace(admin=admin, config=CLIENT_CONFIG)
         diagnosis = Diagnosis()
-        replicas.examine_moves(client, [1], diagnosis)
+        brokers.examine_moves(client, [1], diagnosis)
         assert len(diagnosis.findings) == count
 
 
@@ -321,7 +321,7 @@ def test_probes_of_silent_addresses_end_at_the_time_limit(count: int) -> None:
             stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)
         ]
         target = ",".join(f"127.0.0.1:{server.getsockname()[1]}" for server in servers)
-        addresses.examine_addresses(target, {}, diagnosis, timeout_s=1.0)
+        commands.examine_addresses(target, {}, diagnosis, timeout_s=1.0)
     (finding,) = diagnosis.findings
     assert finding.is_unexamined
     assert "within 1.0 s" in finding.what
@@ -335,7 +335,7 @@ def test_a_broker_at_a_usual_port_may_belong_to_another_cluster(
         closed.bind(("127.0.0.1", 0))
         monkeypatch.setattr(address, "_USUAL_PORTS", (node.port,))
         diagnosis = Diagnosis()
-        addresses.examine_addresses(f"127.0.0.1:{closed.getsockname()[1]}", {}, diagnosis)
+        commands.examine_addresses(f"127.0.0.1:{closed.getsockname()[1]}", {}, diagnosis)
     ((what, remedy),) = [(f.what, f.remedy) for f in diagnosis.findings if f.verdict == "wrong"]
     assert "refuses connections" in what
     assert "use that address" not in remedy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.cli.transactions.held_back import HeldBack, gather_held_back
+from barnabas.cli.admin.held_back import HeldBack, gather_held_back
 from barnabas.client.admin.partitions import ActiveProducer
 from barnabas.client.admin.transactions import TransactionDescription, TransactionListing
 from barnabas.client.errors import ClientError, DisconnectedError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli.common.keys import quit_by_key
+from barnabas.cli.common.terminal import quit_by_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.partitions.show import is_unhealthy, rows, snapshot_json
+from barnabas.cli.partitions.commands import is_unhealthy, rows, snapshot_json
 from barnabas.cli.partitions.snapshot import PartitionSnapshot
 from barnabas.client.admin.partitions import Reassignment
 from barnabas.client.admin.topics import PartitionState

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from barnabas.cli.pipeline.commands import pipeline
-from barnabas.cli.pipeline.run_display import RunTotals, lag_text, render, rows_text, shown
+from barnabas.cli.spark.pipeline import pipeline
+from barnabas.cli.spark.pipeline_runs import RunTotals, lag_text, render, rows_text, shown
 from barnabas.spark.pipelines.project import NewProject, create_project
 
 RECORDS, OUT = "spark_catalog.default.records/records", "out/to_topic"

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.common.record_formats import parse_formats
-from barnabas.cli.common.record_progress import Progress
-from barnabas.cli.produce.chunks import input_chunks
-from barnabas.cli.produce.command import produce
-from barnabas.cli.produce.delivery import Delivery, Limits
-from barnabas.cli.produce.records import Options, json_record, runs
+from barnabas.cli.records.delivery import Delivery, Limits, Options, input_chunks, json_record, runs
+from barnabas.cli.records.formats import Progress, parse_formats
+from barnabas.cli.records.produce import produce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

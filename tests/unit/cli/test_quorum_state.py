@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.common import quorum_state
+from barnabas.cli.admin import quorum
 from barnabas.client.admin.cluster import QuorumDescription, QuorumReplica
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.errors import ErrorCode
@@ -44,7 +44,7 @@ def test_an_election_is_no_loss(
         return found
 
     virtual = SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep)
-    monkeypatch.setattr(quorum_state, "time", virtual)
+    monkeypatch.setattr(quorum, "time", virtual)
     client: Any = SimpleNamespace(admin=SimpleNamespace(describe_quorum=describe_quorum))
-    assert quorum_state.quorum_state(client).is_lost is is_lost
+    assert quorum.quorum_state(client).is_lost is is_lost
     assert (remaining, clock[0]) == ([], elapsed_s)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from barnabas.cli.start.start_broker import GC_THRESHOLDS
+from barnabas.cli.nodes.start_broker import GC_THRESHOLDS
 
 
 def test_objects_of_a_large_request_are_collected_in_small_parts() -> None:

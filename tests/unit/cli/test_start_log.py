@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.start.start_log import JsonFormatter
-from barnabas.cli.start.start_options import StartOptions
+from barnabas.cli.nodes.start_broker import JsonFormatter
+from barnabas.cli.nodes.start_options import StartOptions
 
 LIMITED = """
 import logging, resource
 logging.basicConfig(format="%(message)s")
-from barnabas.cli.common.open_files import raise_open_files_limit
+from barnabas.cli.nodes.start_broker import raise_open_files_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 print(raise_open_files_limit(), resource.getrlimit(resource.RLIMIT_NOFILE))
 """

@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.groups.streams_tables import (
-    echo_streams_members,
-    echo_topology,
-    streams_json,
-)
-from barnabas.cli.why.facts.facts import BrokerFacts, GroupFacts
-from barnabas.cli.why.reasons.group_reasons import group_reasons
+from barnabas.cli.admin.group_lag import echo_streams_members, echo_topology, streams_json
+from barnabas.cli.why.facts import BrokerFacts, GroupFacts
+from barnabas.cli.why.group_reasons import group_reasons
 from barnabas.client.admin.group_descriptions import (
     GroupDescription,
     StreamsGroupDescription,

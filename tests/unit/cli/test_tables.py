@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from deltalake import write_deltalake
 
-from barnabas.cli.tables.commands import tables
+from barnabas.cli.spark.table_maintenance import tables
 from spark.iceberg_tables import Writer, named
 
 RECENT = ("--older-than", "0s", "--allow-recent")

@@ -8,12 +8,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from barnabas.cli.top.commands import top
-from barnabas.cli.top.metrics import broker_metrics, parse_metrics
-from barnabas.cli.top.queries import query_samples, scrape_queries
-from barnabas.cli.top.rates import Rates, rates_between
-from barnabas.cli.top.sample import GroupSample, Sample, TopicSample
-from barnabas.cli.top.screen import amount, render, size
+from barnabas.cli.common.units import amount, size
+from barnabas.cli.load.metrics import broker_metrics, parse_metrics, query_samples, scrape_queries
+from barnabas.cli.load.rates import GroupSample, Rates, Sample, TopicSample, rates_between
+from barnabas.cli.load.top import render, top
 from barnabas.metrics.metrics_listener import pieces
 from barnabas.spark.query_metrics import QueryMetrics
 from unit.spark.query_batches import batch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.consume.command import consume
-from barnabas.cli.produce.command import produce
-from barnabas.cli.topics.commands import topics
+from barnabas.cli.admin.topics import topics
+from barnabas.cli.records.consume import consume
+from barnabas.cli.records.produce import produce
 
 NO_BROKER = ("-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=200")
 

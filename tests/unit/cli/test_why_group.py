@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.why.facts import gather_group
-from barnabas.cli.why.facts.facts import BrokerFacts, FetchQuota, GroupFacts, ReaderFacts
-from barnabas.cli.why.facts.gather_group import lowest_fetch_quotas
-from barnabas.cli.why.reasons.group_reasons import group_reasons
-from barnabas.cli.why.reasons.reason import Reason
+from barnabas.cli.why import gather_group
+from barnabas.cli.why.facts import BrokerFacts, FetchQuota, GroupFacts, ReaderFacts
+from barnabas.cli.why.gather_group import lowest_fetch_quotas
+from barnabas.cli.why.group_reasons import group_reasons
+from barnabas.cli.why.reasons import Reason
 from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.errors import DisconnectedError, broker_error

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from click.testing import CliRunner, Result
 
-from barnabas.cli.common.quorum_state import QuorumState
+from barnabas.cli.admin.quorum import QuorumState
 from barnabas.cli.partitions.snapshot import PartitionSnapshot
 from barnabas.cli.why import commands
-from barnabas.cli.why.facts.facts import BrokerFacts, PartitionFacts
+from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
 from barnabas.client.admin.topics import PartitionState
 from barnabas.client.topic_partition import TopicPartition
 
@@ -52,7 +52,7 @@ def run_why(
 
     monkeypatch.setattr(commands, "connected", connected)
     state = QuorumState(None, is_lost=is_quorum_lost)
-    monkeypatch.setattr("barnabas.cli.common.quorum_state.quorum_state", lambda _client: state)
+    monkeypatch.setattr("barnabas.cli.admin.quorum.quorum_state", lambda _client: state)
     return CliRunner().invoke(commands.why, [target, "--json"]), limited
 
 
@@ -77,7 +77,7 @@ def test_the_partition_is_explained_if_the_record_is_not_read_in_time(
     state = PartitionState(0, 1, 5, (1,), (1,), (), (), ())
     now = PartitionSnapshot(tp, state, False, 1, 9, {1: 9})
     facts = PartitionFacts(now, now, 2.0, BrokerFacts(frozenset({1}), controller=1), log_start=0)
-    gather = "barnabas.cli.why.facts.gather.gather_partitions"
+    gather = "barnabas.cli.why.gather.gather_partitions"
     monkeypatch.setattr(gather, lambda *_arguments: [facts])
     done, _ = run_why(monkeypatch, target="orders:0@3", client=UnreadableCluster())
     answers = json.loads(done.stdout)["answers"]

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from barnabas.cli.top.metrics import MetricsError
-from barnabas.cli.why.facts.metric_facts import gather_metrics
-from barnabas.cli.why.reasons.damage_reasons import damage_reasons
+from barnabas.cli.load.metrics import MetricsError
+from barnabas.cli.why.gather import gather_metrics
+from barnabas.cli.why.partition_reasons import damage_reasons
 
 WAITING = b'kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedOperation="%s"} %d\n'
 FAILED = b'kafka_server_replicafetchermanager_failedpartitionscount{clientId="Replica"} %d\n'

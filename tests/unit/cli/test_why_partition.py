@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
+from barnabas.cli.admin.held_back import NO_TIMEOUT_MS, HeldBack, Owner
 from barnabas.cli.partitions.snapshot import PartitionSnapshot
-from barnabas.cli.transactions.held_back import HeldBack, Owner
-from barnabas.cli.transactions.no_timeout import NO_TIMEOUT_MS
-from barnabas.cli.why.facts.facts import BrokerFacts, PartitionFacts
-from barnabas.cli.why.reasons.cluster_reasons import cluster_reasons
-from barnabas.cli.why.reasons.offset_reasons import offset_reasons
-from barnabas.cli.why.reasons.partition_reasons import partition_reasons
-from barnabas.cli.why.reasons.reason import Reason, duration
+from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
+from barnabas.cli.why.group_reasons import offset_reasons
+from barnabas.cli.why.partition_reasons import cluster_reasons, partition_reasons
+from barnabas.cli.why.reasons import Reason, duration
 from barnabas.client.admin.partitions import ActiveProducer, Reassignment
 from barnabas.client.admin.topics import PartitionState
 from barnabas.client.admin.transactions import TransactionDescription

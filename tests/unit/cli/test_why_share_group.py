@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from barnabas.cli.why.facts.facts import BrokerFacts, GroupFacts
-from barnabas.cli.why.facts.log_offsets import LogOffsets
-from barnabas.cli.why.facts.share_facts import (
+from barnabas.cli.why.facts import (
+    BrokerFacts,
+    GroupFacts,
+    LogOffsets,
     ShareFacts,
     ShareLimits,
     SharePartitionFacts,
     ShareReading,
 )
-from barnabas.cli.why.reasons.group_reasons import group_reasons
-from barnabas.cli.why.reasons.reason import Reason
+from barnabas.cli.why.group_reasons import group_reasons
+from barnabas.cli.why.reasons import Reason
 from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
 from barnabas.client.admin.share_groups import (
     ShareOffset,

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from barnabas.console.connections import CONNECTIONS_MAX, BrowserConnection
+from barnabas.console.serving import CONNECTIONS_MAX, BrowserConnection
 from barnabas.runtime.loop import new_loop
 
 SECONDS = 60

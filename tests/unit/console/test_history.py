@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.cli.top.sample import GroupSample, Sample, TopicSample
-from barnabas.console.cluster_access import ClusterAccess
-from barnabas.console.history import POINTS_MAX, History
+from barnabas.cli.load.rates import GroupSample, Sample, TopicSample
+from barnabas.console.cluster_history import POINTS_MAX, ClusterAccess, History
 from barnabas.console.settings import ConsoleSettings
 
 SETTINGS = ConsoleSettings("127.0.0.1:1", {})

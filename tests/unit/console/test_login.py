@@ -10,8 +10,8 @@ import pytest
 from starlette.routing import Route
 
 from barnabas.console import command
+from barnabas.console.request_checks import Sessions
 from barnabas.console.settings import ConsoleSettings
-from barnabas.console.web.sessions import Sessions
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import SimClock
 from barnabas.sim.scheduler import SimScheduler

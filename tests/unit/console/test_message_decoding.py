@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.fetch.record_decoding import ConsumerRecord
-from barnabas.console.messages.message_decoding import MessageDecoder
-from barnabas.console.messages.shown_bytes import FULL_BYTES, LISTED_BYTES, ShownBytes
+from barnabas.console.message_decoding import FULL_BYTES, LISTED_BYTES, MessageDecoder, ShownBytes
 from barnabas.runtime import web
 from barnabas.runtime.clock import SystemClock
 from barnabas.serializers import (

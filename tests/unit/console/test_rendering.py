@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.admin.configs import ConfigEntry, ConfigSynonym
-from barnabas.console.charts import line_chart
-from barnabas.console.explained_configs import explained_configs
-from barnabas.console.inherited_times import inherited_times
-from barnabas.console.web.forms import Fields, FormError
-from barnabas.console.web.paging import paged
-from barnabas.console.web.rendering import Renderer, assets, link, moment, number, rate, size
+from barnabas.console.forms import Fields, FormError
+from barnabas.console.pages.topics import explained_configs, inherited_times
+from barnabas.console.rendering import (
+    Renderer,
+    assets,
+    line_chart,
+    link,
+    moment,
+    number,
+    paged,
+    rate,
+    size,
+)
 
 CONSOLE = Path(__file__).parents[3] / "src" / "barnabas" / "console"
 

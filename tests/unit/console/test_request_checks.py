@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.console.request_checks import BODY_BYTES_MAX, host_name
 from barnabas.console.settings import ConsoleSettings
-from barnabas.console.web.request_checks import BODY_BYTES_MAX, host_name
 from console_in_process import FORM, HOST, NO_BROKER, ConsoleInProcess
 
 NOWHERE = "127.0.0.1:1"

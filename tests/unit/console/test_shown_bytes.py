@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.console.messages.shown_bytes import LISTED_BYTES, shown_bytes, shown_headers
+from barnabas.console.message_decoding import LISTED_BYTES, shown_bytes, shown_headers
 
 
 def test_short_json_is_on_one_line_in_a_list() -> None:

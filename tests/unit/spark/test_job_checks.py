@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from barnabas.cli.spark.commands import spark
+from barnabas.cli.spark.checks import spark
 from barnabas.spark.job_checks import JobError, JobUse, Kind, Verdict, findings, uses_in
 from barnabas.spark.option_table import OPTIONS, Comparison, Purpose
 from barnabas.spark.topics.options import parse_sink_options, parse_source_options

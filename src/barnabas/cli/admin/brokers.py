@@ -1,23 +1,41 @@
-"""`barnabas brokers`: list and unregister brokers."""
+"""`barnabas brokers`, `features` and `log-dirs`: the nodes of a cluster.
+
+The commands list and unregister brokers, change the feature levels that the cluster has finalized
+(KIP-584), and show the contents of the brokers' data directories (KIP-113, KIP-827).
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from barnabas.cli.common import confirming
-from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common import terminal
+from barnabas.cli.common.named_topics import topic_arguments
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    ClientOptions,
+    client_options,
+    connected,
+    echo_json,
+    problem,
+)
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.tables import echo_table, good, warn
+from barnabas.cli.common.tables import bad, dim, echo_table, good, warn
+from barnabas.cli.common.units import size
+from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from barnabas.client.admin.cluster import UpgradeType
+    from barnabas.client.admin.log_dirs import LogDirectory, ReplicaInfo
     from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
 
-EXAMPLES = """\b
+
+BROKERS_EXAMPLES = """\b
 Examples:
   barnabas brokers list
   barnabas brokers list --json
@@ -26,7 +44,7 @@ Examples:
 _FENCED = "fenced"
 
 
-@click.group(epilog=EXAMPLES)
+@click.group(epilog=BROKERS_EXAMPLES)
 def brokers() -> None:
     """List and unregister brokers."""
 
@@ -37,14 +55,14 @@ def brokers() -> None:
     "A fenced broker is registered but serves no clients: it is stopped, dead, or not ready yet.\n",
 )
 @client_options
-def list_brokers(bootstrap: str, properties: Sequence[str], as_json: bool) -> None:
+def list_brokers(options: ClientOptions) -> None:
     """List the registered brokers with their addresses, racks and states."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = client.describe_cluster()
     states = [(broker, "serves") for broker in found.brokers]
     states += [(broker, _FENCED) for broker in found.fenced]
     states.sort(key=lambda item: item[0].id)
-    if as_json:
+    if options.as_json:
         listed: list[dict[str, Any]] = [
             {
                 "broker": broker.id,
@@ -58,12 +76,7 @@ def list_brokers(bootstrap: str, properties: Sequence[str], as_json: bool) -> No
         echo_json({"cluster_id": found.cluster_id, "brokers": listed})
         return
     rows = [
-        (
-            broker.id,
-            broker.address,
-            broker.rack,
-            warn(state) if state == _FENCED else good(state),
-        )
+        (broker.id, broker.address, broker.rack, warn(state) if state == _FENCED else good(state))
         for broker, state in states
     ]
     echo_table(("broker", "address", "rack", "state"), rows)
@@ -79,16 +92,14 @@ def list_brokers(bootstrap: str, properties: Sequence[str], as_json: bool) -> No
 @click.option(
     "-f", "--force", is_flag=True, help="Unregister the broker even if it still serves clients."
 )
-@confirming.yes_option
+@terminal.yes_option
 @client_options
-def unregister_broker(
-    broker: int, force: bool, yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
-) -> None:
+def unregister_broker(broker: int, force: bool, options: ClientOptions) -> None:
     """Remove a broker from the cluster's metadata. Asks for confirmation on a terminal.
 
     Without a terminal, a broker that has replicas is only unregistered with --yes.
     """
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         serving = [each.id for each in client.describe_cluster().brokers]
         if broker in serving and not force:
             problem(
@@ -97,13 +108,13 @@ def unregister_broker(
             )
             sys.exit(EXIT_FAILED)
         replicas = _replicas_text(client, broker)
-        if replicas and not (yes or confirming.has_terminal()):
+        if replicas and not (terminal.is_confirmed() or terminal.has_terminal()):
             problem(f"broker {broker} has {replicas}; to unregister it anyway, give --yes")
             sys.exit(EXIT_FAILED)
         detail = f" It has {replicas}." if replicas else ""
-        confirming.confirm(f"Unregister broker {broker}?{detail}", yes=yes)
+        terminal.confirm(f"Unregister broker {broker}?{detail}")
         client.admin.unregister_broker(broker)
-        if as_json:
+        if options.as_json:
             echo_json({"unregistered": broker})
         else:
             echo(f"unregistered broker {broker}")
@@ -122,3 +133,310 @@ def _replicas_text(client: Client, broker: int) -> str:
     alone = sum(len(partition.replicas) == 1 for partition in held)
     lost = f", {alone} of them without another replica" if alone else ""
     return f"{len(held)} replica{'' if len(held) == 1 else 's'}{lost}: move them first"
+
+
+FEATURES_EXAMPLES = """\b
+Examples:
+  barnabas features list
+  barnabas features upgrade metadata.version=33 --dry-run
+  barnabas features downgrade eligible.leader.replicas.version=0
+"""
+
+# Feature -> lowest and highest level that all brokers support.
+Supported = dict[str, tuple[int, int]]
+
+
+@click.group(epilog=FEATURES_EXAMPLES)
+def features() -> None:
+    """List, upgrade and downgrade feature levels."""
+
+
+@features.command(
+    "list",
+    epilog="\b\nExamples:\n  barnabas features list --json\n\n"
+    "The finalized level is active in the cluster; 0 means that the feature is "
+    "disabled. Every active broker supports the supported levels.\n",
+)
+@client_options
+def list_features(options: ClientOptions) -> None:
+    """List each feature with its finalized level and the levels that all brokers support."""
+    with connected(options) as client:
+        supported, finalized = _levels(client)
+    names = sorted({*supported, *finalized})
+    if options.as_json:
+        listed = [
+            {
+                "feature": name,
+                "finalized": finalized.get(name, 0),
+                "supported_min": supported[name][0] if name in supported else None,
+                "supported_max": supported[name][1] if name in supported else None,
+            }
+            for name in names
+        ]
+        echo_json(listed)
+        return
+    rows: list[tuple[object, ...]] = []
+    for name in names:
+        low, high = supported.get(name, (None, None))
+        level = finalized.get(name, 0)
+        could_rise = high is not None and level < high
+        rows.append((name, warn(level) if could_rise else level, low, high))
+    echo_table(("feature", "finalized", "supported from", "to"), rows)
+
+
+def _levels(client: Client) -> tuple[Supported, dict[str, int]]:
+    """Return the levels that all unfenced brokers support, and the finalized levels."""
+    supported: Supported = {}
+    finalized: dict[str, int] = {}
+    for number, broker in enumerate(client.describe_cluster().brokers):
+        found = client.admin.describe_versions(broker.id)
+        # A broker that has just joined may not know the finalized levels yet.
+        finalized = {**found.finalized_features, **finalized}
+        own = found.supported_features
+        if number == 0:
+            supported = dict(own)
+            continue
+        supported = {
+            name: (max(low, own[name][0]), min(high, own[name][1]))
+            for name, (low, high) in supported.items()
+            if name in own
+        }
+    return supported, finalized
+
+
+@features.command(
+    "upgrade",
+    epilog="\b\nExamples:\n  barnabas features upgrade eligible.leader.replicas.version=1\n"
+    "  barnabas features upgrade metadata.version=33 --dry-run\n",
+)
+@click.argument("pairs", nargs=-1, required=True, metavar="FEATURE=LEVEL...")
+@click.option("--dry-run", is_flag=True, help="Validate the levels without applying them.")
+@client_options
+def upgrade_features(pairs: Sequence[str], dry_run: bool, options: ClientOptions) -> None:
+    """Raise the levels of features, all or none of them."""
+    from barnabas.client.admin.cluster import UpgradeType
+
+    _update(_parse(pairs), UpgradeType.UPGRADE, options, dry_run=dry_run)
+
+
+@features.command(
+    "downgrade",
+    epilog="\b\nExamples:\n  barnabas features downgrade eligible.leader.replicas.version=0\n"
+    "  barnabas features downgrade metadata.version=25 --dry-run\n",
+)
+@click.argument("pairs", nargs=-1, required=True, metavar="FEATURE=LEVEL...")
+@click.option("--unsafe", is_flag=True, help="Downgrade even if the lower level loses metadata.")
+@click.option("--dry-run", is_flag=True, help="Validate the levels without applying them.")
+@client_options
+def downgrade_features(
+    pairs: Sequence[str], unsafe: bool, dry_run: bool, options: ClientOptions
+) -> None:
+    """Lower the levels of features, all or none of them; level 0 disables a feature."""
+    from barnabas.client.admin.cluster import UpgradeType
+
+    kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
+    _update(_parse(pairs), kind, options, dry_run=dry_run)
+
+
+def _parse(pairs: Sequence[str]) -> dict[str, int]:
+    levels = {}
+    for pair in pairs:
+        name, _, level = pair.partition("=")
+        if not name or not level.isdecimal() or int(level) > 32_767:
+            raise click.UsageError(f"{pair}: write FEATURE=LEVEL with a level from 0 to 32767")
+        levels[name] = int(level)
+    return levels
+
+
+def _update(
+    levels: Mapping[str, int], kind: UpgradeType, options: ClientOptions, *, dry_run: bool
+) -> None:
+    with connected(options) as client:
+        _, before = _levels(client)
+        error: ClientError | None = None
+        try:
+            client.admin.update_features(levels, kind=kind, validate_only=dry_run)
+        except ClientError as refused:
+            error = refused
+    if options.as_json:
+        moves = {name: {"from": before.get(name, 0), "to": to} for name, to in levels.items()}
+        message = None if error is None else str(error)
+        echo_json({"features": moves, "executed": error is None and not dry_run, "error": message})
+    elif error is not None:
+        problem(f"{error}. No feature was changed")
+    else:
+        done = "would change" if dry_run else "changed"
+        for name, to in levels.items():
+            echo(f"{done} {name} from {before.get(name, 0)} to {to}")
+    if error is not None:
+        sys.exit(EXIT_FAILED)
+
+
+LOG_DIRS_EXAMPLES = """\b
+Examples:
+  barnabas log-dirs
+  barnabas log-dirs --broker 1 --broker 2
+  barnabas log-dirs flights --replicas
+  barnabas log-dirs --json
+
+\b
+The lag is the number of records by which a replica is behind the high watermark, or a future
+replica behind the current one. A future replica is the copy of a replica that moves between two
+directories of a broker. Exit status 1: a directory cannot be used, or a broker does not answer.
+"""
+# Timeouts are short, because a broker that does not answer is part of the output.
+_DEFAULTS = {"request.timeout.ms": "5000"}
+
+
+class _Place(NamedTuple):
+    """One directory of one broker, with the replicas to show."""
+
+    broker: int
+    directory: LogDirectory
+    replicas: dict[TopicPartition, ReplicaInfo]
+
+    @property
+    def size(self) -> int:
+        """Size of the shown replicas in bytes."""
+        return sum(each.size for each in self.replicas.values())
+
+    @property
+    def lag(self) -> int:
+        """The largest lag of a replica that is not a future replica, in records."""
+        lags = (each.offset_lag for each in self.replicas.values() if not each.is_future)
+        return max((lag for lag in lags if lag > 0), default=0)
+
+    @property
+    def future(self) -> int:
+        """Number of future replicas."""
+        return sum(each.is_future for each in self.replicas.values())
+
+
+@click.command("log-dirs", epilog=LOG_DIRS_EXAMPLES)
+@topic_arguments("names", required=False)
+@click.option(
+    "--broker",
+    "wanted",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Show only these brokers. May be repeated.",
+)
+@click.option("-r", "--replicas", "each_replica", is_flag=True, help="Show one line per replica.")
+@client_options
+def log_dirs(
+    names: Sequence[str], wanted: Sequence[int], each_replica: bool, options: ClientOptions
+) -> None:
+    """Show size, lag and future replicas of each data directory, of all topics or the TOPICs."""
+    with connected(options, _DEFAULTS, limit_total=True) as client:
+        brokers = _brokers(client, wanted)
+        if names:
+            client.describe_topics(names, may_be_new=False)
+        found = client.admin.describe_log_dirs(brokers, once=True)
+    silent = {node: each for node, each in found.items() if isinstance(each, ClientError)}
+    places = list(_places(found, names))
+    if options.as_json:
+        echo_json(_as_json(places, silent))
+    elif each_replica:
+        heads = ("broker", "directory", "partition", "size", "lag", "kind")
+        echo_table(heads, [row for place in places for row in _replica_rows(place)])
+    else:
+        columns = ("broker", "directory", "size", "replicas", "lag", "future", "free", "state")
+        echo_table(columns, [_row(place) for place in places])
+    for node, error in silent.items():
+        problem(f"broker {node}: {error}")
+    if silent or any(place.directory.error is not None for place in places):
+        sys.exit(EXIT_FAILED)
+
+
+def _brokers(client: Client, wanted: Sequence[int]) -> list[int]:
+    serving = [broker.id for broker in client.describe_cluster().brokers]
+    for node in wanted:
+        if node not in serving:
+            known = ", ".join(map(str, sorted(serving)))
+            raise click.UsageError(
+                f"--broker {node}: no such active broker; active brokers: {known}"
+            )
+    return list(wanted) or serving
+
+
+def _places(
+    found: dict[int, list[LogDirectory] | ClientError], names: Sequence[str]
+) -> Iterator[_Place]:
+    for node, directories in sorted(found.items()):
+        if isinstance(directories, ClientError):
+            continue
+        for directory in sorted(directories, key=lambda each: each.path):
+            replicas = {
+                tp: replica
+                for tp, replica in sorted(directory.replicas.items())
+                if not names or tp.topic in names
+            }
+            yield _Place(node, directory, replicas)
+
+
+def _row(place: _Place) -> tuple[object, ...]:
+    directory = place.directory
+    free: object = None
+    if directory.total_bytes > 0:
+        share = directory.usable_bytes / directory.total_bytes
+        text = f"{size(directory.usable_bytes)} ({share:.0%})"
+        free = warn(text) if share < 0.1 else text
+    error = directory.error
+    return (
+        place.broker,
+        directory.path,
+        size(place.size),
+        len(place.replicas) - place.future,
+        warn(place.lag) if place.lag else 0,
+        place.future or dim(0),
+        free,
+        "ok" if error is None else bad(error.error_code.name if error.error_code else error),
+    )
+
+
+def _replica_rows(place: _Place) -> Iterator[tuple[object, ...]]:
+    for tp, replica in place.replicas.items():
+        lag = replica.offset_lag
+        yield (
+            place.broker,
+            place.directory.path,
+            str(tp),
+            size(replica.size),
+            warn(lag) if lag > 0 else lag,
+            warn("future") if replica.is_future else "current",
+        )
+
+
+def _as_json(places: Sequence[_Place], silent: dict[int, ClientError]) -> list[dict[str, Any]]:
+    """Return a list of brokers, with sizes in bytes and lags in records."""
+    brokers: dict[int, dict[str, Any]] = {
+        node: {"broker": node, "error": str(error), "directories": []}
+        for node, error in silent.items()
+    }
+    for place in places:
+        directory = place.directory
+        replicas = [
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "size_bytes": replica.size,
+                "lag": replica.offset_lag,
+                "future": replica.is_future,
+            }
+            for tp, replica in place.replicas.items()
+        ]
+        brokers.setdefault(
+            place.broker, {"broker": place.broker, "error": None, "directories": []}
+        )["directories"].append(
+            {
+                "path": directory.path,
+                "error": None if directory.error is None else str(directory.error),
+                "total_bytes": directory.total_bytes if directory.total_bytes >= 0 else None,
+                "usable_bytes": directory.usable_bytes if directory.usable_bytes >= 0 else None,
+                "size_bytes": place.size,
+                "lag": place.lag,
+                "future_replicas": place.future,
+                "replicas": replicas,
+            }
+        )
+    return [brokers[node] for node in sorted(brokers)]

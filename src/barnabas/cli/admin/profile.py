@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.confirming import confirm, yes_option
 from barnabas.cli.common.output import echo_json, json_option, key_values, warning
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.tables import dim, echo_table, good
-from barnabas.cli.profiles.store import (
+from barnabas.cli.common.profiles import (
     BOOTSTRAP,
     Profiles,
     check_name,
@@ -19,9 +17,12 @@ from barnabas.cli.profiles.store import (
     is_secret,
     profiles_path,
 )
+from barnabas.cli.common.tables import dim, echo_table, good
+from barnabas.cli.common.terminal import confirm, yes_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
 
 EXAMPLES = """\b
 Examples:
@@ -73,8 +74,7 @@ _property_option = click.option(
 
 
 @profile.command(
-    "create",
-    epilog="\b\nExamples:\n  barnabas profile create local -b 127.0.0.1:9092 --use\n",
+    "create", epilog="\b\nExamples:\n  barnabas profile create local -b 127.0.0.1:9092 --use\n"
 )
 @_name_argument
 @_bootstrap_option
@@ -109,8 +109,7 @@ def _given(bootstrap: str | None, properties: Sequence[str]) -> dict[str, str]:
 
 
 @profile.command(
-    "use",
-    epilog="\b\nExamples:\n  barnabas profile use staging\n  barnabas profile use --none\n",
+    "use", epilog="\b\nExamples:\n  barnabas profile use staging\n  barnabas profile use --none\n"
 )
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete)
 @click.option("--none", "is_none", is_flag=True, help="Unset the current profile.")
@@ -195,11 +194,7 @@ def _shown(key: str, value: str) -> str:
 @click.option("--unset", multiple=True, metavar="KEY", help="Remove a setting.")
 @json_option()
 def edit_profile(
-    name: str,
-    bootstrap: str | None,
-    properties: Sequence[str],
-    unset: Sequence[str],
-    as_json: bool,
+    name: str, bootstrap: str | None, properties: Sequence[str], unset: Sequence[str], as_json: bool
 ) -> None:
     """Change settings of a profile; without options, open it in $EDITOR."""
     profiles = Profiles.load()
@@ -245,11 +240,11 @@ def _edited(name: str, before: Mapping[str, str]) -> dict[str, str] | None:
 @_name_argument
 @yes_option
 @json_option()
-def remove_profile(name: str, yes: bool, as_json: bool) -> None:
+def remove_profile(name: str, as_json: bool) -> None:
     """Remove a profile. Asks for confirmation on a terminal."""
     profiles = Profiles.load()
     profiles.get(name)
-    confirm(f"Remove profile {name}?", yes=yes)
+    confirm(f"Remove profile {name}?")
     del profiles.by_name[name]
     if profiles.current == name:
         profiles.current = None

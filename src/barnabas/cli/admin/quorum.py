@@ -1,25 +1,94 @@
-"""`barnabas quorum`: describe the metadata quorum, add and remove voters."""
+"""`barnabas quorum`: describe the metadata quorum, add and remove voters.
+
+`doctor`, `why` and `top` also check first whether the quorum has a leader. Brokers answer Metadata
+from their stored state, even without a controller. Only the quorum's leader answers DescribeQuorum.
+Without a leader that request fails, which shows the loss.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from barnabas.cli.common.confirming import confirm, yes_option
-from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    ClientOptions,
+    client_options,
+    connected,
+    echo_json,
+    problem,
+)
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import dim, echo_line, echo_table, good, strong, warn
-from barnabas.client.admin.cluster import NO_DIRECTORY
+from barnabas.cli.common.terminal import confirm, yes_option
+from barnabas.client.errors import ClientError, NoBrokersError
+from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.client.admin.cluster import QuorumDescription, QuorumReplica
     from barnabas.client.facade import Client
+
+
+NO_QUORUM_LEADER = (
+    "the metadata quorum has no leader: no topic can be created, no partition can get "
+    "a new leader, and no broker can join"
+)
+# Errors that do not mean that the quorum has no leader.
+_OTHER_REASONS = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+
+
+# Usual time of an election (s).
+_ELECTION_S = 1.5
+
+
+class QuorumState(NamedTuple):
+    """The description of the quorum, or the fact that it has no leader."""
+
+    # None: there was no response, or it named no leader.
+    description: QuorumDescription | None
+    # Whether the quorum has no leader. Also False when the brokers cannot tell.
+    is_lost: bool
+
+    @property
+    def leader(self) -> int | None:
+        """The id of the active controller; None if it is unknown."""
+        return None if self.description is None else self.description.leader_id
+
+
+def quorum_state(client: Client) -> QuorumState:
+    """Request the quorum state; takes at most request.timeout.ms per broker tried.
+
+    During an election there is no leader for a moment. So a loss that was reported sooner than an
+    election takes is only believed if a second request confirms it.
+    """
+    started = time.monotonic()
+    found = _request(client)
+    left_s = _ELECTION_S - (time.monotonic() - started)
+    if found.is_lost and left_s > 0:
+        time.sleep(left_s)
+        found = _request(client)
+    return found
+
+
+def _request(client: Client) -> QuorumState:
+    try:
+        found = client.admin.describe_quorum(once=True)
+    except NoBrokersError as error:
+        # A broker that answers other requests but not this one waits for a controller.
+        waited = any("DescribeQuorum" in reason for _, reason in error.attempts)
+        return QuorumState(None, is_lost=waited)
+    except ClientError as error:
+        return QuorumState(None, is_lost=error.error_code not in _OTHER_REASONS)
+    if found.leader_id < 0:
+        return QuorumState(None, is_lost=True)
+    return QuorumState(found, is_lost=False)
+
 
 EXAMPLES = """\b
 Examples:
@@ -41,16 +110,16 @@ def quorum() -> None:
 
 @quorum.command("describe", epilog="\b\nExamples:\n  barnabas quorum describe --json\n")
 @client_options
-def describe_quorum(bootstrap: str, properties: Sequence[str], as_json: bool) -> None:
+def describe_quorum(options: ClientOptions) -> None:
     """Show the leader, epoch, high watermark, voters and observers of the quorum.
 
     Exit status 1: the quorum would have no majority if one more voter failed.
     """
-    with connected(bootstrap, properties, _DEFAULTS) as client:
+    with connected(options, _DEFAULTS) as client:
         found = client.admin.describe_quorum()
     now = _leader_time(found)
     behind = [voter.node_id for voter in found.voters if _is_stale(voter, found, now)]
-    if as_json:
+    if options.as_json:
         echo_json(_as_json(found, now))
     else:
         _echo(found, behind, now)
@@ -185,8 +254,7 @@ def _as_json(found: QuorumDescription, now: int) -> dict[str, Any]:
 
 
 @quorum.command(
-    "add",
-    epilog="\b\nExamples:\n  barnabas quorum add 4 --endpoint CONTROLLER://127.0.0.1:9196\n",
+    "add", epilog="\b\nExamples:\n  barnabas quorum add 4 --endpoint CONTROLLER://127.0.0.1:9196\n"
 )
 @click.argument("node", type=click.IntRange(0), metavar="NODE")
 @click.option(
@@ -205,12 +273,7 @@ def _as_json(found: QuorumDescription, now: int) -> dict[str, Any]:
 )
 @client_options
 def add_voter(
-    node: int,
-    endpoints: Sequence[str],
-    directory_id: str | None,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    node: int, endpoints: Sequence[str], directory_id: str | None, options: ClientOptions
 ) -> None:
     """Make an observer of the metadata log a voter of a dynamic quorum (KIP-853).
 
@@ -224,12 +287,12 @@ def add_voter(
         if found is None:
             raise click.UsageError(f"--endpoint {text}: write LISTENER://HOST:PORT")
         parsed.append(VoterEndpoint(found["name"], found["host"], int(found["port"])))
-    with connected(bootstrap, properties, _DEFAULTS) as client:
+    with connected(options, _DEFAULTS) as client:
         known = client.admin.describe_quorum()
         _refuse_static(known)
         directory = _directory(known.observers, node, directory_id, "observer")
         client.admin.add_voter(node, directory, parsed)
-        _report(client, "added", node, as_json=as_json)
+        _report(client, "added", node, as_json=options.as_json)
 
 
 @quorum.command("remove", epilog="\b\nExamples:\n  barnabas quorum remove 2 --yes\n")
@@ -239,22 +302,15 @@ def add_voter(
 )
 @yes_option
 @client_options
-def remove_voter(
-    node: int,
-    directory_id: str | None,
-    yes: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def remove_voter(node: int, directory_id: str | None, options: ClientOptions) -> None:
     """Remove a voter from a dynamic quorum (KIP-853). Asks for confirmation on a terminal."""
-    confirm(f"Remove voter {node} from the metadata quorum?", yes=yes)
-    with connected(bootstrap, properties, _DEFAULTS) as client:
+    confirm(f"Remove voter {node} from the metadata quorum?")
+    with connected(options, _DEFAULTS) as client:
         known = client.admin.describe_quorum()
         _refuse_static(known)
         directory = _directory(known.voters, node, directory_id, "voter")
         client.admin.remove_voter(node, directory)
-        _report(client, "removed", node, as_json=as_json)
+        _report(client, "removed", node, as_json=options.as_json)
 
 
 def _refuse_static(found: QuorumDescription) -> None:
@@ -262,6 +318,8 @@ def _refuse_static(found: QuorumDescription) -> None:
 
     Static voters are defined by the configuration and have no directory ids, so they cannot change.
     """
+    from barnabas.client.admin.cluster import NO_DIRECTORY
+
     if all(voter.directory_id == NO_DIRECTORY for voter in found.voters):
         problem(
             "the quorum is static: controller.quorum.voters defines its voters. Change "

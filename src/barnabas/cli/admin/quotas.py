@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,14 +12,16 @@ from barnabas.cli.common.output import (
     config_values,
     connected,
     echo_json,
+    option_group,
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import echo_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from barnabas.client.admin.configs import QuotaEntity
+
 
 EXAMPLES = """\b
 Examples:
@@ -35,20 +37,22 @@ time), controller_mutation_rate (changed partitions per second); of an IP: conne
 A user and a client id together form one entity. A default applies to entities without a quota.
 """
 
-F = TypeVar("F", bound="Callable[..., object]")
 _TYPES = ("user", "client-id", "ip")
 
 
-def entity_options(command: F) -> F:
-    """Add the options that name an entity."""
-    for kind in reversed(_TYPES):
-        words = f"The {kind} with this name."
-        default = f"default_{kind.replace('-', '_')}"
-        command = click.option(
-            f"--default-{kind}", default, is_flag=True, help=f"Every {kind} without its own quota."
-        )(command)
-        command = click.option(f"--{kind}", metavar="NAME", help=words)(command)
-    return command
+# The options that name an entity.
+entity_options = option_group(
+    *(
+        option
+        for kind in _TYPES
+        for option in (
+            click.option(f"--{kind}", metavar="NAME", help=f"The {kind} with this name."),
+            click.option(
+                f"--default-{kind}", is_flag=True, help=f"Every {kind} without its own quota."
+            ),
+        )
+    )
+)
 
 
 def entity(given: dict[str, object]) -> dict[str, str | None]:
@@ -79,17 +83,11 @@ def quotas() -> None:
 @entity_options
 @click.option("--strict", is_flag=True, help="Only entities with exactly these parts.")
 @client_options
-def list_quotas(
-    strict: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-    **given: object,
-) -> None:
+def list_quotas(strict: bool, options: ClientOptions, **given: object) -> None:
     """List the quotas of all entities, or of the given ones."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = client.admin.describe_quotas(entity(given), strict=strict)
-        if as_json:
+        if options.as_json:
             listed = [{"entity": dict(owner), "quotas": values} for owner, values in found.items()]
             echo_json(listed)
             return
@@ -110,12 +108,7 @@ def list_quotas(
 @click.option("--dry-run", is_flag=True, help="Validate the values without changing anything.")
 @client_options
 def set_quotas(
-    pairs: Sequence[str],
-    dry_run: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-    **given: object,
+    pairs: Sequence[str], dry_run: bool, options: ClientOptions, **given: object
 ) -> None:
     """Set quotas of an entity. Byte rates may have units, such as 10MiB."""
     changes: dict[str, float | None] = {}
@@ -124,27 +117,20 @@ def set_quotas(
             changes[key] = float(text)
         except ValueError:
             raise click.UsageError(f"{key}={text}: the value is not a number") from None
-    _alter(given, changes, ClientOptions(bootstrap, properties, as_json), dry_run=dry_run)
+    _alter(given, changes, options, dry_run=dry_run)
 
 
 @quotas.command(
-    "unset",
-    epilog="\b\nExamples:\n  barnabas quotas unset --default-user consumer_byte_rate\n",
+    "unset", epilog="\b\nExamples:\n  barnabas quotas unset --default-user consumer_byte_rate\n"
 )
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @entity_options
 @click.option("--dry-run", is_flag=True, help="Validate the change without applying it.")
 @client_options
 def unset_quotas(
-    keys: Sequence[str],
-    dry_run: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-    **given: object,
+    keys: Sequence[str], dry_run: bool, options: ClientOptions, **given: object
 ) -> None:
     """Remove quotas of an entity."""
-    options = ClientOptions(bootstrap, properties, as_json)
     _alter(given, dict.fromkeys(keys), options, dry_run=dry_run)
 
 
@@ -160,7 +146,7 @@ def _alter(
         raise click.UsageError(
             "give the entity: --user, --client-id, --ip, or one of --default-..."
         )
-    with connected(options.bootstrap, options.properties) as client:
+    with connected(options) as client:
         client.admin.alter_quotas(owner, changes, validate_only=dry_run)
         if options.as_json:
             echo_json({"entity": dict(owner), "changes": changes, "executed": not dry_run})

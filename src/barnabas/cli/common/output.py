@@ -27,15 +27,15 @@ import click
 from click.core import ParameterSource
 
 from barnabas.cli.common.printable import echo, json_line
-from barnabas.cli.common.termination import exit_status
-from barnabas.cli.common.units import NumberRange, config_text
-from barnabas.cli.profiles.selection import (
+from barnabas.cli.common.profiles import (
     BOOTSTRAP_VARIABLE,
     CONFIG_VARIABLE,
     DEFAULT_BOOTSTRAP,
     PROFILE_VARIABLE,
     select,
 )
+from barnabas.cli.common.terminal import exit_status
+from barnabas.cli.common.units import NumberRange, config_text
 from barnabas.client.errors import (
     ClientConfigError,
     ClientError,
@@ -49,26 +49,11 @@ if TYPE_CHECKING:
 
     from barnabas.client.errors import NoBrokersError
     from barnabas.client.facade import Client
+    from barnabas.protocol.api_keys import ApiKey
+
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-__all__ = [
-    "DEFAULT_BOOTSTRAP",
-    "ClientOptions",
-    "client_config",
-    "client_options",
-    "config_values",
-    "connected",
-    "echo_json",
-    "given_settings",
-    "json_bytes",
-    "json_option",
-    "key_values",
-    "moment_ms",
-    "problem",
-    "timeout_message",
-    "warning",
-]
 
 EXIT_FAILED = 1
 EXIT_INCOMPLETE = 3
@@ -78,6 +63,8 @@ TIMEOUT_S = 10.0
 # After this time without a response, a command prints the brokers that it waits for.
 _NOTICE_MS = 1_000
 _TIMEOUT_KEY = "barnabas.timeout"
+# Options of commands with a producer -> configuration keys.
+PRODUCER_FLAGS = {"compression": "compression.type", "acks": "acks"}
 
 
 property_option = click.option(
@@ -140,8 +127,23 @@ class ClientOptions(NamedTuple):
     """Values of the options that `client_options` adds."""
 
     bootstrap: str
-    properties: Sequence[str]
-    as_json: bool
+    # KEY=VALUE; later ones override earlier ones.
+    properties: Sequence[str] = ()
+    as_json: bool = False
+
+    def with_flags(self, keys: Mapping[str, str]) -> ClientOptions:
+        """Return options in which the options on the command line override the profile.
+
+        Args:
+            keys: Parameter of the option -> configuration key of the client.
+        """
+        context = click.get_current_context()
+        flags = [
+            f"{key}={context.params[name]}"
+            for name, key in keys.items()
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        ]
+        return self._replace(properties=(*self.properties, *flags))
 
 
 def bootstrap_option(help_text: str = "Brokers to connect to first.") -> Callable[[F], F]:
@@ -170,19 +172,22 @@ def json_option(help_text: str = "Print JSON.") -> Callable[[F], F]:
     return click.option("-J", "--json", "as_json", is_flag=True, help=help_text)
 
 
+def option_group(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return one decorator that adds several options, in this order."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 def client_options(command: F) -> F:
     """Add the options of every command that connects to a cluster.
 
-    The command receives `bootstrap`, `properties` and `as_json`; `select` determines their values.
+    The command receives them as `options`; `select` determines their values.
     """
-    options = [
-        bootstrap_option(),
-        property_option,
-        config_file_option,
-        profile_option,
-        timeout_option,
-        json_option(),
-    ]
 
     @wraps(command)
     def with_selection(
@@ -191,29 +196,21 @@ def client_options(command: F) -> F:
         properties: tuple[str, ...],
         profile: str | None,
         config_file: str | None,
+        as_json: bool,
         **given: Any,
     ) -> Any:
         chosen = select(bootstrap, properties, profile, config_file)
-        return command(bootstrap=chosen.bootstrap, properties=chosen.properties, **given)
+        return command(options=ClientOptions(*chosen, as_json), **given)
 
-    decorated: Callable[..., Any] = with_selection
-    for option in reversed(options):
-        decorated = option(decorated)
-    return cast("F", decorated)
-
-
-def given_settings(keys: Mapping[str, str]) -> tuple[str, ...]:
-    """Return KEY=VALUE for the options on the command line, which override the profile.
-
-    Args:
-        keys: Parameter of the option -> configuration key of the client.
-    """
-    context = click.get_current_context()
-    return tuple(
-        f"{key}={context.params[name]}"
-        for name, key in keys.items()
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    add_options = option_group(
+        bootstrap_option(),
+        property_option,
+        config_file_option,
+        profile_option,
+        timeout_option,
+        json_option(),
     )
+    return cast("F", add_options(with_selection))
 
 
 def config_values(pairs: Sequence[str], option: str) -> dict[str, str]:
@@ -233,10 +230,9 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
 
 
 def client_config(
-    bootstrap: str, properties: Sequence[str], defaults: Mapping[str, object] | None = None
+    options: ClientOptions, defaults: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
     """Return the configuration for a command's client; the user's settings override `defaults`."""
-    given = key_values(properties, "--property")
     timeout_ms = _timeout_ms()
     return {
         "client.id": "barnabas-cli",
@@ -244,15 +240,14 @@ def client_config(
         "request.timeout.ms": str(min(timeout_ms, 30_000)),
         "socket.connection.setup.timeout.ms": str(min(timeout_ms, 10_000)),
         **(defaults or {}),
-        **given,
-        "bootstrap_servers": bootstrap,
+        **key_values(options.properties, "--property"),
+        "bootstrap_servers": options.bootstrap,
     }
 
 
 @contextmanager
 def connected(
-    bootstrap: str,
-    properties: Sequence[str],
+    options: ClientOptions,
     defaults: Mapping[str, object] | None = None,
     *,
     limit_total: bool = False,
@@ -260,8 +255,7 @@ def connected(
     """Yield a client for the duration of a command; print its errors and exit.
 
     Args:
-        bootstrap: Brokers to start from.
-        properties: KEY=VALUE settings of the user.
+        options: The options of the user.
         defaults: Settings that the user's settings override.
         limit_total: Whether --timeout limits all calls of the command together, instead of each
             call. The calls then raise TimeoutError.
@@ -270,7 +264,7 @@ def connected(
 
     # A command prints its own messages instead of the client's log.
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
-    config = client_config(bootstrap, properties, defaults)
+    config = client_config(options, defaults)
     servers = config.pop("bootstrap_servers")
     try:
         with Client(servers, **config) as client:
@@ -379,3 +373,21 @@ def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
         return {name: data.decode()}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def require_api(client: Client, api: ApiKey, name: str, purpose: str) -> None:
+    """End the command with status 1 if the brokers do not serve the API.
+
+    Args:
+        client: The client of the command; any of its brokers receives the request.
+        api: The key of the API.
+        name: The name of the API in Kafka's protocol guide.
+        purpose: The operation that needs the API, for the error message.
+    """
+    if api in client.admin.describe_versions().apis:
+        return
+    problem(
+        f"{purpose} requires the API {name}, which these brokers do not serve; Apache "
+        "Kafka serves it since version 3.0"
+    )
+    sys.exit(EXIT_FAILED)

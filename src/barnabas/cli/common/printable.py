@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["counted", "echo", "json_line", "printable", "printable_bytes", "printable_lines"]
 
 # Terminal controls (C0, DEL, C1), line separators, marks for the direction of text,
 # and lone surrogates, which cannot be encoded.

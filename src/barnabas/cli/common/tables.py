@@ -20,21 +20,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+
 # Numbers with a unit, lists of numbers, and "-" are right-aligned.
 _QUANTITY = re.compile(r"[-+]?[\d.,]*(?: ?(?:[kKMGT]i?)?B?| %)|-")
-
-__all__ = [
-    "Styled",
-    "bad",
-    "dim",
-    "echo_entry",
-    "echo_line",
-    "echo_table",
-    "good",
-    "strong",
-    "table",
-    "warn",
-]
 
 
 class Styled(NamedTuple):

@@ -1,4 +1,4 @@
-"""Numbers in a range, and durations and sizes with units, as users type them: 15m, 7d, 128MiB.
+"""Numbers, durations, sizes and times, as users type them (15m, 7d, 128MiB) and as they are shown.
 
 Brokers and Kafka's tools take plain numbers only, in the unit of each key. The commands convert
 values before they send them, so that the units also work with Apache Kafka.
@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import click
-
-__all__ = ["NumberRange", "config_text", "duration_ms", "size_bytes"]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
@@ -66,6 +65,29 @@ def size_bytes(text: str) -> int | None:
     return None if found is None else int(found[1]) * _SIZES[found[2]]
 
 
+def amount(value: float | None) -> str:
+    """Return a number in at most six characters: 950, 12.3k, 4.56M."""
+    if value is None:
+        return "-"
+    for unit in ("", "k", "M", "G"):
+        if value < 999.5:
+            digits = 0 if not unit and value == int(value) else 1 if value < 100 else 0
+            return f"{value:.{digits}f}{unit}"
+        value /= 1000
+    return f"{value:.0f}T"
+
+
+def size(value: float | None) -> str:
+    """Return a size in at most eight characters: 512 B, 1.2 MiB."""
+    if value is None:
+        return "-"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1023.5:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
 def config_text(key: str, text: str) -> str:
     """Return the value of a config as brokers read it; without a unit, the text is unchanged.
 
@@ -87,3 +109,17 @@ def config_text(key: str, text: str) -> str:
         return text
     size = size_bytes(text)
     return text if size is None else str(size)
+
+
+def utc_text(time_ms: int, timespec: str = "milliseconds") -> str:
+    """Return a time as ISO 8601 in UTC; the number itself if it is no date.
+
+    Args:
+        time_ms: Milliseconds since 1970. A peer sends it, so that it may have any value.
+        timespec: Precision, as for `datetime.isoformat`.
+    """
+    try:
+        found = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec=timespec)
+    except (OverflowError, ValueError, OSError):
+        return str(time_ms)
+    return found.replace("+00:00", "Z")

@@ -1,35 +1,49 @@
-"""Diagnosis of the broker at an address, and of the cluster behind it."""
+"""The examination of one address: its broker, and the cluster behind it.
+
+Each part runs in its own thread, so that no broker can block the command.
+"""
 
 from __future__ import annotations
 
+import threading
+import time
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.cli.admin.group_lag import group_progress
+from barnabas.cli.admin.held_back import gather_held_back
 from barnabas.cli.common.advice import Advice
-from barnabas.cli.doctor.brokers import examine_brokers, look_at_brokers, probe_brokers
-from barnabas.cli.doctor.dangerous import dangers
+from barnabas.cli.doctor.brokers import (
+    examine_brokers,
+    examine_moves,
+    examine_partitions,
+    examine_quorum,
+    look_at_brokers,
+    probe_brokers,
+    report_lost_quorum,
+)
+from barnabas.cli.doctor.diagnosis import Diagnosis, dangers
 from barnabas.cli.doctor.directory import check_space
-from barnabas.cli.doctor.groups import examine_groups
-from barnabas.cli.doctor.login import offered_mechanisms, report_failed_login
-from barnabas.cli.doctor.probe import Peer, responder
-from barnabas.cli.doctor.quorum import examine_quorum, report_lost_quorum
-from barnabas.cli.doctor.replicas import examine_moves, examine_partitions
-from barnabas.cli.doctor.transactions import examine_transactions
+from barnabas.cli.doctor.probe import Peer, offered_mechanisms, report_failed_login, responder
+from barnabas.cli.why.reasons import transaction_reasons
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.client.errors import ClientError
+from barnabas.client.facade import Client
+from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.server.configs.endpoints import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.cli.admin.held_back import HeldBack
     from barnabas.cli.doctor.probe import Address, Probes
     from barnabas.client.connections.metadata_cache import NodeInfo
-    from barnabas.client.facade import Client
+    from barnabas.client.fetch.offset_lookups import ListedOffset
     from barnabas.runtime.tls.tls_options import TlsOptions
 
-__all__ = ["examine_address", "examine_cluster"]
 
 # Common ports of brokers.
 _USUAL_PORTS = (9092, 9093, 9094, 19092, 29092)
@@ -232,3 +246,224 @@ def _examine_configs(
         given = {e.name for e in entries if not e.is_default}
         for what, remedy in dangers(values, given, brokers=brokers):
             diagnosis.note(f"broker {resource.name}: {what}", remedy)
+
+
+class Examination:
+    """Examines addresses, and the cluster behind the first one at which a broker answers.
+
+    Args:
+        probes: The probes of the addresses.
+        limit_s: Limit of the whole examination (s).
+    """
+
+    def __init__(self, probes: Probes, limit_s: float) -> None:
+        self._probes = probes
+        self._limit_s = limit_s
+        self._deadline = time.monotonic() + limit_s
+        self._parts: list[_Part] = []
+
+    def start(self, tls: TlsOptions | None, config: Mapping[str, str] | None) -> None:
+        """Start the parts.
+
+        Args:
+            tls: TLS options of the client; None for a client without usable options.
+            config: Configuration of the client; None to examine the addresses only.
+        """
+        self._parts.append(_Part(partial(_examine_addresses, self._probes, tls)))
+        if config is not None:
+            self._parts.append(_Part(partial(_examine_cluster, self._probes, config)))
+        for part in self._parts:
+            part.start()
+
+    def finish(self, diagnosis: Diagnosis) -> None:
+        """Wait for the parts and add their findings; abandon the parts after the limit.
+
+        Raises:
+            Exception: The error that ended a part.
+        """
+        are_late = False
+        for part in self._parts:
+            part.join(max(0.0, self._deadline - time.monotonic()))
+            are_late |= part.is_alive()
+            if part.error is not None:
+                raise part.error
+            diagnosis.add(part.diagnosis)
+        if are_late:
+            diagnosis.unexamined(
+                f"the rest: the brokers did not answer all requests within {self._limit_s:.1f} s",
+                "repair the reported problems first, then run this command again with a longer "
+                "time (--timeout)",
+            )
+
+
+class _Part(threading.Thread):
+    """A thread with findings of its own."""
+
+    def __init__(self, examine: Callable[[Diagnosis], None]) -> None:
+        super().__init__(name="barnabas-doctor", daemon=True)
+        self._examine = examine
+        self.diagnosis = Diagnosis()
+        self.error: Exception | None = None
+        # The options that the advised commands need.
+        self._context = copy_context()
+
+    def run(self) -> None:
+        """Examine; keep an unexpected error for the command."""
+        try:
+            self._context.run(self._examine, self.diagnosis)
+        except Exception as error:  # noqa: BLE001 - raised again by `Examination.finish`
+            self.error = error
+
+
+def _examine_addresses(probes: Probes, tls: TlsOptions | None, diagnosis: Diagnosis) -> None:
+    for address in probes.addresses:
+        examine_address(address, probes, diagnosis, tls)
+
+
+def _examine_cluster(probes: Probes, config: Mapping[str, str], diagnosis: Diagnosis) -> None:
+    first = probes.first_kafka()
+    if first is None:
+        return
+    with Client(_text(first), **config) as client:
+        examine_cluster(client, *first, diagnosis)
+        _examine_ids(probes, config, client, diagnosis)
+
+
+def _examine_ids(
+    probes: Probes, config: Mapping[str, str], client: Client, diagnosis: Diagnosis
+) -> None:
+    """Report addresses that belong to another cluster than the first address."""
+    first = probes.first_kafka()
+    if first is None or len(probes.addresses) == 1:
+        return
+    try:
+        known = client.describe_cluster().cluster_id
+    except ClientError as error:
+        diagnosis.unexamined(f"whether all addresses are of one cluster: {error}")
+        return
+    for address in probes.addresses:
+        if address == first or probes.reply(address).peer is not probes.wanted:
+            continue
+        try:
+            with Client(_text(address), **config) as other:
+                found = other.describe_cluster().cluster_id
+        except ClientError as error:
+            diagnosis.unexamined(f"the cluster of {_text(address)}: {error}")
+            continue
+        if found != known:
+            diagnosis.wrong(
+                f"{_text(address)} belongs to cluster {found}, but {_text(first)} "
+                f"belongs to cluster {known}",
+                "list only brokers of one cluster in bootstrap.servers",
+            )
+
+
+def _text(address: Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+_GROUPS_MAX = 50
+_REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+_IDLE = ("Empty", "Dead")
+_CONFIRM_DELAY_S = 1.0
+
+
+def examine_groups(client: Client, diagnosis: Diagnosis) -> None:
+    """Report groups without progress.
+
+    A rebalance is only reported if a second check confirms it.
+    """
+    listed = client.admin.list_groups()
+    # Brokers before 2.6 list no states.
+    waiting = [group.group_id for group in listed if group.state in _REBALANCING]
+    others = [group.group_id for group in listed if group.state in ("", *_IDLE)]
+    if len(others) > _GROUPS_MAX:
+        # A group without members is no problem, so the examination is complete without them.
+        diagnosis.note(f"the lag of {len(others) - _GROUPS_MAX} groups was not read")
+    read = others[:_GROUPS_MAX]
+    for name, progress in (group_progress(client, read) if read else {}).items():
+        if isinstance(progress, ClientError):
+            diagnosis.unexamined(f"group {name}: {progress}")
+        elif progress.description.state in _REBALANCING:
+            waiting.append(name)
+        elif not progress.description.members and progress.lag:
+            diagnosis.note(
+                f"group {name} has no members, and a lag of {progress.lag} records",
+                "start its consumers; or, if it is not needed: "
+                f"{Advice.DELETE_GROUP.text(group=name)}",
+            )
+    if waiting:
+        time.sleep(_CONFIRM_DELAY_S)
+        _confirm_rebalances(client, waiting, diagnosis)
+
+
+def _confirm_rebalances(client: Client, names: Iterable[str], diagnosis: Diagnosis) -> None:
+    for name, progress in group_progress(client, list(names)).items():
+        if isinstance(progress, ClientError) or progress.description.state not in _REBALANCING:
+            continue
+        members = progress.description.members
+        diagnosis.wrong(
+            f"group {name} is stuck in a rebalance ({progress.description.state}) with "
+            f"{len(members)} member{'' if len(members) == 1 else 's'}: its consumers read nothing",
+            f"{Advice.WHY_GROUP.text(group=name)} shows the member for which it waits: restart "
+            "that consumer",
+        )
+
+
+# Transactions usually end within seconds, so younger ones are not reported.
+_OPEN_MS_MIN = 10_000
+# Maximum number of examined partitions, and of reported findings.
+_EXAMINED_MAX = 20
+_REPORTED_MAX = 5
+
+
+def examine_transactions(client: Client, diagnosis: Diagnosis) -> None:
+    """Report transactions that have been open for a long time, or that no coordinator will end."""
+    wanted = [
+        TopicPartition(topic, number)
+        for topic, info in client.describe_topics().items()
+        for number, partition in info.partitions.items()
+        if partition.leader >= 0
+    ]
+    ends = client.admin.list_offsets(dict.fromkeys(wanted, "latest"))
+    stable = client.admin.list_offsets(dict.fromkeys(wanted, "latest"), read_committed=True)
+    held = [
+        (tp, low, high)
+        for tp in sorted(wanted)
+        for low, high in ((_offset(stable, tp), _offset(ends, tp)),)
+        if low is not None and high is not None and low < high
+    ]
+    if len(held) > _EXAMINED_MAX:
+        diagnosis.unexamined(
+            f"transactions that are open in {len(held) - _EXAMINED_MAX} more partitions"
+        )
+    reported: set[int] = set()
+    for tp, low, high in held[:_EXAMINED_MAX]:
+        found = gather_held_back(client, tp, low, high)
+        producer = found.first
+        if producer is None or producer.producer_id in reported or _open_ms(found) < _OPEN_MS_MIN:
+            continue
+        reported.add(producer.producer_id)
+        for reason in transaction_reasons(found):
+            add = diagnosis.wrong if reason.verdict == "wrong" else diagnosis.note
+            add(f"{tp}: {reason.what}", reason.remedy)
+        if len(reported) == _REPORTED_MAX:
+            return
+
+
+def _offset(
+    found: Mapping[TopicPartition, ListedOffset | ClientError], tp: TopicPartition
+) -> int | None:
+    listed = found.get(tp)
+    return None if listed is None or isinstance(listed, ClientError) else listed.offset
+
+
+def _open_ms(held: HeldBack) -> int:
+    """Return how long the first transaction has been open, or since its last write."""
+    producer = held.first
+    assert producer is not None
+    owner = held.owners.get(producer.producer_id)
+    if owner is None or isinstance(owner.description, ClientError) or held.is_hanging(producer):
+        return held.now_ms - producer.last_timestamp
+    return held.now_ms - owner.description.start_time_ms

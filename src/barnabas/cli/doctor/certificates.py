@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.doctor.probe import Address
 
-__all__ = ["examine_certificate", "examine_peer_certificate", "lacks_name"]
 
 _TIMEOUT_S = 1.0
 # A certificate that expires within this time is reported.

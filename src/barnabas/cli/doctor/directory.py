@@ -1,27 +1,50 @@
-"""Diagnosis of a data directory, before or while a broker uses it."""
+"""Diagnosis of a node's files: its properties, and its data directory in use or not."""
 
 from __future__ import annotations
 
+import difflib
+import errno
+import logging
 import os
 import resource
+import socket
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import click
 
 from barnabas.cli.common.advice import Advice
-from barnabas.cli.log.paths import partition_directories
-from barnabas.cli.log.read_only import is_locked
+from barnabas.cli.common.variables import without_variables
+from barnabas.cli.doctor.diagnosis import dangers
+from barnabas.cli.log.segment_files import is_locked, partition_directories
+from barnabas.network.principal import ANONYMOUS
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
+from barnabas.server.configs.config import AuthorizerConfig, log_directories
+from barnabas.server.configs.configuration import (
+    BROKER_KEYS,
+    is_listener_key,
+    may_be_secret,
+    read_configuration,
+)
+from barnabas.server.configs.endpoints import advertised_endpoints, is_wildcard
+from barnabas.server.listeners.listener_tls import ListenerTls
+from barnabas.server.quorum.node_principals import refused_principals
+from barnabas.settings.key import ConfigError
+from barnabas.settings.properties import PropertiesError, parse_properties
+from barnabas.storage.config import TOPIC_CONFIGS
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.files.log_directory import LOCK_FILE
 from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN, MetaProperties
 
 if TYPE_CHECKING:
-    from barnabas.cli.doctor.diagnosis import Diagnosis
+    from collections.abc import Mapping
 
-__all__ = ["check_space", "examine_directory"]
+    from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.server.configs.configuration import Configuration
+    from barnabas.server.configs.endpoints import Endpoint
+    from barnabas.settings.definition import ParsedConfig
+
 
 # With less free space than this share or this number of bytes, a broker soon stops.
 _FREE_PART_MIN = 0.05
@@ -32,11 +55,7 @@ _GIB = 1 << 30
 
 
 def examine_directory(
-    path: str,
-    diagnosis: Diagnosis,
-    *,
-    node_id: int | None = None,
-    cluster_id: str | None = None,
+    path: str, diagnosis: Diagnosis, *, node_id: int | None = None, cluster_id: str | None = None
 ) -> MetaProperties | None:
     """Examine a data directory.
 
@@ -147,8 +166,8 @@ def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
 
 def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
     """Check the metadata log: a node does not start if it is damaged."""
-    from barnabas.cli.log.findings import Findings
-    from barnabas.cli.log.verify_partition import METADATA_TOPIC, VerifyOptions, verify_partition
+    from barnabas.cli.log.segment_files import Findings
+    from barnabas.cli.log.verify import METADATA_TOPIC, VerifyOptions, verify_partition
 
     options = VerifyOptions(deep=False, is_running=False, advance=lambda _count: None)
     for partition in partition_directories(path):
@@ -193,3 +212,240 @@ def _examine_descriptors(partitions: int, diagnosis: Diagnosis) -> None:
     else:
         allowed = "any number of" if hard == resource.RLIM_INFINITY else str(hard)
         diagnosis.ok(f"{allowed} open files are allowed")
+
+
+# Alternative names of Kafka keys that the broker accepts -> the names it uses.
+_RENAMED = {"broker.id": "node.id"}
+_ZOOKEEPER = "zookeeper."
+_CLOSE = 0.8
+
+
+def examine_properties(path: str, diagnosis: Diagnosis) -> None:
+    """Examine the file, and the listeners and directories that it names."""
+    text = RealDisk().read(path).decode("latin-1")
+    try:
+        given = parse_properties(text)
+    except PropertiesError as error:
+        diagnosis.wrong(f"{path}: {error}", "write the escape with four hexadecimal digits")
+        return
+    _examine_repeats(text, given, diagnosis)
+    try:
+        given = without_variables(given)
+    except ConfigError as error:
+        diagnosis.wrong(str(error), "create it, or correct the variable or its provider")
+        return
+    given = {_RENAMED.get(name, name): value for name, value in given.items()}
+    good = {name: value for name, value in given.items() if _is_good(name, value, diagnosis)}
+    # Report unknown keys first: that works even if the values contradict each other.
+    _examine_unknown(BROKER_KEYS.parse(good), diagnosis)
+    configuration = _read(good, diagnosis)
+    if configuration is None:
+        return
+    values = {
+        key.name: value
+        for key in BROKER_KEYS
+        if (value := configuration.parsed.text(key.name)) is not None
+    }
+    for what, remedy in dangers(values, set(given), brokers=_voters(configuration)):
+        diagnosis.note(what, remedy)
+    _examine_principals(configuration, diagnosis)
+    _examine_tls(configuration, diagnosis)
+    _examine_listeners(configuration, diagnosis)
+    _examine_directories(configuration, diagnosis)
+
+
+def _examine_repeats(text: str, given: Mapping[str, str], diagnosis: Diagnosis) -> None:
+    seen: dict[str, int] = {}
+    for line in text.splitlines():
+        key = line.strip().partition("=")[0].strip()
+        seen[key] = seen.get(key, 0) + 1
+    for key, count in seen.items():
+        if count > 1 and key in given:
+            value = "(hidden)" if may_be_secret(key) else repr(given[key])
+            diagnosis.note(f"{key} is given {count} times: the last one counts, {value}")
+
+
+def _is_good(name: str, value: str, diagnosis: Diagnosis) -> bool:
+    """Return whether the value is allowed. All invalid values are reported, not only the first."""
+    key = BROKER_KEYS.get(name)
+    if key is None:
+        return True
+    try:
+        key.parse(value)
+    except ConfigError as error:
+        diagnosis.wrong(str(error), f"correct {name}, or remove it")
+        return False
+    return True
+
+
+def _read(good: Mapping[str, str], diagnosis: Diagnosis) -> Configuration | None:
+    logger = logging.getLogger("barnabas.server.configs.configuration")
+    level = logger.level
+    # This check reports the same problems in its own words.
+    logger.setLevel(logging.CRITICAL)
+    try:
+        return read_configuration(good)
+    except ConfigError as error:
+        diagnosis.wrong(str(error), f"correct {error.key}")
+        return None
+    finally:
+        logger.setLevel(level)
+
+
+def _examine_unknown(parsed: ParsedConfig, diagnosis: Diagnosis) -> None:
+    names = [key.name for key in BROKER_KEYS]
+    synonyms = {key.name: key.synonyms[0].name for key in TOPIC_CONFIGS if key.synonyms}
+    useless = [name for name in parsed.unknown if not is_listener_key(parsed, name)]
+    for name in useless:
+        if name in synonyms:
+            remedy = f"to set it for all topics, use {synonyms[name]}"
+            diagnosis.wrong(f"{name} is a key of topics, not of brokers", remedy)
+            continue
+        close = difflib.get_close_matches(name, names, n=1, cutoff=_CLOSE)
+        if close:
+            diagnosis.wrong(f"{name} is an unknown key", f"did you mean {close[0]}?")
+        elif name.startswith(_ZOOKEEPER):
+            diagnosis.note(f"{name} has no effect: there is no ZooKeeper", "remove it")
+        else:
+            diagnosis.note(f"{name} has no effect here", "remove it, or use another key")
+    if not useless:
+        diagnosis.ok(f"{len(parsed.given)} keys, all known and with allowed values")
+
+
+def _voters(configuration: Configuration) -> int:
+    return max(1, len(configuration.parsed.strings("controller.quorum.voters")))
+
+
+def _examine_principals(configuration: Configuration, diagnosis: Diagnosis) -> None:
+    """Report principals of nodes that the authorizer of other nodes refuses."""
+    authorizer = AuthorizerConfig.of(configuration.parsed)
+    for refused in refused_principals(configuration):
+        what = (
+            f"nodes connect to listener {refused.listener} ({refused.protocol}) as "
+            f"{refused.principal}, which is not in super.users"
+        )
+        remedy = f"add {refused.principal} to super.users of all nodes"
+        if refused.principal == str(ANONYMOUS):
+            remedy += (
+                f", as long as only nodes reach that listener; or give {refused.listener} a "
+                "protocol with a login (SASL_SSL, or SSL with ssl.client.auth=required), and add "
+                "the principals of the nodes"
+            )
+        if refused.is_controller:
+            diagnosis.wrong(
+                f"{what}: controllers refuse their requests (CLUSTER_AUTHORIZATION_FAILED), at the "
+                "latest after all nodes have stopped",
+                remedy,
+            )
+        elif authorizer is not None and not authorizer.allows_by_default:
+            diagnosis.note(
+                f"{what}: brokers refuse each other's requests, unless an access control entry "
+                "allows CLUSTER_ACTION on the cluster",
+                remedy,
+            )
+
+
+def _examine_tls(configuration: Configuration, diagnosis: Diagnosis) -> None:
+    """Read the key stores of all listeners with TLS."""
+    listening = {
+        each.name for each in [*configuration.endpoints, *configuration.controller_endpoints]
+    }
+    advertised = [
+        *advertised_endpoints(configuration.parsed, configuration.endpoints),
+        *configuration.advertised_controller_endpoints,
+    ]
+    for name, protocol in configuration.protocols.items():
+        if not protocol.has_tls:
+            continue
+        tls = ListenerTls(name, protocol, is_listening=name in listening, connects_to_itself=False)
+        try:
+            tls.reload(configuration.parsed, configuration.given)
+        except ConfigError as error:
+            diagnosis.wrong(str(error), f"correct {error.key}")
+        else:
+            hosts = {each.host for each in advertised if each.name == name and each.host}
+            if name not in listening or _examine_own(name, tls, sorted(hosts), diagnosis):
+                diagnosis.ok(f"the key stores of listener {name} can be used")
+
+
+def _examine_own(name: str, tls: ListenerTls, hosts: list[str], diagnosis: Diagnosis) -> bool:
+    """Examine the certificate of a listener. Return whether nothing is wrong."""
+    # Imported only for listeners with TLS.
+    from barnabas.cli.doctor.certificates import examine_certificate
+    from barnabas.runtime.tls.key_changes import check_mutual_trust
+    from barnabas.runtime.tls.tls_options import TlsOptionsError
+
+    server = tls.server()
+    assert server.own_certificate is not None, "a listener has a certificate"
+    if not examine_certificate(server.own_certificate, f"listener {name}", hosts, diagnosis):
+        return False
+    try:
+        # The contexts are not used after this.
+        check_mutual_trust(server, tls.client())
+    except TlsOptionsError as error:
+        diagnosis.note(
+            f"the trust store of listener {name} does not accept its own certificate: "
+            f"{error.reason}",
+            "append the certificates of intermediate authorities to the key store, or add the "
+            "authority to the trust store",
+        )
+    return True
+
+
+def _examine_listeners(configuration: Configuration, diagnosis: Diagnosis) -> None:
+    directories = log_directories(configuration.parsed)
+    used = next((path for path in directories if is_locked(f"{path}/{LOCK_FILE}")), None)
+    for endpoint in configuration.endpoints:
+        if endpoint.port == 0:
+            diagnosis.ok(f"{endpoint} takes any free port")
+            continue
+        family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+        with socket.socket(family) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind((endpoint.host, endpoint.port))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE and used is not None:
+                    diagnosis.note(
+                        f"{endpoint} and {used} are in use: this broker runs already",
+                        "to examine the running broker: "
+                        f"{Advice.DOCTOR_ADDRESS.text(address=_address(endpoint))}",
+                    )
+                    continue
+                _report_unbound(str(endpoint), error, diagnosis)
+            else:
+                diagnosis.ok(f"{endpoint} is free to listen on")
+
+
+def _address(endpoint: Endpoint) -> str:
+    """Return an address to connect to."""
+    if is_wildcard(endpoint.host):
+        endpoint = endpoint._replace(host="localhost")
+    return endpoint.address
+
+
+def _report_unbound(endpoint: str, error: OSError, diagnosis: Diagnosis) -> None:
+    remedies = {
+        errno.EADDRINUSE: "another program listens on this port: stop it, or use another port",
+        errno.EADDRNOTAVAIL: "this machine does not have that address: use one of its addresses",
+        errno.EACCES: "ports below 1024 are reserved for the administrator: use a higher port",
+    }
+    remedy = remedies.get(error.errno or 0, "use an address of this machine")
+    diagnosis.wrong(f"the broker cannot listen on {endpoint}: {error.strerror}", remedy)
+
+
+def _examine_directories(configuration: Configuration, diagnosis: Diagnosis) -> None:
+    clusters: dict[str, str] = {}
+    for path in log_directories(configuration.parsed):
+        meta = examine_directory(
+            path,
+            diagnosis,
+            node_id=configuration.node_id,
+            cluster_id=configuration.cluster.cluster_id,
+        )
+        if meta is not None:
+            clusters.setdefault(meta.cluster_id, path)
+    if len(clusters) > 1:
+        words = ", ".join(f"{path} to {cluster}" for cluster, path in clusters.items())
+        remedy = "remove the directories of the other cluster"
+        diagnosis.wrong(f"the directories belong to several clusters: {words}", remedy)

@@ -14,12 +14,12 @@ import click
 
 from barnabas.cli.common.output import EXIT_FAILED, json_option
 from barnabas.cli.common.printable import echo, json_line
-from barnabas.cli.log.payloads import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from barnabas.cli.log.findings import Finding
+    from barnabas.cli.log.segment_files import Finding
+
 
 EXAMPLES = """\b
 Examples:
@@ -75,6 +75,9 @@ suffix .damaged. Exit status: 0 no repair is necessary, or all repairs are done;
 necessary, or the directory is in use; 2 wrong usage.
 """
 
+# The kinds of payloads that `dump` decodes.
+_KINDS = ("plain", "metadata", "groups", "transactions", "share")
+
 
 @click.group(epilog=EXAMPLES)
 def log() -> None:
@@ -92,7 +95,7 @@ def log() -> None:
 @click.option(
     "--as",
     "kind",
-    type=click.Choice(KINDS),
+    type=click.Choice(_KINDS),
     help="Decode records as this type.  [default: by topic name]",
 )
 @click.option(
@@ -139,7 +142,7 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
     """
     from barnabas.cli.common.tables import bad, echo_entry, echo_line, good, warn
     from barnabas.cli.log import verify_directory
-    from barnabas.cli.log.findings import Findings
+    from barnabas.cli.log.segment_files import Findings
 
     findings = Findings()
     with _progress(path) as advance:
@@ -168,7 +171,7 @@ def repair(path: str, apply: bool, as_json: bool) -> None:
     """Recover the intact data of damaged files; the broker must be stopped."""
     from barnabas.cli.common.tables import bad, echo_entry, echo_line, good, warn
     from barnabas.cli.log import repair as repairs
-    from barnabas.cli.log.read_only import is_locked
+    from barnabas.cli.log.segment_files import is_locked
     from barnabas.storage.files.log_directory import LOCK_FILE
 
     if is_locked(f"{path}/{LOCK_FILE}") or is_locked(f"{path}/../{LOCK_FILE}"):

@@ -1,14 +1,27 @@
-"""Verify a data directory: its identity, its checkpoints, and every partition in it."""
+"""Verify a data directory: its identity, its checkpoints, and every partition in it.
+
+A log that was copied from the leader has the gaps of the leader's compaction, even if this broker
+has not compacted it, so that `cleaner-offset-checkpoint` does not name it. The metadata log in the
+same directory therefore tells which topics may lack offsets.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.log.compacted_topics import compacted_topics
-from barnabas.cli.log.paths import partition_directories
-from barnabas.cli.log.read_only import is_locked
-from barnabas.cli.log.verify_partition import METADATA_TOPIC, VerifyOptions, verify_partition
+from barnabas.cli.log.segment_files import (
+    ReadOnlyFile,
+    SegmentScan,
+    is_locked,
+    partition_directories,
+)
+from barnabas.cli.log.verify import METADATA_TOPIC, VerifyOptions, verify_partition
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.record_frame import decode_metadata_record
+from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.record.errors import CorruptBatchError
+from barnabas.record.reader import records_of
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.files.checkpoint import (
@@ -20,20 +33,14 @@ from barnabas.storage.files.checkpoint import (
     OffsetCheckpoint,
 )
 from barnabas.storage.files.log_directory import LOCK_FILE
-from barnabas.storage.files.metadata_files import (
-    CLEAN_SHUTDOWN,
-    META_PROPERTIES,
-    MetaProperties,
-)
+from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN, META_PROPERTIES, MetaProperties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from barnabas.cli.log.findings import Findings
-    from barnabas.cli.log.paths import PartitionDirectory
-    from barnabas.cli.log.verify_partition import PartitionFacts
+    from barnabas.cli.log.segment_files import Findings, PartitionDirectory
+    from barnabas.cli.log.verify import PartitionFacts
 
-__all__ = ["Verified", "bytes_to_read", "verify"]
 
 _CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 _REMOVE = "stop the broker and delete the file: the next start reads the logs instead"
@@ -153,3 +160,53 @@ def _check_offsets(
         what = f"{part.name}: the log starts at {start}, but it ends at {end}"
         remedy = "start the broker: it continues with an empty log from that offset"
         findings.problem(f"{top}/{LOG_START_OFFSETS}", what, remedy)
+
+
+_METADATA_LOG = "__cluster_metadata-0"
+_SUFFIXES = (".log", ".checkpoint")
+_TOPIC = 2
+
+
+def compacted_topics(path: str) -> frozenset[str]:
+    """Return the topics that have or had a `cleanup.policy` with compaction.
+
+    Args:
+        path: the data directory. Parts of its metadata log that are missing or damaged count as
+            empty.
+    """
+    return frozenset(
+        record.resource_name
+        for record in _config_records(f"{path}/{_METADATA_LOG}")
+        if record.resource_type == _TOPIC
+        and record.name == "cleanup.policy"
+        and "compact" in (record.value or "")
+    )
+
+
+def _config_records(directory: str) -> Iterator[ConfigRecord]:
+    disk = RealDisk()
+    if not disk.is_directory(directory):
+        return
+    for name in disk.list(directory):
+        if not name.endswith(_SUFFIXES):
+            continue
+        try:
+            with ReadOnlyFile(f"{directory}/{name}") as file:
+                yield from _in_file(file)
+        except OSError:
+            # The node has deleted the file, or the disk cannot read it.
+            continue
+
+
+def _in_file(file: ReadOnlyFile) -> Iterator[ConfigRecord]:
+    for batch in SegmentScan(file):
+        if not batch.crc_is_right or batch.header.is_control:
+            continue
+        try:
+            for record in records_of(batch.data, 0, batch.header):
+                decoded, _ = decode_metadata_record(record.value or b"")
+                if isinstance(decoded, ConfigRecord):
+                    yield decoded
+        except (CorruptBatchError, ProtocolError):
+            # Other commands report damage of the metadata log.
+            continue

@@ -1,38 +1,46 @@
-"""`barnabas partitions reassign`: move replicas to other brokers, monitored and throttled."""
+"""`barnabas partitions reassign`: move replicas to other brokers, monitored and throttled.
+
+Sources of replica assignments: arguments, a file in the format of Kafka's tool, the cluster.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.named_topics import topic_arguments
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    ClientOptions,
+    client_options,
+    connected,
+    echo_json,
+    problem,
+)
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.topic_names import topic_arguments
 from barnabas.cli.partitions.moving import (
+    PlanError,
     await_moves,
     cancel_moves,
+    clear_throttles,
     echo_moves,
     echo_status,
+    moves,
+    plan_assignment,
     start_moves,
 )
-from barnabas.cli.partitions.plan import PlanError, moves, plan_assignment
-from barnabas.cli.partitions.targets import (
-    current_replicas,
-    plan_json,
-    read_file,
-    read_specs,
-)
-from barnabas.cli.partitions.throttle import clear_throttles
+from barnabas.client.errors import ClientError
+from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.facade import Client
-    from barnabas.client.topic_partition import TopicPartition
 
-__all__ = ["reassign_partitions"]
 
 # A short timeout, so that a broker that hangs is abandoned soon; the requests are repeatable.
 DEFAULTS = {"request.timeout.ms": "5000"}
@@ -93,9 +101,7 @@ def reassign_partitions(
     throttle: int | None,
     status: bool,
     cancel: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Move replicas to other brokers. Without --execute, only show the plan.
 
@@ -109,24 +115,24 @@ def reassign_partitions(
         raise click.UsageError("--replication-factor requires --brokers")
     if topics and (specs or path is not None):
         raise click.UsageError("TOPIC is only for --brokers, --status and --cancel")
-    with connected(bootstrap, properties, DEFAULTS) as client:
+    with connected(options, DEFAULTS) as client:
         if status:
-            echo_status(client, topics, as_json=as_json)
+            echo_status(client, topics, as_json=options.as_json)
             return
         if cancel:
-            cancel_moves(client, topics, as_json=as_json)
+            cancel_moves(client, topics, as_json=options.as_json)
             return
         current, wanted = _targets(client, topics, specs, path, brokers, replication_factor)
         planned = moves(current, wanted)
         if not execute:
-            if as_json:
+            if options.as_json:
                 echo_json(plan_json(wanted))
             else:
                 echo_moves(planned)
                 if planned:
                     echo("nothing was changed: use --execute to apply the plan", err=True)
             return
-        if not start_moves(client, planned, throttle, as_json=as_json):
+        if not start_moves(client, planned, throttle, as_json=options.as_json):
             sys.exit(EXIT_FAILED)
         if wait and planned:
             await_moves(client, planned)
@@ -167,3 +173,91 @@ def _targets(
         problem(str(error))
         sys.exit(EXIT_FAILED)
     return current, planned
+
+
+_SPEC = re.compile(r"(?P<topic>[\w.-]+):(?P<partition>\d+)=(?P<replicas>\d+(?:,\d+)*)", re.ASCII)
+
+
+def read_specs(specs: Sequence[str]) -> dict[TopicPartition, list[int]]:
+    """Parse assignments of the form TOPIC:PARTITION=ID,...
+
+    Raises:
+        click.UsageError: An argument has another form.
+    """
+    wanted: dict[TopicPartition, list[int]] = {}
+    for spec in specs:
+        found = _SPEC.fullmatch(spec)
+        if found is None:
+            raise click.UsageError(f"--replicas {spec}: write TOPIC:PARTITION=1,2,3")
+        tp = TopicPartition(found["topic"], int(found["partition"]))
+        _add(wanted, tp, [int(word) for word in found["replicas"].split(",")])
+    return wanted
+
+
+def read_file(path: str) -> dict[TopicPartition, list[int]]:
+    """Read a reassignment file in the format of Kafka's tool.
+
+    Raises:
+        click.UsageError: The file cannot be read, or has another format.
+    """
+    try:
+        with click.open_file(path) as file:
+            plan = json.load(file)
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"{path}: {error}") from None
+    wanted: dict[TopicPartition, list[int]] = {}
+    try:
+        if plan.get("version", 1) != 1:
+            raise click.UsageError(
+                f"{path}: unknown version {plan['version']}, only 1 is supported"
+            )
+        for entry in plan["partitions"]:
+            if any(directory != "any" for directory in entry.get("log_dirs", [])):
+                raise click.UsageError(f"{path}: only the value any is supported in log_dirs")
+            tp = TopicPartition(str(entry["topic"]), int(entry["partition"]))
+            _add(wanted, tp, [int(replica) for replica in entry["replicas"]])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        hint = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}'
+        raise click.UsageError(f"{path}: {error!r}; expected: {hint}") from None
+    return wanted
+
+
+def _add(wanted: dict[TopicPartition, list[int]], tp: TopicPartition, replicas: list[int]) -> None:
+    if tp in wanted:
+        raise click.UsageError(f"{tp} occurs twice")
+    if len(set(replicas)) != len(replicas):
+        raise click.UsageError(f"{tp}: a broker occurs twice in {replicas}")
+    wanted[tp] = replicas
+
+
+def plan_json(wanted: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
+    """Return a plan in the format of the reassignment file."""
+    return {
+        "version": 1,
+        "partitions": [
+            {"topic": tp.topic, "partition": tp.partition, "replicas": list(replicas)}
+            for tp, replicas in wanted.items()
+        ],
+    }
+
+
+def current_replicas(client: Client, topics: Iterable[str]) -> dict[TopicPartition, list[int]]:
+    """Return the replicas of topics; without names, of all topics.
+
+    For a partition that is being reassigned, these are the target replicas.
+
+    Raises:
+        ClientError: A topic does not exist.
+    """
+    names = sorted(topics)
+    if names:
+        client.describe_topics(names, may_be_new=False)
+    moving = client.admin.list_reassignments()
+    found: dict[TopicPartition, list[int]] = {}
+    for name, topic in client.admin.describe_topic_partitions(names).items():
+        if isinstance(topic, ClientError):
+            raise topic
+        for number, state in sorted(topic.partitions.items()):
+            tp = TopicPartition(name, number)
+            found[tp] = list(moving[tp].target if tp in moving else state.replicas)
+    return found

@@ -1,1 +1,1 @@
-"""Pages that show a cluster. Each file has its routes in `ROUTES`."""
+"""Pages and changes of the console. Each file has its routes in `ROUTES`."""

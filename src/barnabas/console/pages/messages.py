@@ -13,9 +13,9 @@ from barnabas.cli.common.output import moment_ms
 from barnabas.client.errors import UnknownPartitionError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.console import console_of
-from barnabas.console.messages.message_search import Found, Match, MessageSearch, shown_message
-from barnabas.console.messages.shown_bytes import FULL_BYTES
-from barnabas.console.web.forms import query_fields
+from barnabas.console.forms import query_fields
+from barnabas.console.message_decoding import FULL_BYTES
+from barnabas.console.message_search import Found, Match, MessageSearch, shown_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from barnabas import aio
-    from barnabas.console.web.forms import Fields
+    from barnabas.console.forms import Fields
 
-__all__ = ["ROUTES"]
 
 _RESULTS_DEFAULT = 50
 _RESULTS_MAX = 500

@@ -1,32 +1,41 @@
-"""The list of topics with their rates, and the page of one topic."""
+"""Topics with their rates and configs, and the examinations of `barnabas why` and `doctor`.
+
+Examinations measure for seconds, so a button starts them.
+
+For a topic's own `retention.ms`, brokers send no synonym with the default, neither ours nor Apache
+Kafka's: the default is that of `log.retention.hours`. So the configs of a broker give it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from barnabas.cli.doctor.commands import examine_addresses
+from barnabas.cli.doctor.diagnosis import Diagnosis
 from barnabas.cli.partitions.snapshot import take_snapshots
+from barnabas.cli.why.commands import WHY_DEFAULTS, Question, examine
+from barnabas.cli.why.gather import gather_metrics
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
-from barnabas.console.explained_configs import explained_configs
-from barnabas.console.inherited_times import inherited_times, needs_broker
-from barnabas.console.web.forms import query_fields
-from barnabas.console.web.paging import paged
+from barnabas.console.forms import query_fields
+from barnabas.console.rendering import paged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
 
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
+    from barnabas.cli.why.reasons import Reason
     from barnabas.client.admin.configs import ConfigEntry
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
-
-__all__ = ["ROUTES"]
 
 
 async def show_topics(request: Request) -> Response:
@@ -135,4 +144,167 @@ def _sizes(client: Client, snapshots: Sequence[PartitionSnapshot]) -> dict[int, 
     return {tp.partition: size for tp, size in wanted.items() if size >= 0}
 
 
-ROUTES = [Route("/topics", show_topics), Route("/topic", show_topic)]
+_MEASURED_S = 1.5
+_WHY_LIMIT_MS = 15_000
+_LATE = (
+    f"the brokers did not answer all requests within {_WHY_LIMIT_MS // 1000} s; ask about one "
+    f"topic or group"
+)
+_SUBJECTS_MAX = 200
+
+
+async def show_why(request: Request) -> Response:
+    """Explain why something waits."""
+    console, query = console_of(request), query_fields(request)
+    answers = None
+    if query.has("ask"):
+        kind = query.stripped("kind")
+        question = Question(
+            query.stripped("target") or None, is_group=kind == "group", is_topic=kind == "topic"
+        )
+        metrics = console.settings.metrics
+
+        def explain(client: Client) -> list[tuple[str, list[Reason]]]:
+            late = "the brokers did not answer all requests in time"
+            return examine(client, question, _MEASURED_S, gather_metrics(metrics), late)
+
+        async with console.examining:
+            try:
+                answers = await console.cluster.call_once(explain, WHY_DEFAULTS, _WHY_LIMIT_MS)
+            except TimeoutError:
+                raise HTTPException(504, _LATE) from None
+    return console.page(
+        request,
+        "why.html",
+        answers=None if answers is None else answers[:_SUBJECTS_MAX],
+        left_out=0 if answers is None else max(0, len(answers) - _SUBJECTS_MAX),
+        target=query.stripped("target"),
+        kind=query.stripped("kind"),
+    )
+
+
+async def show_doctor(request: Request) -> Response:
+    """Show problems of the cluster, and their remedies."""
+    console, query = console_of(request), query_fields(request)
+    diagnosis = None
+    if query.has("ask"):
+        cluster = console.cluster
+
+        def run() -> Diagnosis:
+            made = Diagnosis()
+            examine_addresses(cluster.bootstrap, cluster.config, made)
+            return made
+
+        async with console.examining:
+            diagnosis = await asyncio.to_thread(run)
+    return console.page(request, "doctor.html", diagnosis=diagnosis)
+
+
+_REASONS = {
+    "topic": "set on this topic",
+    "group": "set on this group",
+    "dynamic broker": "set at run time on this broker",
+    "dynamic default broker": "set at run time for all brokers",
+    "static broker": "set in the broker's file",
+    "dynamic broker logger": "set at run time",
+    "client metrics": "set on this subscription",
+    "default": "default",
+}
+
+
+class ExplainedConfig(NamedTuple):
+    """A config, its default, and where its value comes from."""
+
+    name: str
+    # None: a secret, or not set.
+    value: str | None
+    # None: there is no default, or the broker does not send it.
+    default: str | None
+    reason: str
+    differs: bool
+    is_secret: bool
+    can_change: bool
+    documentation: str
+
+
+def explained_configs(
+    entries: Iterable[ConfigEntry], inherited: Mapping[str, str] | None = None
+) -> list[ExplainedConfig]:
+    """Return the configs, those that differ from their defaults first.
+
+    Args:
+        entries: the configs, with their synonyms.
+        inherited: defaults of configs whose synonyms have none.
+    """
+    found = [_explained(entry, inherited or {}) for entry in entries]
+    return sorted(found, key=lambda each: (not each.differs, each.name))
+
+
+def _explained(entry: ConfigEntry, inherited: Mapping[str, str]) -> ExplainedConfig:
+    defaults = [each.value for each in entry.synonyms if each.source == "default"]
+    if defaults:
+        default = defaults[-1]
+    else:
+        default = entry.value if entry.is_default else inherited.get(entry.name)
+    is_set = not entry.is_default and entry.source != "default"
+    reason = _REASONS.get(entry.source, entry.source)
+    if is_set and entry.source != "topic" and entry.synonyms:
+        name = entry.synonyms[0].name
+        if name != entry.name:
+            reason = f"{reason} as {name}"
+    return ExplainedConfig(
+        entry.name,
+        entry.value,
+        default,
+        reason,
+        is_set,
+        entry.is_sensitive,
+        not entry.is_read_only,
+        entry.documentation or "",
+    )
+
+
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
+# Topic config -> the broker configs and their units in ms, in order of precedence.
+_SOURCES = {
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", _MINUTE_MS),
+        ("log.retention.hours", _HOUR_MS),
+    ),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+}
+
+
+def needs_broker(entries: Iterable[ConfigEntry]) -> bool:
+    """Return whether a topic has such a config of its own, so that its default is not known."""
+    return any(entry.name in _SOURCES and not entry.is_default for entry in entries)
+
+
+def inherited_times(broker: Iterable[ConfigEntry]) -> dict[str, str]:
+    """Return what topics without own configs have, by topic config.
+
+    Args:
+        broker: the configs of a broker.
+    """
+    values = {entry.name: entry.value for entry in broker}
+    found = {}
+    for name, sources in _SOURCES.items():
+        for source, unit_ms in sources:
+            value = values.get(source)
+            if value is not None:
+                # A negative number means no limit in each unit.
+                number = int(value)
+                found[name] = str(number * unit_ms if number >= 0 else number)
+                break
+    return found
+
+
+ROUTES = [
+    Route("/topics", show_topics),
+    Route("/topic", show_topic),
+    Route("/why", show_why),
+    Route("/doctor", show_doctor),
+]

@@ -1,0 +1,407 @@
+"""`barnabas topics`: list, describe, create, alter, purge and delete topics, infer their schema."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.common.named_topics import partitions_of, topic_argument, topic_arguments
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    ClientOptions,
+    client_options,
+    config_values,
+    connected,
+    echo_json,
+    moment_ms,
+    problem,
+    warning,
+)
+from barnabas.cli.common.printable import counted, echo
+from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, strong, warn
+from barnabas.cli.common.terminal import confirm, yes_option
+from barnabas.client.errors import ClientError
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.client.admin.configs import ConfigEntry
+    from barnabas.client.connections.metadata_cache import TopicInfo
+    from barnabas.client.errors import BrokerError
+    from barnabas.client.facade import Client
+
+
+EXAMPLES = """\b
+Examples:
+  barnabas topics list
+  barnabas topics create flights --partitions 6 --config retention.ms=7d
+  barnabas topics describe flights
+  barnabas topics alter flights --partitions 12 --delete-config retention.ms
+  barnabas topics purge flights --before-time 2026-01-31T12:00
+  barnabas topics schema flights
+  barnabas topics delete flights
+"""
+
+
+@click.group(epilog=EXAMPLES)
+def topics() -> None:
+    """List, describe and change topics."""
+
+
+@topics.command("list", epilog="\b\nExamples:\n  barnabas topics list 'flights.*' --long\n")
+@click.argument("pattern", required=False)
+@click.option("--internal", is_flag=True, help="Include internal topics.")
+@click.option(
+    "-l", "--long", "is_long", is_flag=True, help="Show the numbers of partitions and replicas."
+)
+@client_options
+def list_topics(pattern: str | None, internal: bool, is_long: bool, options: ClientOptions) -> None:
+    """List topics; with PATTERN, a regular expression, only those whose whole name matches."""
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise click.UsageError(f"{pattern} is not a regular expression: {error}") from None
+    with connected(options) as client:
+        names = client.topics(pattern, internal=internal)
+        if not (is_long or options.as_json):
+            for name in names:
+                echo(name)
+            return
+        found = client.describe_topics(names)
+        if options.as_json:
+            echo_json([_topic_json(found[name]) for name in names])
+            return
+        rows = [
+            (name, len(found[name].partitions), _replication_factor(found[name])) for name in names
+        ]
+        echo_table(("topic", "partitions", "replicas"), rows)
+
+
+@topics.command("describe", epilog="\b\nExamples:\n  barnabas topics describe flights --json\n")
+@topic_arguments("names")
+@click.option("--all-configs", is_flag=True, help="Show default configs too.")
+@client_options
+def describe_topics(names: Sequence[str], all_configs: bool, options: ClientOptions) -> None:
+    """Show the partitions, leaders, offsets and configs of topics."""
+    with connected(options) as client:
+        found = client.describe_topics(names, may_be_new=False)
+        # A partition without a leader has no offsets, but it is still shown.
+        partitions = [
+            TopicPartition(name, number) for name in names for number in found[name].available
+        ]
+        starts = client.list_offsets(dict.fromkeys(partitions, "earliest"))
+        ends = client.list_offsets(dict.fromkeys(partitions, "latest"))
+        offsets: dict[TopicPartition, tuple[int | None, int | None]] = {
+            tp: (starts[tp].offset, ends[tp].offset) for tp in starts
+        }
+        configs = client.describe_topic_configs(names)
+        for name in names:
+            kept = [c for c in configs[name] if all_configs or c.source == "topic"]
+            if options.as_json:
+                described = _topic_json(found[name])
+                for partition in described["partitions"]:
+                    tp = TopicPartition(name, partition["partition"])
+                    start, end = offsets.get(tp, (None, None))
+                    partition.update(start_offset=start, end_offset=end)
+                described["configs"] = {c.name: c.value for c in kept}
+                echo_json(described)
+            else:
+                _echo_topic(found[name], offsets, kept)
+
+
+def _echo_topic(
+    topic: TopicInfo,
+    offsets: Mapping[TopicPartition, tuple[int | None, int | None]],
+    configs: Sequence[ConfigEntry],
+) -> None:
+    from barnabas.protocol.primitives import uuid_to_string
+
+    echo_line(
+        strong(topic.name),
+        f": {counted(len(topic.partitions), 'partition')}, "
+        f"{counted(_replication_factor(topic), 'replica')}, ",
+        dim(f"id {uuid_to_string(topic.topic_id)}"),
+    )
+    for config in configs:
+        echo_line(f"  {config.name}={config.value} ", dim(f"({config.source})"))
+    rows: list[tuple[object, ...]] = []
+    for number, partition in sorted(topic.partitions.items()):
+        start, end = offsets.get(TopicPartition(topic.name, number), (None, None))
+        leader = partition.leader if partition.leader >= 0 else bad("none")
+        replicas = ",".join(map(str, partition.replicas))
+        isr: object = ",".join(map(str, partition.isr))
+        if len(partition.isr) < len(partition.replicas):
+            isr = warn(isr)
+        rows.append((number, leader, replicas, isr, start, end))
+    echo_table(("partition", "leader", "replicas", "isr", "start", "end"), rows, is_described=True)
+
+
+def _topic_json(topic: TopicInfo) -> dict[str, Any]:
+    from barnabas.protocol.primitives import uuid_to_string
+
+    return {
+        "topic": topic.name,
+        "id": uuid_to_string(topic.topic_id),
+        "internal": topic.is_internal,
+        "partitions": [
+            {
+                "partition": number,
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": list(partition.replicas),
+                "isr": list(partition.isr),
+                "offline_replicas": list(partition.offline_replicas),
+            }
+            for number, partition in sorted(topic.partitions.items())
+        ],
+    }
+
+
+def _replication_factor(topic: TopicInfo) -> int:
+    return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
+
+
+@topics.command(
+    "create",
+    epilog="\b\nExamples:\n  barnabas topics create flights --partitions 6 --if-not-exists\n",
+)
+@topic_arguments("names")
+@click.option("-p", "--partitions", type=click.IntRange(1), help="[default: the broker's]")
+@click.option("-r", "--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
+@click.option(
+    "-c",
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A config of the topic, with units such as 7d or 1GiB. May be repeated.",
+)
+@click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists.")
+@client_options
+def create_topics(
+    names: Sequence[str],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: Sequence[str],
+    if_not_exists: bool,
+    options: ClientOptions,
+) -> None:
+    """Create topics and wait until they can be used."""
+    from barnabas.client.admin.topics import NewTopic
+
+    pairs = config_values(configs, "--config")
+    new = [NewTopic(name, partitions or -1, replication_factor or -1, pairs) for name in names]
+    with connected(options) as client:
+        results = client.create_topics(new, raise_errors=False)
+        allowed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
+        _report(results, "created", allowed, as_json=options.as_json)
+
+
+@topics.command("delete", epilog="\b\nExamples:\n  barnabas topics delete flights --yes\n")
+@topic_arguments("names")
+@yes_option
+@click.option("--if-exists", is_flag=True, help="Succeed if a topic does not exist.")
+@client_options
+def delete_topics(names: Sequence[str], if_exists: bool, options: ClientOptions) -> None:
+    """Delete topics and all their records. Asks for confirmation on a terminal."""
+    confirm(f"Delete {', '.join(names)} with all records?")
+    with connected(options) as client:
+        results = client.delete_topics(names, raise_errors=False)
+        allowed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None
+        _report(results, "deleted", allowed, as_json=options.as_json)
+
+
+@topics.command(
+    "alter", epilog="\b\nExamples:\n  barnabas topics alter flights --config retention.ms=3600000\n"
+)
+@topic_argument("name")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1), help="Raise the number of partitions to this."
+)
+@click.option(
+    "-c",
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A config of the topic, with units such as 7d or 1GiB. May be repeated.",
+)
+@click.option(
+    "--delete-config",
+    "deleted",
+    multiple=True,
+    metavar="KEY",
+    help="Remove a config, so that its default applies. May be repeated.",
+)
+@client_options
+def alter_topic(
+    name: str,
+    partitions: int | None,
+    configs: Sequence[str],
+    deleted: Sequence[str],
+    options: ClientOptions,
+) -> None:
+    """Raise the number of partitions, set configs or remove them."""
+    changes: dict[str, str | None] = dict(config_values(configs, "--config"))
+    changes.update(dict.fromkeys(deleted))
+    if not changes and partitions is None:
+        raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
+    results: dict[str, BrokerError | None] = {name: None}
+    with connected(options) as client:
+        # Detect a wrong name first: the change itself is retried, because the topic may be new.
+        client.describe_topics([name], may_be_new=False)
+        if changes:
+            client.alter_topic_configs(name, changes)
+        if partitions is not None:
+            results = client.create_partitions({name: partitions}, raise_errors=False)
+        _report(results, "altered", None, as_json=options.as_json)
+
+
+def _report(
+    results: Mapping[str, BrokerError | None],
+    done: str,
+    allowed: ErrorCode | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the result for each topic; exit with status 1 on any error except `allowed`."""
+    failed = False
+    for name, error in results.items():
+        tolerated = error is not None and error.error_code == allowed
+        if as_json:
+            code = error.error_code.name if error is not None else None
+            message = error.detail if error is not None else None
+            echo_json({"topic": name, "error": code, "message": message})
+        elif error is None:
+            echo(f"{done} {name}")
+        elif not tolerated:
+            problem(str(error))
+        failed = failed or (error is not None and not tolerated)
+    if failed:
+        sys.exit(EXIT_FAILED)
+
+
+PURGE_EXAMPLES = """\b
+Examples:
+  barnabas topics purge flights --all --yes
+  barnabas topics purge flights:0,2 --before-offset 5000
+  barnabas topics purge flights --before-time 2026-01-31T12:00
+"""
+
+
+@topics.command("purge", epilog=PURGE_EXAMPLES)
+@topic_arguments("specs", "TOPIC[:PARTITION,...]...")
+@click.option("--all", "is_all", is_flag=True, help="Delete all records.")
+@click.option(
+    "--before-offset", type=click.IntRange(0), metavar="N", help="Delete records below this offset."
+)
+@click.option(
+    "--before-time",
+    metavar="ISO|MS",
+    help="Delete records before the first one at or after this time.",
+)
+@yes_option
+@client_options
+def purge_topics(
+    specs: Sequence[str],
+    is_all: bool,
+    before_offset: int | None,
+    before_time: str | None,
+    options: ClientOptions,
+) -> None:
+    """Delete the oldest records of partitions permanently. Asks for confirmation on a terminal."""
+    if (is_all, before_offset is not None, before_time is not None).count(True) != 1:
+        raise click.UsageError("give one of --all, --before-offset and --before-time")
+    moment = moment_ms(before_time, "--before-time") if before_time is not None else None
+    confirm(f"Delete records of {', '.join(specs)}?")
+    with connected(options) as client:
+        wanted = partitions_of(client, specs)
+        limit = -1 if before_offset is None else before_offset
+        offsets = dict.fromkeys(wanted, limit) if moment is None else _at(client, wanted, moment)
+        _show(client.admin.delete_records(offsets, raise_errors=False), as_json=options.as_json)
+
+
+def _at(client: Client, wanted: Sequence[TopicPartition], moment: int) -> dict[TopicPartition, int]:
+    """Return the first offset at or after a time; -1 (all records) if there is no such offset."""
+    found = client.list_offsets(dict.fromkeys(wanted, moment))
+    return {tp: each.offset for tp, each in found.items()}
+
+
+def _show(found: dict[TopicPartition, int | ClientError], *, as_json: bool) -> None:
+    rows = []
+    for tp, start in sorted(found.items(), key=lambda item: item[0]):
+        error = start if isinstance(start, ClientError) else None
+        if as_json:
+            echo_json(
+                {
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "start_offset": None if error else start,
+                    "error": str(error) if error else None,
+                }
+            )
+        elif error is not None:
+            problem(str(error))
+        else:
+            rows.append((tp.topic, tp.partition, start))
+    if rows:
+        echo_table(("topic", "partition", "starts at"), rows)
+    if any(isinstance(start, ClientError) for start in found.values()):
+        sys.exit(EXIT_FAILED)
+
+
+SCHEMA_EXAMPLES = """\b
+Examples:
+  barnabas topics schema orders
+  barnabas topics schema orders --sample 100000 --times
+"""
+
+
+@topics.command("schema", epilog=SCHEMA_EXAMPLES)
+@topic_argument("topic")
+@click.option(
+    "--sample",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Read about this many of the newest records.",
+)
+@click.option("--times", is_flag=True, help="Make dates and times of text in the form of ISO 8601.")
+@client_options
+def schema_of_topic(topic: str, sample: int, times: bool, options: ClientOptions) -> None:
+    """Print the columns of a topic's JSON values, for the option valueSchema of Spark's source."""
+    from barnabas.spark.topics.json_inference import InferenceError, infer_topic
+
+    with connected(options) as client:
+        try:
+            found = infer_topic(client, topic, sample, with_times=times)
+        except InferenceError as error:
+            problem(str(error))
+            sys.exit(EXIT_FAILED)
+    if options.as_json:
+        echo_json(
+            {
+                "ddl": found.ddl(),
+                "columns": [{"name": name, "type": kind} for name, kind in found.columns],
+                "objects": found.objects,
+                "others": found.others,
+                "widened": list(found.widened),
+            }
+        )
+        return
+    echo(found.ddl())
+    for sentence in found.widened:
+        warning(sentence)
+    if found.others:
+        warning(
+            f"{found.others} of {found.objects + found.others} sampled values are not JSON "
+            f"objects; the options valueErrors and deadLetterTopic of Spark's source say what "
+            f"becomes of them"
+        )

@@ -1,1 +1,0 @@
-"""`barnabas bench`: a load generator for produce, consume and end-to-end latency."""

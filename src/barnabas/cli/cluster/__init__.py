@@ -1,1 +1,0 @@
-"""`barnabas cluster`: clusters of local processes."""

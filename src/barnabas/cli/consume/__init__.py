@@ -1,1 +1,0 @@
-"""`barnabas consume`: print records of topics on standard output."""

@@ -1,0 +1,358 @@
+"""Samples of a cluster, and the rates computed from two samples.
+
+A sample comes from the Kafka protocol and from the given metrics listeners.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from barnabas.cli.admin.group_lag import group_progress
+from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
+from barnabas.cli.load.metrics import PrincipalMetrics, scrape, scrape_queries
+from barnabas.client.errors import ClientError
+from barnabas.client.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from barnabas.cli.load.metrics import BrokerMetrics, QuerySample
+    from barnabas.client.connections.metadata_cache import TopicInfo
+    from barnabas.client.facade import Client
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRates:
+    """The rates of a topic per second; None for unknown values."""
+
+    partitions: int
+    unwell: int
+    records_in: float
+    bytes_in: float | None
+    bytes_out: float | None
+    log_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRates:
+    """The load of a broker, from its metrics listener."""
+
+    requests: float
+    # CPU use, in cores.
+    cpu: float | None
+    resident_bytes: int | None
+    connections: int | None
+    open_files: int | None
+    purgatories: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Everything that `top` shows."""
+
+    seconds: float
+    cluster_id: str
+    brokers: int
+    topics: dict[str, TopicRates]
+    groups: dict[str, GroupSample]
+    # Group -> growth of its lag in records per second.
+    lag_growth: dict[str, float]
+    group_count: int
+    # By the address of the metrics listener.
+    processes: dict[str, BrokerRates]
+    # Sums over all brokers by principal; empty if all clients are anonymous.
+    principals: dict[str, PrincipalMetrics]
+    # By the address of the driver, then by name; None if the driver does not answer.
+    queries: dict[str, dict[str, QuerySample] | None]
+
+    @property
+    def records_in(self) -> float:
+        """Records per second of all topics."""
+        return sum(topic.records_in for topic in self.topics.values())
+
+    def total(self, of: Callable[[TopicRates], float | None]) -> float | None:
+        """Return the sum over all topics; None if the value of a topic is unknown."""
+        values = [of(topic) for topic in self.topics.values()]
+        return None if any(value is None for value in values) else sum(v or 0.0 for v in values)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the rates ready for JSON."""
+        return {
+            "cluster": self.cluster_id,
+            "seconds": round(self.seconds, 3),
+            "brokers": self.brokers,
+            "records_in_per_s": round(self.records_in, 3),
+            "topics": {
+                name: {
+                    "partitions": topic.partitions,
+                    "unwell": topic.unwell,
+                    "records_in_per_s": round(topic.records_in, 3),
+                    "bytes_in_per_s": _rounded(topic.bytes_in),
+                    "bytes_out_per_s": _rounded(topic.bytes_out),
+                    "log_bytes": topic.log_bytes,
+                }
+                for name, topic in self.topics.items()
+            },
+            "groups": {
+                name: {
+                    "state": group.state,
+                    "members": group.members,
+                    "lag": group.lag,
+                    "lag_growth_per_s": round(self.lag_growth.get(name, 0.0), 3),
+                }
+                for name, group in self.groups.items()
+            },
+            "processes": {
+                address: {
+                    "requests_per_s": round(process.requests, 3),
+                    "cpu": _rounded(process.cpu),
+                    "resident_bytes": process.resident_bytes,
+                    "connections": process.connections,
+                    "open_files": process.open_files,
+                    "purgatories": process.purgatories,
+                }
+                for address, process in self.processes.items()
+            },
+            "principals": {
+                name: {
+                    "connections": principal.connections,
+                    "listeners": sorted(principal.listeners),
+                    "throttle_ms": _rounded(principal.throttle_ms),
+                }
+                for name, principal in self.principals.items()
+            },
+            "queries": {
+                address: None
+                if queries is None
+                else {name: each.as_json() for name, each in queries.items()}
+                for address, queries in self.queries.items()
+            },
+        }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def rates_between(before: Sample, after: Sample) -> Rates:
+    """Compute the rates between two samples."""
+    seconds = max(after.at - before.at, 1e-6)
+    growth = {
+        name: (group.lag - before.groups[name].lag) / seconds
+        for name, group in after.groups.items()
+        if name in before.groups
+    }
+    return Rates(
+        seconds,
+        after.cluster_id,
+        after.brokers,
+        {name: _topic(name, before, after, seconds) for name in sorted(after.topics)},
+        after.groups,
+        growth,
+        after.group_count,
+        {
+            address: _process(before.metrics.get(address), metrics, seconds)
+            for address, metrics in after.metrics.items()
+        },
+        _principals(after),
+        after.queries,
+    )
+
+
+def _principals(sample: Sample) -> dict[str, PrincipalMetrics]:
+    sums: dict[str, PrincipalMetrics] = {}
+    for metrics in sample.metrics.values():
+        for name, own in metrics.principals.items():
+            other = sums.get(name, PrincipalMetrics(0, frozenset(), None))
+            throttle_times = [
+                each.throttle_ms for each in (own, other) if each.throttle_ms is not None
+            ]
+            sums[name] = PrincipalMetrics(
+                own.connections + other.connections,
+                own.listeners | other.listeners,
+                max(throttle_times, default=None),
+            )
+    return sums
+
+
+def _topic(name: str, before: Sample, after: Sample, seconds: float) -> TopicRates:
+    now, earlier = after.topics[name], before.topics.get(name)
+    bytes_in = _metric(before, after, lambda metrics: metrics.bytes_in.get(name, 0.0), seconds)
+    if bytes_in is None and now.log_bytes is not None and earlier is not None:
+        # Without metrics, use the growth of the log, which is too low if retention deletes data.
+        bytes_in = max(0, now.log_bytes - (earlier.log_bytes or 0)) / seconds
+    start = now.end_offsets if earlier is None else earlier.end_offsets
+    return TopicRates(
+        now.partitions,
+        now.unwell,
+        max(0, now.end_offsets - start) / seconds,
+        bytes_in,
+        _metric(before, after, lambda metrics: metrics.bytes_out.get(name, 0.0), seconds),
+        now.log_bytes,
+    )
+
+
+def _metric(
+    before: Sample, after: Sample, read: Callable[[BrokerMetrics], float], seconds: float
+) -> float | None:
+    """Return the growth of a counter per second, summed over all brokers; None without metrics."""
+    if not after.metrics:
+        return None
+    grown = 0.0
+    for address, metrics in after.metrics.items():
+        earlier = before.metrics.get(address)
+        # A counter that decreased belongs to a restarted broker, whose count began at zero.
+        start = 0.0 if earlier is None or read(earlier) > read(metrics) else read(earlier)
+        grown += read(metrics) - start
+    return grown / seconds
+
+
+def _process(before: BrokerMetrics | None, now: BrokerMetrics, seconds: float) -> BrokerRates:
+    requests, cpu = 0.0, None
+    if before is not None:
+        requests = max(0.0, sum(now.requests.values()) - sum(before.requests.values())) / seconds
+        if now.cpu_seconds is not None and before.cpu_seconds is not None:
+            cpu = max(0.0, now.cpu_seconds - before.cpu_seconds) / seconds
+    return BrokerRates(
+        requests, cpu, now.resident_bytes, now.connections, now.open_files, now.purgatories
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSample:
+    """A topic at the time of the sample."""
+
+    partitions: int
+    # Number of partitions without a leader, or with a replica that is out of sync.
+    unwell: int
+    # Sum of the end offsets of the partitions; increases by one with each record.
+    end_offsets: int
+    # Bytes of one copy of each partition; None if the brokers do not report it.
+    log_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSample:
+    """A group at the time of the sample."""
+
+    state: str
+    members: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """All facts of one sample."""
+
+    # Monotonic time (s).
+    at: float
+    cluster_id: str
+    brokers: int
+    topics: dict[str, TopicSample]
+    groups: dict[str, GroupSample]
+    # Number of all groups, including those that are not in `groups`.
+    group_count: int
+    # By the address of the metrics listener.
+    metrics: dict[str, BrokerMetrics]
+    # By the address of the driver, then by name; None if the driver does not answer.
+    queries: dict[str, dict[str, QuerySample] | None] = field(default_factory=dict)
+
+
+class Sampler:
+    """Takes samples of one cluster.
+
+    Args:
+        client: A client of the cluster.
+        metrics: Addresses of metrics listeners, one per broker.
+        queries: Addresses of drivers of Spark that serve metrics of their queries.
+        internal: Whether to include internal topics.
+        groups: Maximum number of groups to describe.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        metrics: Sequence[str],
+        queries: Sequence[str],
+        *,
+        internal: bool,
+        groups: int,
+    ) -> None:
+        self._client = client
+        self._metrics = tuple(metrics)
+        self._queries = tuple(queries)
+        self._internal = internal
+        self._groups_max = groups
+
+    def take(self) -> Sample:
+        """Take one sample.
+
+        Raises:
+            ClientError: The cluster does not answer, or its quorum has no leader.
+            MetricsError: A metrics listener does not answer.
+        """
+        client = self._client
+        if quorum_state(client).is_lost:
+            # Without a controller, metadata is outdated and dead brokers are not fenced.
+            raise ClientError(f"{NO_QUORUM_LEADER}; barnabas doctor shows the voters that are down")
+        cluster = client.describe_cluster()
+        topics = {
+            name: topic
+            for name, topic in client.describe_topics().items()
+            if self._internal or not topic.is_internal
+        }
+        groups, count = self._groups()
+        ends = self._ends(topics)
+        at = time.monotonic()
+        sizes = self._sizes(broker.id for broker in cluster.brokers)
+        return Sample(
+            at,
+            cluster.cluster_id,
+            len(cluster.brokers),
+            {name: _topic_sample(topic, ends, sizes) for name, topic in topics.items()},
+            groups,
+            count,
+            {address: scrape(address) for address in self._metrics},
+            {address: scrape_queries(address) for address in self._queries},
+        )
+
+    def _ends(self, topics: dict[str, TopicInfo]) -> dict[TopicPartition, int]:
+        wanted = [TopicPartition(name, n) for name, t in topics.items() for n in t.available]
+        found = self._client.list_offsets(dict.fromkeys(wanted, "latest"))
+        return {tp: each.offset for tp, each in found.items()}
+
+    def _sizes(self, nodes: Iterable[int]) -> dict[TopicPartition, int] | None:
+        """Return the bytes of the largest replica of each partition."""
+        sizes: dict[TopicPartition, int] = {}
+        for found in self._client.admin.describe_log_dirs(nodes).values():
+            if isinstance(found, ClientError):
+                return None
+            for directory in found:
+                for tp, replica in directory.replicas.items():
+                    sizes[tp] = max(replica.size, sizes.get(tp, 0))
+        return sizes
+
+    def _groups(self) -> tuple[dict[str, GroupSample], int]:
+        names = [group.group_id for group in self._client.admin.list_groups()]
+        found = group_progress(self._client, names[: self._groups_max])
+        samples = {
+            name: GroupSample(each.description.state, len(each.description.members), each.lag)
+            for name, each in found.items()
+            if not isinstance(each, ClientError)
+        }
+        return samples, len(names)
+
+
+def _topic_sample(
+    topic: TopicInfo, ends: dict[TopicPartition, int], sizes: dict[TopicPartition, int] | None
+) -> TopicSample:
+    partitions = [TopicPartition(topic.name, number) for number in topic.partitions]
+    unwell = sum(p.leader < 0 or len(p.isr) < len(p.replicas) for p in topic.partitions.values())
+    return TopicSample(
+        len(partitions),
+        unwell,
+        sum(ends.get(tp, 0) for tp in partitions),
+        None if sizes is None else sum(sizes.get(tp, 0) for tp in partitions),
+    )

@@ -1,1 +1,0 @@
-"""`barnabas pipeline`: projects of Spark Declarative Pipelines."""

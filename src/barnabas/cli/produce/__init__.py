@@ -1,1 +1,0 @@
-"""`barnabas produce`: write records to a topic from standard input or files."""

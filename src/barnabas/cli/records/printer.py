@@ -1,0 +1,263 @@
+"""Print records as they arrive, as text or JSON lines, and commit the offsets of printed records.
+
+JSON lines have the format that `barnabas produce --from-json` reads.
+"""
+
+from __future__ import annotations
+
+import base64
+import select
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from barnabas.cli.common.output import warning
+from barnabas.cli.common.printable import echo, printable_bytes
+from barnabas.cli.records.templates import Reading, Render, field
+from barnabas.client.errors import ClientError, RecordDeserializationError
+from barnabas.runtime.system.interrupts import DeferredInterrupt
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable, Sequence
+
+    from barnabas.cli.records.formats import Format, Progress
+    from barnabas.cli.records.source import Chunk, ErrorPolicy, Source
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.record.compiled import CompiledRecord
+
+
+_POLL_MS = 500.0
+# Number of polls without a record before a broker that does not answer is reported.
+_SILENT_POLLS = 2
+# Interval of commits for a group while reading (s); a last commit follows at the end.
+_COMMIT_INTERVAL_S = 5.0
+
+
+class RecordFilter(NamedTuple):
+    """The records to print."""
+
+    # End the command after this number of records; None: no limit.
+    records_max: int | None = None
+    # Expressions that the key or value must contain; null never matches.
+    key: re.Pattern[bytes] | None = None
+    value: re.Pattern[bytes] | None = None
+
+    def matching(self, records: Sequence[CompiledRecord]) -> Sequence[CompiledRecord]:
+        """Return the records that match the expressions."""
+        if self.key is not None:
+            search = self.key.search
+            records = [r for r in records if r.key is not None and search(r.key)]
+        if self.value is not None:
+            search = self.value.search
+            records = [r for r in records if r.value is not None and search(r.value)]
+        return records
+
+
+class Printer:
+    """Prints the records of a source on standard output.
+
+    Args:
+        source: The source of the records.
+        render_of: Creates the renderer of a partition.
+        wanted: The records to print.
+        progress: Counts the printed records.
+        errors: The policy for records that cannot be deserialized.
+        waiting: Notice for the user if no record arrives at first; None: no notice.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        render_of: Callable[[TopicPartition], Render],
+        wanted: RecordFilter,
+        progress: Progress,
+        errors: ErrorPolicy,
+        waiting: str | None = None,
+    ) -> None:
+        self._source = source
+        self._render_of = render_of
+        self._renders: dict[TopicPartition, Render] = {}
+        self._wanted = wanted
+        self._progress = progress
+        self._errors = errors
+        # Printed once, after `_SILENT_POLLS` polls without a record.
+        self._waiting = waiting
+        self._output = sys.stdout.buffer
+        # On a terminal, controls such as escape sequences are escaped. Programs get raw bytes.
+        self._is_terminal = sys.stdout.isatty()
+        self._interrupt = DeferredInterrupt(lambda: None)
+        self._remaining = wanted.records_max
+        # Partition -> next offset, for printed records that are not committed yet.
+        self._printed: dict[TopicPartition, int] = {}
+        self._committed_at = time.monotonic()
+        self._silent_polls = 0
+        self._empty_polls = 0
+        # Whether the user was warned that the broker does not answer.
+        self._warned = False
+
+    def run(self) -> None:
+        """Print until the source is finished or the limit of records is reached."""
+        try:
+            while self._remaining != 0 and not self._source.is_finished:
+                chunks = self._source.poll(_POLL_MS)
+                if chunks:
+                    self._waiting = None
+                    if self._warned:
+                        self._check_broker()
+                else:
+                    check_reader(self._output.fileno())
+                    self._check_broker()
+                    self._tell_of_waiting()
+                self._print_all(chunks)
+                self._maybe_commit()
+        finally:
+            self._output.flush()
+            self.commit()
+            self._errors.warn_of_total()
+
+    def commit(self) -> None:
+        """Commit the offsets of printed records."""
+        self._committed_at = time.monotonic()
+        if self._printed:
+            self._source.commit(self._printed)
+            self._printed = {}
+
+    def _maybe_commit(self) -> None:
+        """Commit if the interval has passed; ignore retriable errors until the next commit."""
+        if time.monotonic() - self._committed_at < _COMMIT_INTERVAL_S:
+            return
+        try:
+            self.commit()
+        except ClientError as error:
+            if not error.retriable:
+                raise
+
+    def _print_all(self, chunks: Sequence[Chunk]) -> None:
+        """Print the records and note their offsets. Ctrl-C does not interrupt between the two.
+
+        A second Ctrl-C also ends a write that blocks on its reader.
+        """
+        self._interrupt.defer()
+        try:
+            for chunk in chunks:
+                self._print(chunk)
+                if self._remaining == 0:
+                    break
+            self._output.flush()
+        finally:
+            self._interrupt.release()
+
+    def _print(self, chunk: Chunk) -> None:
+        records = self._wanted.matching(chunk.records)
+        next_offset = None
+        if records:
+            text, count, next_offset = self._rendered(chunk.partition, records)
+            if self._remaining is not None:
+                self._remaining -= count
+            if self._is_terminal:
+                text = printable_bytes(text)
+            self._output.write(text)
+            self._progress.advance(count, len(text))
+        self._printed[chunk.partition] = chunk.next_offset if next_offset is None else next_offset
+
+    def _rendered(
+        self, partition: TopicPartition, records: Sequence[CompiledRecord]
+    ) -> tuple[bytes, int, int | None]:
+        """Return the text, its number of records, and the next offset if the limit was reached."""
+        render = self._renders.get(partition)
+        if render is None:
+            render = self._renders[partition] = self._render_of(partition)
+        limit = self._remaining
+        is_last = limit is not None and len(records) >= limit
+        shown = records[:limit] if is_last else records
+        try:
+            text = render(shown)
+        except RecordDeserializationError:
+            if not self._errors.skip:
+                raise
+            return self._errors.render(render, records, limit)
+        return text, len(shown), shown[-1].offset + 1 if is_last else None
+
+    def _tell_of_waiting(self) -> None:
+        self._empty_polls += 1
+        if self._waiting is not None and self._empty_polls == _SILENT_POLLS and not self._warned:
+            echo(self._waiting, err=True)
+
+    def _check_broker(self) -> None:
+        """Warn when the broker stops answering or answers again; a quiet topic looks the same."""
+        trouble = self._source.trouble
+        self._silent_polls = 0 if trouble is None else self._silent_polls + 1
+        if trouble is not None and self._silent_polls == _SILENT_POLLS and not self._warned:
+            self._warned = True
+            warning(f"{trouble}; retrying until it answers (Ctrl-C ends)")
+        elif trouble is None and self._warned:
+            self._warned = False
+            warning("the broker answers again")
+
+
+def check_reader(descriptor: int) -> None:
+    """Detect that the reader of the output has closed it, even if nothing is written.
+
+    Raises:
+        BrokenPipeError: The reader has closed the output.
+    """
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        raise BrokenPipeError
+
+
+_TIMESTAMP_TYPES = {0: "create", 1: "log_append"}
+
+
+def json_lines(reading: Reading) -> Callable[[TopicPartition], Render]:
+    """Return a function that creates the renderer of a partition.
+
+    Bytes that are not UTF-8 are in `key_base64` and `value_base64`.
+    """
+    encode = msgspec.json.Encoder().encode_lines
+
+    def of_partition(tp: TopicPartition) -> Render:
+        place = {"topic": tp.topic, "partition": tp.partition}
+
+        def one(record: CompiledRecord) -> dict[str, Any]:
+            return {
+                **place,
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "timestamp_type": _TIMESTAMP_TYPES.get(record.timestamp_type, "none"),
+                **_member(record, tp, "key", reading.key),
+                **_member(record, tp, "value", reading.value),
+                "headers": [[name, _header(value)] for name, value in record.headers],
+            }
+
+        def render(records: Sequence[CompiledRecord]) -> bytes:
+            return encode(map(one, records))
+
+        return render
+
+    return of_partition
+
+
+def _member(
+    record: CompiledRecord, tp: TopicPartition, what: str, how: Format | None
+) -> dict[str, Any]:
+    value = field(record, tp, what, how)
+    if not isinstance(value, bytes):
+        return {what: value}
+    try:
+        return {what: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{what}_base64": base64.b64encode(value).decode()}
+
+
+def _header(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}

@@ -1,1 +1,0 @@
-"""`barnabas security`: set up TLS, users and rights."""

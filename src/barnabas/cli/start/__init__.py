@@ -1,1 +1,0 @@
-"""`barnabas start` and `barnabas format`."""

@@ -1,1 +1,0 @@
-"""`barnabas tables`: maintenance of tables of Delta and Iceberg."""

@@ -1,1 +1,0 @@
-"""`barnabas top`: rates, lag, purgatories, connections, CPU and memory, live or once as JSON."""

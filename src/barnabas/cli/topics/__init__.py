@@ -1,1 +1,0 @@
-"""`barnabas topics`."""

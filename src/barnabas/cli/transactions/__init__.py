@@ -1,1 +1,0 @@
-"""`barnabas transactions`: show open transactions and their producers, abort hanging ones."""

@@ -1,1 +1,0 @@
-"""Reasons that `why` derives from the facts."""

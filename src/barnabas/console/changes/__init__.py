@@ -1,1 +1,0 @@
-"""Changes of a cluster, which forms send. They need `--allow-changes` and a log-in."""

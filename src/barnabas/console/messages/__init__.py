@@ -1,1 +1,0 @@
-"""Messages that the console shows: search, tail and decoding."""
