@@ -424,7 +424,7 @@ class Life:
                 lines.append(f"{node.id}: up={node.is_up}")
                 continue
             log, partition = node.log(), node.partition()
-            fetchers = node.manager.fetchers
+            fetchers = node.manager.followed.fetchers
             states = []
             if fetchers is not None:
                 for _, fetcher in fetchers.fetchers():

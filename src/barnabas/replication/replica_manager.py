@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
     from barnabas.replication.config import ReplicationConfig
-    from barnabas.replication.fetcher.fetcher_manager import FetcherManager
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.partition.isr import AlterPartitionSender
     from barnabas.replication.partition.partition import Partition
@@ -151,7 +150,8 @@ class ReplicaManager:
             self.metrics, self._online.values, self.wake,
         )  # fmt: skip
         self.throttles = ReplicationThrottles(config, self._clock)
-        self._followed = FollowedPartitions(
+        # The partitions that this broker follows, and their fetchers.
+        self.followed = FollowedPartitions(
             FollowedDependencies(
                 node_id, config, self._registry, self._brokers, logs, self.metrics,
                 self.throttles.follower, self._wheel, self._clock, dependencies.leaders,
@@ -213,7 +213,7 @@ class ReplicaManager:
 
     def shutdown(self) -> None:
         """Stop, drop pending operations without a response, and write the high watermarks."""
-        self._followed.close()
+        self.followed.close()
         self._isr.stop()
         if self._checkpoint_entry is not None:
             self._checkpoint_entry.cancel()
@@ -226,10 +226,6 @@ class ReplicaManager:
         """Complete all pending fetches with the available records, before the broker stops."""
         self._fetches.complete_all()
         self.share_fetches.complete_all()
-
-    def begin_controlled_shutdown(self) -> None:
-        """Prepare for shutdown: from now on, follow only partitions whose ISR has this replica."""
-        self._followed.begin_shutdown()
 
     # Partitions.
 
@@ -247,16 +243,6 @@ class ReplicaManager:
         A pending operation has one watch per partition that it waits for.
         """
         return {purgatory.name: purgatory.watched() for purgatory in self._purgatories}
-
-    @property
-    def fetchers(self) -> FetcherManager | None:
-        """The fetchers, or None if this broker has never followed a partition."""
-        return self._followed.fetchers
-
-    @property
-    def is_about_to_fetch(self) -> bool:
-        """Whether a checkpoint is pending, after which fetching from new leaders starts."""
-        return self._followed.is_about_to_fetch
 
     @property
     def offline_partitions(self) -> frozenset[TopicPartition]:
@@ -285,18 +271,18 @@ class ReplicaManager:
         """
         self._brokers.image = image
         local = delta.topics_delta.local_changes(self._node_id)
-        self._followed.remove(TopicPartition(each.topic, each.partition) for each in local.leaders)
-        self._followed.remove(TopicPartition(each.topic, each.partition) for each in local.deletes)
+        self.followed.remove(TopicPartition(each.topic, each.partition) for each in local.leaders)
+        self.followed.remove(TopicPartition(each.topic, each.partition) for each in local.deletes)
         new_followers = 0
         for _ in self._registry.apply(local, changes):
             if len(changes.new_followers) > new_followers:
                 # Stop fetching from the old leader before the first fetch from the new leader.
                 new = changes.new_followers[new_followers:]
-                self._followed.remove(each.topic_partition for each in new)
+                self.followed.remove(each.topic_partition for each in new)
                 new_followers += len(new)
             yield
         self.metrics.metadata_apply_errors += len(changes.failed)
-        self._followed.remove(changes.failed)
+        self.followed.remove(changes.failed)
         for key in changes.deleted:
             if image.topics.by_name(key.topic) is None:
                 self.metrics.forget_topic(key.topic)
@@ -308,8 +294,8 @@ class ReplicaManager:
             self.wake(topic_partition)
             yield
         if changes.followers:
-            self._followed.follow(changes)
-        self._followed.close_idle()
+            self.followed.follow(changes)
+        self.followed.close_idle()
 
     def _apply_topic_config(self, topic: str) -> list[TopicPartition]:
         """Apply a topic's configuration. Return the partitions whose high watermark moved."""
@@ -322,12 +308,6 @@ class ReplicaManager:
             _log.exception("Configuration of a topic cannot be applied: topic=%s", topic)
             self.metrics.metadata_apply_errors += 1
             return []
-
-    # Configuration that may change while the broker runs.
-
-    def set_fetchers_per_leader(self, fetchers: int) -> None:
-        """Apply a changed `num.replica.fetchers`."""
-        self._followed.resize(fetchers)
 
     def _apply_throttled_replicas(self, topic: str) -> None:
         image = self._brokers.image
@@ -347,14 +327,14 @@ class ReplicaManager:
             may be called during an append.
         """
         affected = self._registry.take_directory_offline(directory)
-        self._followed.remove(affected)
+        self.followed.remove(affected)
         for topic_partition in affected:
             self._wheel.add(0, partial(self.wake, topic_partition))
         return affected
 
     def _take_offline(self, topic_partition: TopicPartition) -> None:
         self._registry.take_offline(topic_partition)
-        self._followed.remove([topic_partition])
+        self.followed.remove([topic_partition])
 
     def _schedule_checkpoint(self) -> None:
         interval_ms = self._config.replica_high_watermark_checkpoint_interval_ms

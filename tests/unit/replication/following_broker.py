@@ -171,8 +171,8 @@ class FollowingBroker:
 
     @property
     def fetchers(self) -> FetcherManager:
-        assert self.node.manager.fetchers is not None
-        return self.node.manager.fetchers
+        assert self.node.manager.followed.fetchers is not None
+        return self.node.manager.followed.fetchers
 
     @property
     def leader(self) -> ScriptedChannel:

@@ -222,7 +222,7 @@ def fail_directory(broker: FollowingBroker, key: TopicPartition) -> None:
     directory = log.directory.rpartition("/")[0]
     broker.node.host.disk.faults.append(DiskFault(directory, ("write",)))
     with pytest.raises(KafkaStorageError):
-        log.append_as_follower(records(b"lost", offset=log.log_end_offset))
+        log.appender.append_as_follower(records(b"lost", offset=log.log_end_offset))
     assert broker.node.failures == [directory]
     assert key in broker.node.manager.offline_partitions
 

@@ -166,7 +166,7 @@ def test_a_truncation_of_an_offline_partition_fails_it(with_epoch: bool) -> None
     broker = FollowingBroker(partitions=2)
     offline, other = broker.key(0), broker.key(1)
     if with_epoch:
-        broker.node.log(offline).append_as_follower(records(b"a"))
+        broker.node.log(offline).appender.append_as_follower(records(b"a"))
         broker.lead(3, offline)
         broker.lead(2, offline)
     state = broker.state(offline)

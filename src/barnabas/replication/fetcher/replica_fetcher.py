@@ -575,7 +575,7 @@ class ReplicaFetcher:
         if partition is None:
             synced(None)
         else:
-            partition.log.flush_async(lambda error: self._guarded(partial(synced, error)))
+            partition.log.sync.flush_async(lambda error: self._guarded(partial(synced, error)))
 
     def _on_appended_synced(self) -> None:
         self._syncing -= 1

@@ -155,7 +155,7 @@ class LeaderRole:
         if required_acks == ACKS_ALL and self.is_under_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         log = self._state.log
-        info = log.append_as_leader(records, self.leader_epoch, origin, now_ms)
+        info = log.appender.append_as_leader(records, self.leader_epoch, origin, now_ms)
         if info.needs_flush and info.first_offset < self.sync_required_from:
             self.sync_required_from = info.first_offset
         info.moved_high_watermark = self.maybe_increment_high_watermark()
@@ -171,7 +171,7 @@ class LeaderRole:
         Returns:
             The appended offsets, or the error, for each request.
         """
-        outcomes = self._state.log.append_jointly(joined, self.leader_epoch, now_ms)
+        outcomes = self._state.log.appender.append_jointly(joined, self.leader_epoch, now_ms)
         last: AppendInfo | None = None
         for info in outcomes:
             if isinstance(info, StorageError):

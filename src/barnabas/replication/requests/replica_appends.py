@@ -313,7 +313,7 @@ class ReplicaAppends:
         partition.is_syncing = True
         synced_to = partition.log.log_end_offset
         log = partition.log
-        log.flush_async(partial(self._on_synced, partition, (log, synced_to)))
+        log.sync.flush_async(partial(self._on_synced, partition, (log, synced_to)))
 
     def _on_synced(
         self, partition: Partition, synced: tuple[Log, int], error: BaseException | None
@@ -421,7 +421,7 @@ class JointAppends:
                 return False
             if required_acks == ACKS_ALL and leader.is_under_min_isr:
                 return False
-            header = partition.log.validate_for_joint_append(records, now_ms)
+            header = partition.log.appender.validate_for_joint_append(records, now_ms)
             if header is None:
                 return False
             # A rejected sequence would close the connection, and no later request may be executed.

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 
 _RAFT = AppendOrigin.RAFT
+# The largest leader epoch, that is, no limit.
+_EPOCH_MAX = 0x7FFF_FFFF
 
 
 def assign(
@@ -404,7 +406,9 @@ class LogAppender:
                     each.needs_flush = True
         return plan.outcomes
 
-    def append_as_follower(self, records: memoryview | bytes, leader_epoch_max: int) -> AppendInfo:
+    def append_as_follower(
+        self, records: memoryview | bytes, leader_epoch_max: int = _EPOCH_MAX
+    ) -> AppendInfo:
         """Write the leader's batches unchanged, after checking CRCs and offsets.
 
         Offsets may skip ahead (the leader's log may be compacted) but must not go back. The append

@@ -273,7 +273,7 @@ class DirectoryLoading:
         if log.sync.is_due:
             # With flush.messages: producers that retry get the recovered batch as a duplicate, and
             # consumers read it. So it must survive a power loss.
-            log.flush()
+            log.sync.flush()
         return log
 
 
