@@ -428,7 +428,7 @@ class Life:
             states = []
             if fetchers is not None:
                 for _, fetcher in fetchers.fetchers():
-                    state = fetcher.state(PARTITION)
+                    state = fetcher.states.get(PARTITION)
                     if state is not None:
                         states.append(
                             f"{fetcher.name} {state.phase} at {state.fetch_offset} "

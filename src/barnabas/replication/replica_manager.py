@@ -139,25 +139,26 @@ class ReplicaManager:
         self.high_watermark_listeners = HighWatermarkListeners(self._registry)
         # Fetch sessions whose partitions have no changes to report to the follower.
         self.idle_partitions = IdlePartitionRegistry(
-            self._online, self._brokers, self._fetches, self.metrics,
+            self._online,
+            self._brokers,
+            self._fetches,
+            self.metrics,
             has_selector=config.replica_selector_class is not None,
-        )  # fmt: skip
+        )
         self._checks = LeadershipChecks(
             self._online, self._fetches, self.idle_partitions, self._wheel
         )
         self._isr = IsrMaintenance(
-            config.replica_lag_time_max_ms, self._wheel, dependencies.alter_partition_sender,
-            self.metrics, self._online.values, self.wake,
-        )  # fmt: skip
+            config.replica_lag_time_max_ms,
+            self._wheel,
+            dependencies.alter_partition_sender,
+            self.metrics,
+            self._online.values,
+            self.wake,
+        )
         self.throttles = ReplicationThrottles(config, self._clock)
         # The partitions that this broker follows, and their fetchers.
-        self.followed = FollowedPartitions(
-            FollowedDependencies(
-                node_id, config, self._registry, self._brokers, logs, self.metrics,
-                self.throttles.follower, self._wheel, self._clock, dependencies.leaders,
-                dependencies.broker_epoch, self.wake,
-            )
-        )  # fmt: skip
+        self.followed = self._make_followed(dependencies)
         self._checkpoint_entry: WheelEntry | None = None
         # Partitions whose pending operations are checked after the current check is done, each with
         # whether only its fetches are checked.
@@ -165,12 +166,7 @@ class ReplicaManager:
         self._waking = False
         # Bound methods of other objects, to save a call on the hot path.
         self.partition = self._registry.partition
-        appends = ReplicaAppends(
-            AppendDependencies(
-                self._registry, self.metrics, self._clock, self._produces, self.wake,
-                self._wake_fetches, self._take_offline, dependencies.inspections,
-            )
-        )  # fmt: skip
+        appends = self._make_appends(dependencies)
         self.append_records = appends.append_records
         self.joint_appends = JointAppends(appends, self._clock)
         reads = self._make_reads(dependencies)
@@ -178,20 +174,64 @@ class ReplicaManager:
         self.fetch = reads.fetch
         self.read = reads.read_again
 
+    def _make_followed(self, dependencies: ReplicationDependencies) -> FollowedPartitions:
+        return FollowedPartitions(
+            FollowedDependencies(
+                node_id=self._node_id,
+                config=self._config,
+                registry=self._registry,
+                brokers=self._brokers,
+                logs=self._logs,
+                metrics=self.metrics,
+                throttle=self.throttles.follower,
+                wheel=self._wheel,
+                clock=self._clock,
+                channels=dependencies.leaders,
+                broker_epoch=dependencies.broker_epoch,
+                wake=self.wake,
+            )
+        )
+
+    def _make_appends(self, dependencies: ReplicationDependencies) -> ReplicaAppends:
+        return ReplicaAppends(
+            AppendDependencies(
+                registry=self._registry,
+                metrics=self.metrics,
+                clock=self._clock,
+                produces=self._produces,
+                wake=self.wake,
+                wake_fetches=self._wake_fetches,
+                take_offline=self._take_offline,
+                inspections=dependencies.inspections,
+            )
+        )
+
     def _make_reads(self, dependencies: ReplicationDependencies) -> ReplicaReads:
         damaged = DamagedReplicas(
             DamageDependencies(
-                self._node_id, self._registry, self._brokers, self._wheel, self._take_offline,
-                self.wake, dependencies.give_up_replica,
+                node_id=self._node_id,
+                registry=self._registry,
+                brokers=self._brokers,
+                wheel=self._wheel,
+                take_offline=self._take_offline,
+                wake=self.wake,
+                give_up=dependencies.give_up_replica,
             )
-        )  # fmt: skip
+        )
         return ReplicaReads(
             ReadDependencies(
-                self._registry, self.metrics, self._isr, self._fetches, self._deletes,
-                self._checks, self.throttles.leader, self._preferred_replicas(), self.wake,
-                damaged.on_damage,
+                registry=self._registry,
+                metrics=self.metrics,
+                isr=self._isr,
+                fetches=self._fetches,
+                deletes=self._deletes,
+                checks=self._checks,
+                throttle=self.throttles.leader,
+                preferred=self._preferred_replicas(),
+                wake=self.wake,
+                on_damage=damaged.on_damage,
             )
-        )  # fmt: skip
+        )
 
     def _preferred_replicas(self) -> PreferredReplicas | None:
         if self._config.replica_selector_class is None:

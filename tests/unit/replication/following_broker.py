@@ -188,7 +188,7 @@ class FollowingBroker:
 
     def state(self, key: TopicPartition = PARTITION) -> FetchState | None:
         for _, fetcher in self.fetchers.fetchers():
-            state = fetcher.state(key)
+            state = fetcher.states.get(key)
             if state is not None:
                 return state
         return None

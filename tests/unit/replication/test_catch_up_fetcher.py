@@ -51,7 +51,7 @@ class Follower(FollowingBroker):
         self.catch_up_channel.give(given)
 
     def fetchers_of(self, key: object) -> list[FetcherKey]:
-        return [each for each, fetcher in self.fetchers.fetchers() if fetcher.state(key)]
+        return [each for each, fetcher in self.fetchers.fetchers() if fetcher.states.get(key)]
 
     def forgotten(self, channel: ScriptedChannel) -> list[int]:
         return [

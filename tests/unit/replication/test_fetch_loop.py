@@ -60,7 +60,7 @@ def test_a_partition_with_data_or_an_error_moves_to_the_end_of_the_order() -> No
         },
         session_id=0,
     )
-    order = [key for _, fetcher in broker.fetchers.fetchers() for key, _ in fetcher._states.items()]
+    order = [key for _, fetcher in broker.fetchers.fetchers() for key, _ in fetcher.states.items()]
     assert order == [third, first, second]
 
 

@@ -86,7 +86,7 @@ def test_fetchers_are_resized_while_the_broker_runs() -> None:
     assert {key.fetcher_id for key, _ in broker.fetchers.fetchers()} == {0, 1, 2}
     for index in range(8):
         key = broker.key(index)
-        found = [each for each, fetcher in broker.fetchers.fetchers() if fetcher.state(key)]
+        found = [each for each, fetcher in broker.fetchers.fetchers() if fetcher.states.get(key)]
         assert found == [FetcherKey(2, fetcher_id(key, 3))]
         assert broker.state(key).fetch_offset == 1
     broker.node.manager.followed.resize(1)

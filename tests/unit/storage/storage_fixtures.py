@@ -14,11 +14,11 @@ from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import WALL_START_MS
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.config import LogConfig
+from barnabas.storage.log.batch_inspection import InspectionNeededError
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_dependencies import LogDependencies, LogOpening
 from barnabas.storage.results import AppendInfo, AppendOrigin, FetchIsolation, ReadResult
 from barnabas.storage.topic_partition import TopicPartition
-from barnabas.storage.validation.batch_inspection import InspectionNeededError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,9 +19,9 @@ from barnabas.record.batch import (
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import KafkaStorageError, OutOfOrderSequenceError, StorageError
+from barnabas.storage.log.batch_inspection import InspectionNeededError
+from barnabas.storage.log.validator import ordinary_header, validate
 from barnabas.storage.results import AppendInfo, AppendOrigin
-from barnabas.storage.validation.batch_inspection import InspectionNeededError
-from barnabas.storage.validation.validator import ordinary_header, validate
 from unit.storage.storage_fixtures import (
     DIRECTORY,
     LEADER_EPOCH,
@@ -34,7 +34,7 @@ from unit.storage.storage_fixtures import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.storage.validation.batch_inspection import JoinedBatch
+    from barnabas.storage.log.batch_inspection import JoinedBatch
 
 PRODUCER = 7
 HOUR_MS = 3_600_000

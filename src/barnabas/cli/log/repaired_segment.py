@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.cli.log.read_only import ReadOnlyFile
-    from barnabas.storage.recovery.batch_order import BatchOrder
+    from barnabas.storage.log.batch_order import BatchOrder
 
 __all__ = ["Following", "Piece", "first_header", "repaired_pieces"]
 

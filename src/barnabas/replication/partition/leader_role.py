@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.partition.partition_roles import PartitionState
+    from barnabas.storage.log.batch_inspection import InspectedRecords, JoinedBatch
     from barnabas.storage.results import AppendInfo, AppendOrigin
-    from barnabas.storage.validation.batch_inspection import InspectedRecords, JoinedBatch
 
 ACKS_ALL = -1
 # Greater than every offset: no sync is required.

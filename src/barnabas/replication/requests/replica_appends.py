@@ -26,7 +26,7 @@ from barnabas.replication.requests.delayed_writes import (
     PendingAppend,
 )
 from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
-from barnabas.storage.validation.batch_inspection import InspectionNeededError
+from barnabas.storage.log.batch_inspection import InspectionNeededError
 from barnabas.waiting.off_loop import ImmediateSteps
 
 if TYPE_CHECKING:
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.requests.delayed_writes import StepQueue
     from barnabas.runtime.clock import Clock
-    from barnabas.storage.log.log import Log
-    from barnabas.storage.results import AppendInfo, AppendOrigin
-    from barnabas.storage.topic_partition import TopicPartition
-    from barnabas.storage.validation.batch_inspection import (
+    from barnabas.storage.log.batch_inspection import (
         InspectedRecords,
         Inspection,
         JoinedBatch,
     )
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.results import AppendInfo, AppendOrigin
+    from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.purgatory import Purgatory
 
     Entry = tuple["_Request", JoinedBatch]

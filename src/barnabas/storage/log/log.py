@@ -17,12 +17,12 @@ from barnabas.storage.errors import KafkaStorageError, OffsetOutOfRangeError
 from barnabas.storage.files.metadata_files import LogIdentity
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.log_appender import LogAppender
+from barnabas.storage.log.log_loader import LogLoader
 from barnabas.storage.log.log_offsets import LogOffsets
 from barnabas.storage.log.log_reader import LogReader
 from barnabas.storage.log.log_sync import LogSync
 from barnabas.storage.log.roll_and_retention import LogRetention, LogRoller
 from barnabas.storage.log_dependencies import DiskGuard
-from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.segment.segments import roll_jitter
 from barnabas.storage.topic_partition import LOG_SUFFIX, offset_of
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from barnabas.storage.config import LogConfig
     from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
+    from barnabas.storage.log.log_loader import LoadedLog
     from barnabas.storage.log_dependencies import LogDependencies, LogOpening
     from barnabas.storage.producers.producer_state import ProducerState
-    from barnabas.storage.recovery.log_loader import LoadedLog
     from barnabas.storage.segment.segments import Segments
     from barnabas.storage.topic_partition import TopicPartition
 

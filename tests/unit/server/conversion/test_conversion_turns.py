@@ -17,7 +17,7 @@ from barnabas.protocol.messages.produce import (
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
 from barnabas.server.conversion import old_fetch, old_produce
-from barnabas.storage.validation import batch_inspection
+from barnabas.storage.log import batch_inspection
 from unit.server.simulated_broker import TIMEOUT_MS, SimulatedBroker, SimulatedClient
 
 if TYPE_CHECKING:
