@@ -56,7 +56,7 @@ def snapshot_record(key: SharePartitionKey, state: SharePartitionState) -> Coord
         delivery_complete_count=state.delivery_complete_count,
         create_timestamp=state.create_timestamp_ms,
         write_timestamp=state.write_timestamp_ms,
-        state_batches=_batches(SnapshotBatch, state.state_batches),
+        state_batches=batches_as(SnapshotBatch, state.state_batches),
     )
     return CoordinatorRecord.of(_key(ShareSnapshotKey, key), value)
 
@@ -68,7 +68,7 @@ def update_record(key: SharePartitionKey, update: SharePartitionUpdate) -> Coord
         leader_epoch=update.leader_epoch,
         start_offset=update.start_offset,
         delivery_complete_count=update.delivery_complete_count,
-        state_batches=_batches(UpdateBatch, update.state_batches),
+        state_batches=batches_as(UpdateBatch, update.state_batches),
     )
     return CoordinatorRecord.of(_key(ShareUpdateKey, key), value)
 
@@ -83,7 +83,8 @@ def _key(kind: Callable[..., Record], key: SharePartitionKey) -> Record:
     return kind(group_id=group_id, topic_id=topic_id, partition=partition)
 
 
-def _batches(kind: Callable[..., B], batches: list[StateBatch]) -> list[B]:
+def batches_as(kind: Callable[..., B], batches: list[StateBatch]) -> list[B]:
+    """Return state batches in the class of a response or record."""
     return [
         kind(
             first_offset=each.first_offset,
