@@ -424,11 +424,11 @@ class Life:
                 lines.append(f"{node.id}: up={node.is_up}")
                 continue
             log, partition = node.log(), node.partition()
-            fetchers = node.manager.fetchers
+            fetchers = node.manager.followed.fetchers
             states = []
             if fetchers is not None:
                 for _, fetcher in fetchers.fetchers():
-                    state = fetcher.state(PARTITION)
+                    state = fetcher.states.get(PARTITION)
                     if state is not None:
                         states.append(
                             f"{fetcher.name} {state.phase} at {state.fetch_offset} "

@@ -13,9 +13,9 @@ from barnabas.record.decoded_columns import decode_record_set
 from barnabas.record.reader import records
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import StorageError
+from barnabas.storage.log.batch_inspection import InspectionNeededError
+from barnabas.storage.log.validator import validate
 from barnabas.storage.results import AppendOrigin
-from barnabas.storage.validation.batch_inspection import InspectionNeededError
-from barnabas.storage.validation.validator import validate
 from producer_batches import ACCEPTED, GARBAGE, NULL_FOR_JAVA, STRICTLY_REFUSED, Payload, packed
 from unit.storage.storage_fixtures import NOW_MS
 

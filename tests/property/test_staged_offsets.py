@@ -140,7 +140,7 @@ class StagedOffsets(RuleBasedStateMachine):
             content = segment.file.read_at(segment.size, 0)
             for position, header in batches(content):
                 if header.base_offset >= end:
-                    self.copy.log.append_as_follower(
+                    self.copy.log.appender.append_as_follower(
                         memoryview(content)[position : position + header.size]
                     )
         self.copy.replicate()

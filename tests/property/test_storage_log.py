@@ -123,7 +123,7 @@ class LogAgainstList(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.bench.log.flush(force=True)
+        self.bench.log.sync.flush(force=True)
         self.before_cuts.clear()
 
     @rule(part=st.floats(0, 1))
@@ -234,7 +234,7 @@ class LogAgainstList(RuleBasedStateMachine):
     def every_offset_is_found(self) -> None:
         log = self.bench.log
         for offset in range(self.start, self.end, 7):
-            result = log.read(offset, 1, FetchIsolation.LOG_END, True)
+            result = log.reader.read(offset, 1, FetchIsolation.LOG_END, True)
             assert int.from_bytes(content(result)[:8], "big") <= offset
 
     @precondition(lambda self: not self.has_lost_power)

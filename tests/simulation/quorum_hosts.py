@@ -377,7 +377,7 @@ def _check_log_matching(one: RaftDriver, other: RaftDriver) -> None:
     position = start
     while position < end:
         left, right = (
-            each.log.read(position, 1, FetchIsolation.LOG_END, True).records
+            each.log.reader.read(position, 1, FetchIsolation.LOG_END, True).records
             for each in (one, other)
         )
         assert _bytes(left) == _bytes(right), f"LogMatching at {position}"

@@ -203,7 +203,7 @@ class LogDirMoves:
             return
         move.stage = _Stage.ASSIGNING
         # Sync first, so that the turn of the swap has little left to sync.
-        move.copy.future.flush_async(lambda _: self._assign(move))
+        move.copy.future.sync.flush_async(lambda _: self._assign(move))
 
     def _assign(self, move: _Move) -> None:
         if not self._is_current(move):

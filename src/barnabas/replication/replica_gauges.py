@@ -175,7 +175,7 @@ def _families(manager: ReplicaManager, address_of: AddressOf) -> Iterator[Metric
     yield _single(names.LEADER_REPLICATION_RATE, manager.throttles.leader.byte_rate())
     yield _single(names.FOLLOWER_REPLICATION_RATE, manager.throttles.follower.byte_rate())
     yield _single(names.MOVES_RATE, manager.throttles.moves.byte_rate())
-    yield from fetcher_families(manager.fetchers, address_of)
+    yield from fetcher_families(manager.followed.fetchers, address_of)
     yield from _of_partitions(list(manager.partitions()))
 
 

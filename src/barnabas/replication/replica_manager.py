@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
     from barnabas.replication.config import ReplicationConfig
-    from barnabas.replication.fetcher.fetcher_manager import FetcherManager
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.partition.isr import AlterPartitionSender
     from barnabas.replication.partition.partition import Partition
@@ -140,24 +139,26 @@ class ReplicaManager:
         self.high_watermark_listeners = HighWatermarkListeners(self._registry)
         # Fetch sessions whose partitions have no changes to report to the follower.
         self.idle_partitions = IdlePartitionRegistry(
-            self._online, self._brokers, self._fetches, self.metrics,
+            self._online,
+            self._brokers,
+            self._fetches,
+            self.metrics,
             has_selector=config.replica_selector_class is not None,
-        )  # fmt: skip
+        )
         self._checks = LeadershipChecks(
             self._online, self._fetches, self.idle_partitions, self._wheel
         )
         self._isr = IsrMaintenance(
-            config.replica_lag_time_max_ms, self._wheel, dependencies.alter_partition_sender,
-            self.metrics, self._online.values, self.wake,
-        )  # fmt: skip
+            config.replica_lag_time_max_ms,
+            self._wheel,
+            dependencies.alter_partition_sender,
+            self.metrics,
+            self._online.values,
+            self.wake,
+        )
         self.throttles = ReplicationThrottles(config, self._clock)
-        self._followed = FollowedPartitions(
-            FollowedDependencies(
-                node_id, config, self._registry, self._brokers, logs, self.metrics,
-                self.throttles.follower, self._wheel, self._clock, dependencies.leaders,
-                dependencies.broker_epoch, self.wake,
-            )
-        )  # fmt: skip
+        # The partitions that this broker follows, and their fetchers.
+        self.followed = self._make_followed(dependencies)
         self._checkpoint_entry: WheelEntry | None = None
         # Partitions whose pending operations are checked after the current check is done, each with
         # whether only its fetches are checked.
@@ -165,12 +166,7 @@ class ReplicaManager:
         self._waking = False
         # Bound methods of other objects, to save a call on the hot path.
         self.partition = self._registry.partition
-        appends = ReplicaAppends(
-            AppendDependencies(
-                self._registry, self.metrics, self._clock, self._produces, self.wake,
-                self._wake_fetches, self._take_offline, dependencies.inspections,
-            )
-        )  # fmt: skip
+        appends = self._make_appends(dependencies)
         self.append_records = appends.append_records
         self.joint_appends = JointAppends(appends, self._clock)
         reads = self._make_reads(dependencies)
@@ -178,20 +174,64 @@ class ReplicaManager:
         self.fetch = reads.fetch
         self.read = reads.read_again
 
+    def _make_followed(self, dependencies: ReplicationDependencies) -> FollowedPartitions:
+        return FollowedPartitions(
+            FollowedDependencies(
+                node_id=self._node_id,
+                config=self._config,
+                registry=self._registry,
+                brokers=self._brokers,
+                logs=self._logs,
+                metrics=self.metrics,
+                throttle=self.throttles.follower,
+                wheel=self._wheel,
+                clock=self._clock,
+                channels=dependencies.leaders,
+                broker_epoch=dependencies.broker_epoch,
+                wake=self.wake,
+            )
+        )
+
+    def _make_appends(self, dependencies: ReplicationDependencies) -> ReplicaAppends:
+        return ReplicaAppends(
+            AppendDependencies(
+                registry=self._registry,
+                metrics=self.metrics,
+                clock=self._clock,
+                produces=self._produces,
+                wake=self.wake,
+                wake_fetches=self._wake_fetches,
+                take_offline=self._take_offline,
+                inspections=dependencies.inspections,
+            )
+        )
+
     def _make_reads(self, dependencies: ReplicationDependencies) -> ReplicaReads:
         damaged = DamagedReplicas(
             DamageDependencies(
-                self._node_id, self._registry, self._brokers, self._wheel, self._take_offline,
-                self.wake, dependencies.give_up_replica,
+                node_id=self._node_id,
+                registry=self._registry,
+                brokers=self._brokers,
+                wheel=self._wheel,
+                take_offline=self._take_offline,
+                wake=self.wake,
+                give_up=dependencies.give_up_replica,
             )
-        )  # fmt: skip
+        )
         return ReplicaReads(
             ReadDependencies(
-                self._registry, self.metrics, self._isr, self._fetches, self._deletes,
-                self._checks, self.throttles.leader, self._preferred_replicas(), self.wake,
-                damaged.on_damage,
+                registry=self._registry,
+                metrics=self.metrics,
+                isr=self._isr,
+                fetches=self._fetches,
+                deletes=self._deletes,
+                checks=self._checks,
+                throttle=self.throttles.leader,
+                preferred=self._preferred_replicas(),
+                wake=self.wake,
+                on_damage=damaged.on_damage,
             )
-        )  # fmt: skip
+        )
 
     def _preferred_replicas(self) -> PreferredReplicas | None:
         if self._config.replica_selector_class is None:
@@ -213,7 +253,7 @@ class ReplicaManager:
 
     def shutdown(self) -> None:
         """Stop, drop pending operations without a response, and write the high watermarks."""
-        self._followed.close()
+        self.followed.close()
         self._isr.stop()
         if self._checkpoint_entry is not None:
             self._checkpoint_entry.cancel()
@@ -226,10 +266,6 @@ class ReplicaManager:
         """Complete all pending fetches with the available records, before the broker stops."""
         self._fetches.complete_all()
         self.share_fetches.complete_all()
-
-    def begin_controlled_shutdown(self) -> None:
-        """Prepare for shutdown: from now on, follow only partitions whose ISR has this replica."""
-        self._followed.begin_shutdown()
 
     # Partitions.
 
@@ -247,16 +283,6 @@ class ReplicaManager:
         A pending operation has one watch per partition that it waits for.
         """
         return {purgatory.name: purgatory.watched() for purgatory in self._purgatories}
-
-    @property
-    def fetchers(self) -> FetcherManager | None:
-        """The fetchers, or None if this broker has never followed a partition."""
-        return self._followed.fetchers
-
-    @property
-    def is_about_to_fetch(self) -> bool:
-        """Whether a checkpoint is pending, after which fetching from new leaders starts."""
-        return self._followed.is_about_to_fetch
 
     @property
     def offline_partitions(self) -> frozenset[TopicPartition]:
@@ -285,18 +311,18 @@ class ReplicaManager:
         """
         self._brokers.image = image
         local = delta.topics_delta.local_changes(self._node_id)
-        self._followed.remove(TopicPartition(each.topic, each.partition) for each in local.leaders)
-        self._followed.remove(TopicPartition(each.topic, each.partition) for each in local.deletes)
+        self.followed.remove(TopicPartition(each.topic, each.partition) for each in local.leaders)
+        self.followed.remove(TopicPartition(each.topic, each.partition) for each in local.deletes)
         new_followers = 0
         for _ in self._registry.apply(local, changes):
             if len(changes.new_followers) > new_followers:
                 # Stop fetching from the old leader before the first fetch from the new leader.
                 new = changes.new_followers[new_followers:]
-                self._followed.remove(each.topic_partition for each in new)
+                self.followed.remove(each.topic_partition for each in new)
                 new_followers += len(new)
             yield
         self.metrics.metadata_apply_errors += len(changes.failed)
-        self._followed.remove(changes.failed)
+        self.followed.remove(changes.failed)
         for key in changes.deleted:
             if image.topics.by_name(key.topic) is None:
                 self.metrics.forget_topic(key.topic)
@@ -308,8 +334,8 @@ class ReplicaManager:
             self.wake(topic_partition)
             yield
         if changes.followers:
-            self._followed.follow(changes)
-        self._followed.close_idle()
+            self.followed.follow(changes)
+        self.followed.close_idle()
 
     def _apply_topic_config(self, topic: str) -> list[TopicPartition]:
         """Apply a topic's configuration. Return the partitions whose high watermark moved."""
@@ -322,12 +348,6 @@ class ReplicaManager:
             _log.exception("Configuration of a topic cannot be applied: topic=%s", topic)
             self.metrics.metadata_apply_errors += 1
             return []
-
-    # Configuration that may change while the broker runs.
-
-    def set_fetchers_per_leader(self, fetchers: int) -> None:
-        """Apply a changed `num.replica.fetchers`."""
-        self._followed.resize(fetchers)
 
     def _apply_throttled_replicas(self, topic: str) -> None:
         image = self._brokers.image
@@ -347,14 +367,14 @@ class ReplicaManager:
             may be called during an append.
         """
         affected = self._registry.take_directory_offline(directory)
-        self._followed.remove(affected)
+        self.followed.remove(affected)
         for topic_partition in affected:
             self._wheel.add(0, partial(self.wake, topic_partition))
         return affected
 
     def _take_offline(self, topic_partition: TopicPartition) -> None:
         self._registry.take_offline(topic_partition)
-        self._followed.remove([topic_partition])
+        self.followed.remove([topic_partition])
 
     def _schedule_checkpoint(self) -> None:
         interval_ms = self._config.replica_high_watermark_checkpoint_interval_ms

@@ -84,7 +84,7 @@ class AppendInfo(msgspec.Struct, gc=False):
     size: int = 0
     # Whether the batch was already appended earlier; nothing was written now.
     duplicate: bool = False
-    # Whether flush.messages is reached. Acknowledgments then wait for `Log.flush_async`.
+    # Whether flush.messages is reached. Acknowledgments then wait for `LogSync.flush_async`.
     needs_flush: bool = False
     # Whether the append moved the high watermark, since no follower limits it. Set by the leader.
     moved_high_watermark: bool = False

@@ -47,7 +47,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log = open_log(directory)
     for number in range(BATCHES):
         records = memoryview(batch([b"%d" % number + bytes(100)]))
-        log.append_as_leader(records, 3, AppendOrigin.CLIENT, NOW_MS)
+        log.appender.append_as_leader(records, 3, AppendOrigin.CLIENT, NOW_MS)
     assert len(log.segments) == 3
     log.close()
     OffsetCheckpoint(RealDisk(), str(directory), RECOVERY_POINTS).write({PARTITION: BATCHES})

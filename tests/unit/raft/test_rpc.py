@@ -227,7 +227,7 @@ def test_a_fetch_response_has_complete_batches_leader_epoch_and_endpoint() -> No
     assert (data.error_code, data.high_watermark, data.log_start_offset) == (0, 4, 0)
     assert (data.current_leader.leader_id, data.current_leader.leader_epoch) == (1, 1)
     records: Any = data.records
-    assert records.read() == side.driver.log.read(0, 1 << 20, 0, True).records.read()
+    assert records.read() == side.driver.log.reader.read(0, 1 << 20, 0, True).records.read()
     (endpoint,) = response.node_endpoints
     assert (endpoint.node_id, endpoint.host, endpoint.port) == (1, "one", 9093)
     assert side.exchange(fetch(0, last_epoch=0), 15).node_endpoints == []

@@ -171,8 +171,8 @@ class FollowingBroker:
 
     @property
     def fetchers(self) -> FetcherManager:
-        assert self.node.manager.fetchers is not None
-        return self.node.manager.fetchers
+        assert self.node.manager.followed.fetchers is not None
+        return self.node.manager.followed.fetchers
 
     @property
     def leader(self) -> ScriptedChannel:
@@ -188,7 +188,7 @@ class FollowingBroker:
 
     def state(self, key: TopicPartition = PARTITION) -> FetchState | None:
         for _, fetcher in self.fetchers.fetchers():
-            state = fetcher.state(key)
+            state = fetcher.states.get(key)
             if state is not None:
                 return state
         return None

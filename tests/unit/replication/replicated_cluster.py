@@ -429,7 +429,7 @@ class Node:
         log = self.log(key)
         found = []
         while offset < log.log_end_offset:
-            read = log.read(offset, 1 << 24, FetchIsolation.LOG_END, True)
+            read = log.reader.read(offset, 1 << 24, FetchIsolation.LOG_END, True)
             content = read.records.read() if isinstance(read.records, FileSlice) else read.records
             for header, records in read_batches(content):
                 found += [each for each in records if each.offset >= offset]
@@ -519,7 +519,7 @@ class ReplicatedCluster:
         if node is None or not node.is_up:
             return True
         has_log = any(key.topic == topic for key in node.logs.logs)
-        return has_log and not node.manager.is_about_to_fetch
+        return has_log and not node.manager.followed.is_about_to_fetch
 
     def until(self, predicate: Callable[[], bool], limit_ms: float = 60_000.0) -> bool:
         return self.world.run_until(predicate, limit_ms)

@@ -51,7 +51,7 @@ class Follower(FollowingBroker):
         self.catch_up_channel.give(given)
 
     def fetchers_of(self, key: object) -> list[FetcherKey]:
-        return [each for each, fetcher in self.fetchers.fetchers() if fetcher.state(key)]
+        return [each for each, fetcher in self.fetchers.fetchers() if fetcher.states.get(key)]
 
     def forgotten(self, channel: ScriptedChannel) -> list[int]:
         return [
@@ -220,9 +220,9 @@ def test_a_dead_catch_up_fetcher_does_not_shorten_the_fetches_of_the_other_fetch
 
 def test_replicas_outside_the_isr_keep_one_fetcher_when_the_fetchers_are_resized() -> None:
     broker = Follower()
-    broker.node.manager.set_fetchers_per_leader(3)
+    broker.node.manager.followed.resize(3)
     assert broker.fetchers_of(broker.lagging) == [FetcherKey(2, 3)]
-    broker.node.manager.set_fetchers_per_leader(1)
+    broker.node.manager.followed.resize(1)
     assert broker.fetchers_of(broker.lagging) == [CATCH_UP]
     assert broker.fetchers_of(broker.in_sync) == [IN_SYNC]
     assert len(broker.fetchers) == 2
@@ -238,7 +238,7 @@ def test_a_restarted_follower_catches_up_and_then_has_one_fetcher() -> None:
         cluster.produce(b"a", key=key)
     cluster.restart(3)
     assert cluster.until(lambda: all(map(cluster.in_sync, keys)))
-    fetchers = cluster[3].manager.fetchers
+    fetchers = cluster[3].manager.followed.fetchers
     assert cluster.until(lambda: [key for key, _ in fetchers.fetchers()] == [FetcherKey(1, 0)])
     assert cluster.produce(b"more", key=keys[7]).error is ErrorCode.NONE
     # One session of each follower, and one of the killed process.

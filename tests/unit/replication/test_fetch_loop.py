@@ -60,7 +60,7 @@ def test_a_partition_with_data_or_an_error_moves_to_the_end_of_the_order() -> No
         },
         session_id=0,
     )
-    order = [key for _, fetcher in broker.fetchers.fetchers() for key, _ in fetcher._states.items()]
+    order = [key for _, fetcher in broker.fetchers.fetchers() for key, _ in fetcher.states.items()]
     assert order == [third, first, second]
 
 
@@ -222,7 +222,7 @@ def fail_directory(broker: FollowingBroker, key: TopicPartition) -> None:
     directory = log.directory.rpartition("/")[0]
     broker.node.host.disk.faults.append(DiskFault(directory, ("write",)))
     with pytest.raises(KafkaStorageError):
-        log.append_as_follower(records(b"lost", offset=log.log_end_offset))
+        log.appender.append_as_follower(records(b"lost", offset=log.log_end_offset))
     assert broker.node.failures == [directory]
     assert key in broker.node.manager.offline_partitions
 

@@ -82,14 +82,14 @@ def test_fetchers_are_resized_while_the_broker_runs() -> None:
     broker.leader.give(
         {broker.key(index): data(records(b"a"), high_watermark=1) for index in range(8)}
     )
-    broker.node.manager.set_fetchers_per_leader(3)
+    broker.node.manager.followed.resize(3)
     assert {key.fetcher_id for key, _ in broker.fetchers.fetchers()} == {0, 1, 2}
     for index in range(8):
         key = broker.key(index)
-        found = [each for each, fetcher in broker.fetchers.fetchers() if fetcher.state(key)]
+        found = [each for each, fetcher in broker.fetchers.fetchers() if fetcher.states.get(key)]
         assert found == [FetcherKey(2, fetcher_id(key, 3))]
         assert broker.state(key).fetch_offset == 1
-    broker.node.manager.set_fetchers_per_leader(1)
+    broker.node.manager.followed.resize(1)
     assert [key for key, _ in broker.fetchers.fetchers()] == [FetcherKey(2, 0)]
     assert len(broker.fetchers._fetchers[FetcherKey(2, 0)]) == 8
 
@@ -112,7 +112,7 @@ def fetched_offsets(broker: FollowingBroker) -> list[int]:
 def test_a_resize_waits_for_the_sync_of_appended_records() -> None:
     """The next fetch reports that the records before its offset are on disk."""
     broker = syncing_follower()
-    broker.node.manager.set_fetchers_per_leader(3)
+    broker.node.manager.followed.resize(3)
     assert fetched_offsets(broker) == []
     broker.run_for(250)
     assert fetched_offsets(broker) == [1]
@@ -177,7 +177,7 @@ def test_a_broker_without_followed_partitions_has_no_fetcher() -> None:
     """Its metrics are 0."""
     cluster = ReplicatedCluster(1)
     cluster.make_topic(replicas=(1,))
-    assert cluster[1].manager.fetchers is None
+    assert cluster[1].manager.followed.fetchers is None
     registry = MetricsRegistry(cluster[1].host.clock)
     publish_replica_metrics(cluster[1].manager, registry)
     found = {family.name: list(family.samples) for family in registry.families()}
@@ -242,7 +242,7 @@ def test_the_high_watermark_is_checkpointed_before_the_first_fetch(was_leader: b
     broker.cluster.make_topic(replicas=(1, 2) if was_leader else (2, 1), isr=(1,))
     if was_leader:
         broker.node.produce(b"a", acks=1)
-        assert broker.node.manager.fetchers is None
+        assert broker.node.manager.followed.fetchers is None
     else:
         broker.leader.give({PARTITION: data(records(b"a"), high_watermark=1)})
     assert broker.log.high_watermark == 1
@@ -322,7 +322,7 @@ def test_a_fetcher_whose_partitions_change_leaders_keeps_its_connection() -> Non
 def test_a_log_without_epochs_is_fetched_from_its_high_watermark() -> None:
     """The fetch offset is the log end offset, or the high watermark if the log has no epoch."""
     broker = FollowingBroker()
-    broker.log.append_as_follower(records(b"a", b"b", epoch=-1))
+    broker.log.appender.append_as_follower(records(b"a", b"b", epoch=-1))
     broker.log.update_high_watermark(1)
     assert broker.node.partition().initial_fetch_offset == 1
     broker.lead(3)
@@ -349,7 +349,7 @@ def test_a_repeated_leader_epoch_does_not_restart_the_fetcher() -> None:
 
 def test_a_broker_that_shuts_down_follows_only_partitions_with_it_in_the_isr() -> None:
     broker = FollowingBroker(partitions=2)
-    broker.node.manager.begin_controlled_shutdown()
+    broker.node.manager.followed.begin_shutdown()
     broker.cluster.controller.change(broker.key(0), leader=3, isr=[3])
     broker.cluster.controller.change(broker.key(1), leader=3, isr=[3, 1])
     broker.run_for(5)

@@ -166,14 +166,14 @@ def test_a_truncation_of_an_offline_partition_fails_it(with_epoch: bool) -> None
     broker = FollowingBroker(partitions=2)
     offline, other = broker.key(0), broker.key(1)
     if with_epoch:
-        broker.node.log(offline).append_as_follower(records(b"a"))
+        broker.node.log(offline).appender.append_as_follower(records(b"a"))
         broker.lead(3, offline)
         broker.lead(2, offline)
     state = broker.state(offline)
     assert state is not None
     state.phase = FetchPhase.TRUNCATING
-    fetcher = next(each for _, each in broker.fetchers.fetchers() if each.state(offline))
-    fetcher._states.mark_changed(offline)
+    fetcher = next(each for _, each in broker.fetchers.fetchers() if each.states.get(offline))
+    fetcher.states.mark_changed(offline)
     # The directory fails, and the fetchers are not told yet.
     broker.node.manager._registry.take_offline(offline)
     if with_epoch:

@@ -14,7 +14,7 @@ __all__ = ["broker"]
 
 
 def test_a_response_for_another_offset_than_the_log_end_fails_the_partition(broker) -> None:
-    broker.log.append_as_follower(records(b"mine"))
+    broker.log.appender.append_as_follower(records(b"mine"))
     give_one(broker)
     assert broker.node.values() == [b"mine"]
     assert broker.fetchers.failed == [PARTITION]
@@ -27,7 +27,7 @@ def test_a_response_without_records_for_another_offset_fails_the_partition(broke
     assert broker.state().fetch_offset == 2
     broker.log.truncate_to(min(end, 2))
     if end > 2:
-        broker.log.append_as_follower(records(b"mine", offset=2))
+        broker.log.appender.append_as_follower(records(b"mine", offset=2))
     broker.leader.give({PARTITION: data(high_watermark=2)})
     assert broker.fetchers.failed == [PARTITION]
 

@@ -31,7 +31,8 @@ class RaisingLog:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def append_as_follower(self, *_: object) -> None:
+    @property
+    def appender(self) -> None:
         raise RuntimeError("not foreseen")
 
     def truncate_to(self, _: int) -> None:
@@ -86,8 +87,10 @@ def test_an_unexpected_error_of_an_append_fails_its_partition_only(broker, caplo
 def test_an_unexpected_error_of_a_truncation_fails_only_its_partition(broker) -> None:
     """The other partitions are truncated and fetched."""
     for index in (0, 1):
-        broker.node.log(broker.key(index)).append_as_follower(records(b"0"))
-        broker.node.log(broker.key(index)).append_as_follower(records(b"1", offset=1, epoch=1))
+        broker.node.log(broker.key(index)).appender.append_as_follower(records(b"0"))
+        broker.node.log(broker.key(index)).appender.append_as_follower(
+            records(b"1", offset=1, epoch=1)
+        )
     for leader in (3, 2):
         for index in (0, 1):
             broker.lead(leader, broker.key(index))
@@ -160,7 +163,7 @@ def test_an_impossible_end_offset_of_an_epoch_delays_the_partition(
     """The leader does not detect divergence itself, so it gets OffsetForLeaderEpoch requests."""
     monkeypatch.setattr(ImageBrokers, "fetch_version", lambda _: 11)
     broker = FollowingBroker()
-    broker.log.append_as_follower(records(b"0"))
+    broker.log.appender.append_as_follower(records(b"0"))
     broker.lead(3)
     broker.lead(2)
     assert isinstance(broker.leader.waiting, OffsetForLeaderEpochRequest)

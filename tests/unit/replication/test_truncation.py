@@ -18,7 +18,7 @@ from unit.replication.replicated_cluster import DATA, PARTITION, ReplicatedClust
 def with_log(broker: FollowingBroker, *batches: tuple[int, int]) -> None:
     """Give the follower's log one record per (offset, epoch)."""
     for offset, epoch in batches:
-        broker.log.append_as_follower(records(b"%d" % epoch, offset=offset, epoch=epoch))
+        broker.log.appender.append_as_follower(records(b"%d" % epoch, offset=offset, epoch=epoch))
     broker.lead(3)
     broker.lead(2)
 
@@ -65,7 +65,7 @@ def test_epochs_unknown_to_the_leader_are_truncated_one_by_one() -> None:
 def test_a_former_leader_without_appends_removes_its_epoch() -> None:
     """The current leader may not know that epoch; nothing else is truncated."""
     broker = FollowingBroker()
-    broker.log.append_as_follower(records(b"a"))
+    broker.log.appender.append_as_follower(records(b"a"))
     broker.lead(1)
     assert broker.log.latest_epoch == 1
     broker.lead(2)

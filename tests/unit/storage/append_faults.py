@@ -68,7 +68,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def _idle(log: Log) -> None:
-    log.flush()
+    log.sync.flush()
     log.close_files()
     for segment in log.segments:
         segment.offset_index.unload()
@@ -134,7 +134,7 @@ class Side:
         if not self.log.sync.is_due:
             return
         errors: list[BaseException | None] = []
-        self.log.flush_async(errors.append)
+        self.log.sync.flush_async(errors.append)
         for _ in range(3):
             # A timer retries a sync without a free descriptor.
             self.bench.timer.run()
@@ -148,7 +148,7 @@ class LeaderSide(Side):
     def put(self, append: Append) -> None:
         origin = AppendOrigin.CLIENT if append.sequence >= 0 else AppendOrigin.COORDINATOR
         records = memoryview(append.records())
-        self.log.append_as_leader(records, append.epoch, origin, NOW_MS)
+        self.log.appender.append_as_leader(records, append.epoch, origin, NOW_MS)
         self.sync_if_due()
 
 
@@ -164,10 +164,10 @@ class JointSide(LeaderSide):
         together = (append, *self.plan.after[:2])
         for each in together:
             records = memoryview(each.records())
-            header = self.log.validate_for_joint_append(records, NOW_MS)
+            header = self.log.appender.validate_for_joint_append(records, NOW_MS)
             assert header is not None
             joined.append((records, header))
-        for outcome in self.log.append_jointly(joined, append.epoch, NOW_MS):
+        for outcome in self.log.appender.append_jointly(joined, append.epoch, NOW_MS):
             if isinstance(outcome, KafkaStorageError):
                 raise outcome
         self.sync_if_due()
@@ -188,7 +188,7 @@ class FollowerSide(Side):
             self._led.append(append)
             self._leader.put(append)
         while self.log.log_end_offset < leader.log_end_offset:
-            self.log.append_as_follower(content(read(leader, self.log.log_end_offset)))
+            self.log.appender.append_as_follower(content(read(leader, self.log.log_end_offset)))
         self.sync_if_due()
 
 

@@ -126,7 +126,7 @@ class CleanerBench(Bench):
         """Roll the log, so that all records can be compacted."""
         self.replicate()
         self.log.roll()
-        self.log.flush(force=True)
+        self.log.sync.flush(force=True)
 
     def clean(self) -> None:
         """Compact until no work is left."""

@@ -14,11 +14,11 @@ from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import WALL_START_MS
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.config import LogConfig
+from barnabas.storage.log.batch_inspection import InspectionNeededError
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_dependencies import LogDependencies, LogOpening
 from barnabas.storage.results import AppendInfo, AppendOrigin, FetchIsolation, ReadResult
 from barnabas.storage.topic_partition import TopicPartition
-from barnabas.storage.validation.batch_inspection import InspectionNeededError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,9 +130,11 @@ class Bench:
         now_ms, origin = self.clock.wall_ms(), AppendOrigin.CLIENT
         view = memoryview(bytearray(records))
         try:
-            return self.log.append_as_leader(view, epoch, origin, now_ms)
+            return self.log.appender.append_as_leader(view, epoch, origin, now_ms)
         except InspectionNeededError as needed:
-            return self.log.append_as_leader(needed.inspection.run(), epoch, origin, now_ms)
+            return self.log.appender.append_as_leader(
+                needed.inspection.run(), epoch, origin, now_ms
+            )
 
     def append_many(self, count: int, size: int = 100) -> None:
         for index in range(count):
@@ -141,7 +143,7 @@ class Bench:
     def coordinate(self, records: bytes | bytearray, epoch: int = LEADER_EPOCH) -> AppendInfo:
         view = memoryview(bytearray(records))
         origin = AppendOrigin.COORDINATOR
-        return self.log.append_as_leader(view, epoch, origin, self.clock.wall_ms())
+        return self.log.appender.append_as_leader(view, epoch, origin, self.clock.wall_ms())
 
     def names(self) -> list[str]:
         return self.disk.list(DIRECTORY)
@@ -172,7 +174,7 @@ def read(
     max_bytes: int = 1 << 30,
     isolation: FetchIsolation = FetchIsolation.LOG_END,
 ) -> ReadResult:
-    return log.read(offset, max_bytes, isolation, True)
+    return log.reader.read(offset, max_bytes, isolation, True)
 
 
 def content(result: ReadResult) -> bytes:

@@ -28,19 +28,20 @@ from barnabas.storage.errors import (
     RecordTooLargeError,
     StorageError,
 )
-from barnabas.storage.results import AppendOrigin
-from barnabas.storage.validation.batch_inspection import (
+from barnabas.storage.log.batch_inspection import (
     RECORD_ERRORS_MAX,
     InspectedRecords,
     InspectionNeededError,
 )
-from barnabas.storage.validation.validator import validate
+from barnabas.storage.log.validator import validate
+from barnabas.storage.results import AppendOrigin
 from barnabas.waiting.steps import OffLoop, run_steps
 from producer_batches import ACCEPTED, GARBAGE, STRICTLY_REFUSED, Payload, packed
 from unit.storage.storage_fixtures import NOW_MS
 
 if TYPE_CHECKING:
     from barnabas.waiting.steps import Steps
+
 
 FAR = 2**63 - 1
 COMPACTED = LogConfig(cleanup_policy=("compact",))

@@ -48,7 +48,7 @@ def test_nothing_above_the_high_watermark_is_touched() -> None:
     bench.seal()
     bench.put((b"a", b"3"), (b"a", b"4"))
     bench.log.roll()
-    bench.log.flush(force=True)
+    bench.log.sync.flush(force=True)
     bench.clean()
     assert bench.pairs() == [(b"a", b"2"), (b"a", b"3"), (b"a", b"4")]
     assert bench.checkpoint() == 2
@@ -329,7 +329,7 @@ def test_small_segments_are_joined_up_to_the_size_of_one() -> None:
 def test_segments_whose_offsets_do_not_fit_one_index_are_not_joined() -> None:
     bench = CleanerBench()
     for offset in (0, 10, 1 << 31, (1 << 31) + 10):
-        bench.log.append_as_follower(batch([b"v"], base_offset=offset, key=b"%d" % offset))
+        bench.log.appender.append_as_follower(batch([b"v"], base_offset=offset, key=b"%d" % offset))
         bench.log.roll()
     bench.seal_and_clean()
     assert bench.log.segments.base_offsets == [0, 11, (1 << 31) + 11]

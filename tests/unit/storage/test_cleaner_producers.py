@@ -185,7 +185,7 @@ def test_an_aborted_transaction_with_its_marker_in_the_active_segment_is_removed
     bench.log.roll()
     bench.coordinate(marker(ControlType.ABORT, 7))
     bench.replicate()
-    bench.log.flush(force=True)
+    bench.log.sync.flush(force=True)
     bench.clean()
     assert bench.pairs() == [(b"a", b"1")]
 

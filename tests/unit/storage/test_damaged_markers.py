@@ -24,10 +24,10 @@ def test_a_follower_checks_markers_before_it_writes_anything(name: str) -> None:
     set_offset_and_epoch(made, 0, 1, 3)
     before = batch([b"before"])
     with pytest.raises(CorruptRecordError):
-        bench.log.append_as_follower(bytes(before + made))
+        bench.log.appender.append_as_follower(bytes(before + made))
     assert (bench.log.log_end_offset, bench.log.size) == (0, 0)
     assert bench.log.producer_state.entries == {}
-    assert bench.log.append_as_follower(bytes(before)).last_offset == 0
+    assert bench.log.appender.append_as_follower(bytes(before)).last_offset == 0
 
 
 @pytest.mark.parametrize("name", DAMAGED)
@@ -46,7 +46,7 @@ def test_a_follower_refuses_a_batch_outside_of_its_producers_open_transaction() 
     set_offset_and_epoch(plain, 0, 1, 3)
     size = bench.log.size
     with pytest.raises(InvalidTxnStateError):
-        bench.log.append_as_follower(bytes(plain))
+        bench.log.appender.append_as_follower(bytes(plain))
     assert (bench.log.log_end_offset, bench.log.size) == (1, size)
 
 
@@ -59,7 +59,7 @@ def test_a_follower_appends_several_transactions_of_a_producer_in_one_fetch() ->
     leader.append(again)
     leader.coordinate(marker(ControlType.COMMIT, 1))
     leader.append(batch([b"c"], producer_id=1, producer_epoch=0, base_sequence=2))
-    follower.log.append_as_follower(read(leader.log).records.read())
+    follower.log.appender.append_as_follower(read(leader.log).records.read())
     for bench in (leader, follower):
         assert len(bench.log.segments.active.txn_index.entries()) == 1
         entries = bench.log.producer_state.entries.values()
@@ -72,7 +72,7 @@ def test_a_batch_whose_last_offset_exceeds_63_bits_is_rejected() -> None:
     made = batch([b"a", b"b"])
     set_offset_and_epoch(made, 0, (1 << 63) - 1, 3)
     with pytest.raises(CorruptRecordError):
-        bench.log.append_as_follower(bytes(made))
+        bench.log.appender.append_as_follower(bytes(made))
     assert bench.log.size == 0
 
 

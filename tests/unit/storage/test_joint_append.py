@@ -19,9 +19,9 @@ from barnabas.record.batch import (
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import KafkaStorageError, OutOfOrderSequenceError, StorageError
+from barnabas.storage.log.batch_inspection import InspectionNeededError
+from barnabas.storage.log.validator import ordinary_header, validate
 from barnabas.storage.results import AppendInfo, AppendOrigin
-from barnabas.storage.validation.batch_inspection import InspectionNeededError
-from barnabas.storage.validation.validator import ordinary_header, validate
 from unit.storage.storage_fixtures import (
     DIRECTORY,
     LEADER_EPOCH,
@@ -34,7 +34,7 @@ from unit.storage.storage_fixtures import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.storage.validation.batch_inspection import JoinedBatch
+    from barnabas.storage.log.batch_inspection import JoinedBatch
 
 PRODUCER = 7
 HOUR_MS = 3_600_000
@@ -44,7 +44,7 @@ MAX_TIMESTAMP_FIELD = BatchHeader._fields.index("max_timestamp")
 
 def validated(bench: Bench, records: bytes | bytearray) -> JoinedBatch:
     view = memoryview(bytearray(records))
-    header = bench.log.validate_for_joint_append(view, bench.clock.wall_ms())
+    header = bench.log.appender.validate_for_joint_append(view, bench.clock.wall_ms())
     assert header is not None
     return view, header
 
@@ -53,7 +53,7 @@ def jointly(
     bench: Bench, *batches: bytes | bytearray, epoch: int = LEADER_EPOCH
 ) -> list[AppendInfo | StorageError]:
     joined = [validated(bench, each) for each in batches]
-    return bench.log.append_jointly(joined, epoch, bench.clock.wall_ms())
+    return bench.log.appender.append_jointly(joined, epoch, bench.clock.wall_ms())
 
 
 def of_producer(sequence: int, *values: bytes, producer_id: int = PRODUCER) -> bytearray:
@@ -214,7 +214,7 @@ def random_batch(rng: random.Random, sequences: dict[int, int]) -> bytearray:
 
 def contents(bench: Bench) -> dict[str, bytes]:
     """Return the segments with their indexes."""
-    bench.log.flush(force=True)
+    bench.log.sync.flush(force=True)
     return {
         name: bench.disk.read(f"{DIRECTORY}/{name}")
         for name in bench.names()
@@ -233,7 +233,7 @@ def test_a_read_from_each_batch_of_a_joint_append_finds_it() -> None:
 def test_after_a_power_loss_each_batch_of_a_joint_append_is_whole_or_gone(seed: int) -> None:
     bench = Bench(seed=seed)
     bench.append(of_producer(0))
-    bench.log.flush()
+    bench.log.sync.flush()
     jointly(bench, *(of_producer(sequence) for sequence in range(1, 6)))
     bench.disk.crash()
     bench.open(recovery_point=1)
@@ -294,7 +294,7 @@ def test_batches_that_must_be_inspected_or_refused_do_not_join() -> None:
     bench = Bench()
     for records in (damaged, batch([b"a"]) + batch([b"b"]), in_future, batch([b"a"])[:-1]):
         view = memoryview(bytearray(records))
-        assert bench.log.validate_for_joint_append(view, NOW_MS) is None
+        assert bench.log.appender.validate_for_joint_append(view, NOW_MS) is None
     for config in (
         LogConfig(cleanup_policy=("compact",)),
         LogConfig(message_timestamp_type="LogAppendTime"),
@@ -302,4 +302,4 @@ def test_batches_that_must_be_inspected_or_refused_do_not_join() -> None:
         LogConfig(segment_bytes=60),
     ):
         view = memoryview(batch([b"a"]))
-        assert Bench(config).log.validate_for_joint_append(view, NOW_MS) is None
+        assert Bench(config).log.appender.validate_for_joint_append(view, NOW_MS) is None

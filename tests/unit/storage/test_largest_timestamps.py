@@ -45,7 +45,7 @@ def filled(config: LogConfig = TINY, segments: int = 30) -> Bench:
     generator = random.Random(segments)
     while len(bench.log.segments) < segments:
         put(bench, generator.randrange(AGES))
-    bench.log.flush(force=True)
+    bench.log.sync.flush(force=True)
     return bench
 
 
@@ -188,7 +188,7 @@ def test_the_compacted_segment_has_an_entry_and_the_replaced_ones_have_none() ->
     bench.clean()
     assert len(before) == 12
     bench.replicate()
-    bench.log.flush(force=True)
+    bench.log.sync.flush(force=True)
     sealed = {each.base_offset for each in list(bench.log.segments)[:-1]}
     assert stored(bench) == sealed < before
     check(bench.log)

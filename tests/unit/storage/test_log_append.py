@@ -33,7 +33,7 @@ def test_the_leader_assigns_offsets_and_its_epoch_in_place() -> None:
     bench = Bench()
     bench.append(batch([b"a", b"b"]))
     records = bytearray(batch([b"c", b"d", b"e"]))
-    info = bench.log.append_as_leader(memoryview(records), 7, AppendOrigin.CLIENT, NOW_MS)
+    info = bench.log.appender.append_as_leader(memoryview(records), 7, AppendOrigin.CLIENT, NOW_MS)
     assert (info.first_offset, info.last_offset, info.record_count) == (2, 4, 3)
     header = read_header(records)
     assert (header.base_offset, header.partition_leader_epoch) == (2, 7)
@@ -201,16 +201,16 @@ def test_an_old_message_set_is_converted() -> None:
 def test_raft_batches_must_have_the_expected_offsets() -> None:
     bench = Bench()
     right = memoryview(batch([b"a"], base_offset=0))
-    bench.log.append_as_leader(right, 1, AppendOrigin.RAFT, NOW_MS)
+    bench.log.appender.append_as_leader(right, 1, AppendOrigin.RAFT, NOW_MS)
     wrong = memoryview(batch([b"a"], base_offset=5))
     with pytest.raises(InvalidRecordError):
-        bench.log.append_as_leader(wrong, 1, AppendOrigin.RAFT, NOW_MS)
+        bench.log.appender.append_as_leader(wrong, 1, AppendOrigin.RAFT, NOW_MS)
 
 
 def test_a_follower_keeps_the_leaders_bytes() -> None:
     bench = Bench()
     records = batch([b"a", b"b"], leader_epoch=4) + batch([b"c"], base_offset=2, leader_epoch=5)
-    info = bench.log.append_as_follower(bytes(records))
+    info = bench.log.appender.append_as_follower(bytes(records))
     assert (info.first_offset, info.last_offset) == (0, 2)
     assert content(read(bench.log)) == bytes(records)
     assert bench.log.leader_epochs.entries == [(4, 0), (5, 2)]
@@ -218,16 +218,16 @@ def test_a_follower_keeps_the_leaders_bytes() -> None:
 
 def test_a_follower_refuses_records_below_its_log_end() -> None:
     bench = Bench()
-    bench.log.append_as_follower(batch([b"a", b"b"]))
+    bench.log.appender.append_as_follower(batch([b"a", b"b"]))
     with pytest.raises(UnexpectedAppendOffsetError) as caught:
-        bench.log.append_as_follower(batch([b"b"], base_offset=1))
+        bench.log.appender.append_as_follower(batch([b"b"], base_offset=1))
     assert (caught.value.first_offset, caught.value.log_end_offset) == (1, 2)
 
 
 def test_a_follower_refuses_offsets_that_do_not_increase() -> None:
     bench = Bench()
     with pytest.raises(CorruptRecordError):
-        bench.log.append_as_follower(batch([b"a", b"b"]) + batch([b"c"], base_offset=1))
+        bench.log.appender.append_as_follower(batch([b"a", b"b"]) + batch([b"c"], base_offset=1))
 
 
 def test_a_follower_checks_crcs() -> None:
@@ -235,7 +235,7 @@ def test_a_follower_checks_crcs() -> None:
     damaged = batch([b"a"])
     damaged[-1] ^= 1
     with pytest.raises(CorruptRecordError):
-        bench.log.append_as_follower(damaged)
+        bench.log.appender.append_as_follower(damaged)
 
 
 def test_a_disk_failure_is_reported_once_and_the_log_rejects_appends() -> None:

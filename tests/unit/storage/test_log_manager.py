@@ -188,7 +188,7 @@ def test_a_task_that_raises_for_one_log_visits_the_others_and_is_repeated() -> N
 def test_a_truncation_lowers_the_recovery_point_on_disk() -> None:
     broker = Broker()
     broker.append(PARTITIONS[0], 12)
-    broker.manager.logs[PARTITIONS[0]].flush()
+    broker.manager.logs[PARTITIONS[0]].sync.flush()
     broker.manager.checkpoint_recovery_points()
     (directory,) = broker.manager.directories
     # Below the end, whose segment has unsynced indexes.
@@ -223,7 +223,7 @@ def test_all_logs_of_a_clean_stop_survive_the_loss_of_power(reports_failed_write
             broker.append(partition, partition.partition % 3)
             if partition.partition % 2:
                 # Later records are written to files that were synced before.
-                broker.manager.logs[partition].flush()
+                broker.manager.logs[partition].sync.flush()
                 broker.append(partition, 2)
         before = [broker.records(partition) for partition in MANY]
         broker.manager.shutdown()
@@ -241,7 +241,7 @@ def test_a_truncation_is_synced_at_shutdown_if_the_log_has_its_old_length() -> N
         broker = Broker(seed=seed)
         broker.append(PARTITIONS[0], 2)
         log = broker.bench.log
-        log.flush()
+        log.sync.flush()
         log.truncate_to(1)
         broker.bench.append(batch([b"x" * 100]))
         broker.manager.shutdown()

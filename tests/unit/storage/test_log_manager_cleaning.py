@@ -49,10 +49,10 @@ class Managed:
         log = self.manager.get_or_create(partition, None, config)
         for number in range(10):
             batch = memoryview(keyed([(b"k%d" % (number % 2), bytes(100))]))
-            log.append_as_leader(batch, 1, AppendOrigin.CLIENT, NOW_MS)
+            log.appender.append_as_leader(batch, 1, AppendOrigin.CLIENT, NOW_MS)
         log.update_high_watermark(10)
         log.roll()
-        log.flush(force=True)
+        log.sync.flush(force=True)
         return log
 
     def settle(self) -> None:
@@ -163,7 +163,7 @@ def test_truncating_a_log_restarts_its_compaction() -> None:
     assert managed.manager.cleaner.in_progress == []
     assert managed.half_made(log) == []
     log.roll()
-    log.flush(force=True)
+    log.sync.flush(force=True)
     managed.due.run_for(15_000)
     assert (records(log), log.log_end_offset) == (2, 5)
 
@@ -197,21 +197,21 @@ def test_a_log_that_is_being_moved_is_not_compacted_and_its_checkpoint_moves_too
     future = managed.manager.create_future(KEYS, target)
     for number in range(2):
         batch = memoryview(keyed([(b"k%d" % number, b"new")]))
-        log.append_as_leader(batch, 1, AppendOrigin.CLIENT, NOW_MS)
+        log.appender.append_as_leader(batch, 1, AppendOrigin.CLIENT, NOW_MS)
     log.update_high_watermark(12)
     log.roll()
-    log.flush(force=True)
+    log.sync.flush(force=True)
     managed.due.run_for(15_000)
     assert records(log) == 4
     for segment in log.segments:
         if segment.size:
-            future.append_as_follower(segment.file.read_at(segment.size, 0))
+            future.appender.append_as_follower(segment.file.read_at(segment.size, 0))
     future.update_high_watermark(12)
     managed.manager.replace_with_future(KEYS)
     managed.settle()
     assert managed.checkpoint(KEYS) == [target.path]
     future.roll()
-    future.flush(force=True)
+    future.sync.flush(force=True)
     managed.due.run_for(15_000)
     assert records(future) == 2
 

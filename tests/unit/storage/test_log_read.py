@@ -121,7 +121,7 @@ def test_the_byte_limit_truncates_the_slice_but_not_the_first_batch() -> None:
 def test_a_hard_limit_below_the_first_batch_returns_it_incomplete() -> None:
     bench = Bench()
     bench.append(batch([bytes(100)]))
-    result = bench.log.read(0, 10, FetchIsolation.LOG_END, False)
+    result = bench.log.reader.read(0, 10, FetchIsolation.LOG_END, False)
     assert len(result.records) == 10
     assert result.first_batch_incomplete
 
@@ -129,7 +129,7 @@ def test_a_hard_limit_below_the_first_batch_returns_it_incomplete() -> None:
 def test_a_read_of_zero_bytes_returns_a_position_and_no_records() -> None:
     bench = Bench()
     bench.append_many(2)
-    result = bench.log.read(1, 0, FetchIsolation.LOG_END, False)
+    result = bench.log.reader.read(1, 0, FetchIsolation.LOG_END, False)
     assert result.records == b""
     assert result.position.message_offset == 1
     assert result.position.relative_position > 0
@@ -252,7 +252,7 @@ def test_the_first_of_records_without_a_timestamp_has_the_largest_timestamp() ->
 def test_idle_segments_open_their_files_again_when_read() -> None:
     bench = Bench(SMALL)
     bench.append_many(40)
-    bench.log.flush()
+    bench.log.sync.flush()
     before = all_records(bench.log)
     for _ in range(3):
         bench.log.release_idle()

@@ -49,8 +49,8 @@ def test_a_full_index_rolls_its_segment() -> None:
 
 def test_an_offset_too_far_from_the_base_offset_rolls_the_segment() -> None:
     bench = Bench()
-    bench.log.append_as_follower(batch([b"a"]))
-    bench.log.append_as_follower(batch([b"b"], base_offset=1 << 31))
+    bench.log.appender.append_as_follower(batch([b"a"]))
+    bench.log.appender.append_as_follower(batch([b"b"], base_offset=1 << 31))
     assert bench.log.segments.base_offsets == [0, 1]
 
 

@@ -59,7 +59,7 @@ def test_high_watermark_recovery_point_and_epochs_are_truncated() -> None:
     bench = Bench(SMALL)
     for epoch in range(10):
         bench.append(batch([b"a"]), epoch=epoch)
-    bench.log.flush()
+    bench.log.sync.flush()
     bench.log.update_high_watermark(10)
     bench.log.truncate_to(4)
     assert bench.log.high_watermark == 4
@@ -112,7 +112,7 @@ def test_a_target_below_the_first_segment_empties_the_log() -> None:
 def test_a_truncation_survives_a_kill() -> None:
     bench = Bench(SMALL)
     bench.append_many(30)
-    bench.log.flush()
+    bench.log.sync.flush()
     bench.log.truncate_to(7)
     bench.append_many(2)
     bench.kill_and_reopen(recovery_point=30)

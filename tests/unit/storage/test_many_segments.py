@@ -17,9 +17,9 @@ from barnabas.record.control import ControlType
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.config import LogConfig
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.log_loader import LogLoader
 from barnabas.storage.log.log_reader import SEGMENTS_PER_STEP
 from barnabas.storage.log_dependencies import LogOpening
-from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.results import FetchIsolation, ReadResult
 from barnabas.storage.segment.segments import Segments
 from barnabas.storage.topic_partition import LARGEST_TIMESTAMPS

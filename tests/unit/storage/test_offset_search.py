@@ -92,6 +92,6 @@ def test_a_batch_without_valid_records_is_an_error_of_its_partition() -> None:
     garbage = built(range(1000, 1003))
     garbage[61:] = bytes(len(garbage) - 61)
     set_crc(garbage, 0, len(garbage))
-    bench.log.append_as_follower(garbage, LEADER_EPOCH)
+    bench.log.appender.append_as_follower(garbage, LEADER_EPOCH)
     with pytest.raises(CorruptRecordError):
         followed(bench.log.reader.offset_for_timestamp(1001))

@@ -173,7 +173,7 @@ def test_inactive_producers_expire_unless_they_have_open_transactions() -> None:
 def test_a_follower_appends_without_sequence_checks() -> None:
     bench = Bench()
     for offset, sequence in enumerate((5, 9, 2)):
-        bench.log.append_as_follower(idempotent(sequence, base_offset=offset))
+        bench.log.appender.append_as_follower(idempotent(sequence, base_offset=offset))
     assert bench.log.producer_state.entries[1].last_sequence == 2
 
 
@@ -267,7 +267,7 @@ def test_a_follower_derives_transactions_from_the_records() -> None:
     leader, follower = Bench(), Bench()
     leader.append(idempotent(0, transactional=True))
     leader.coordinate(marker(ControlType.ABORT, 1))
-    follower.log.append_as_follower(read(leader.log).records.read())
+    follower.log.appender.append_as_follower(read(leader.log).records.read())
     for bench in (leader, follower):
         assert len(bench.log.segments.active.txn_index.entries()) == 1
     assert follower.log.producer_state.entries == leader.log.producer_state.entries
@@ -280,7 +280,7 @@ def test_a_follower_keeps_the_same_batches_as_its_leader(timestamps: str) -> Non
     for sequence in range(0, 16, 2):
         leader.append(idempotent(sequence, 2) + idempotent(sequence, 2, producer_id=2))
         leader.clock.now_ms += 7
-    follower.log.append_as_follower(read(leader.log).records.read())
+    follower.log.appender.append_as_follower(read(leader.log).records.read())
     remembered = follower.log.producer_state.entries
     assert len(remembered[1].batches) == REMEMBERED_BATCHES
     assert remembered == leader.log.producer_state.entries
@@ -315,7 +315,7 @@ def test_one_append_of_a_coordinator_may_contain_data_and_a_marker() -> None:
     bench = Bench()
     both = idempotent(0, transactional=True) + marker(ControlType.COMMIT, 1)
     view = memoryview(both)
-    bench.log.append_as_leader(view, 1, AppendOrigin.COORDINATOR, NOW_MS)
+    bench.log.appender.append_as_leader(view, 1, AppendOrigin.COORDINATOR, NOW_MS)
     bench.log.update_high_watermark(2)
     assert bench.log.last_stable_offset == 2
 

@@ -295,7 +295,7 @@ def test_a_restored_segment_after_a_gap_is_deleted() -> None:
 def test_synced_records_survive_a_power_loss(seed: int) -> None:
     bench = Bench(SMALL, seed)
     bench.append_many(17)
-    bench.log.flush()
+    bench.log.sync.flush()
     bench.disk.sync_directory("/data")
     bench.append_many(13)
     bench.disk.crash()
@@ -384,7 +384,7 @@ def test_a_roll_after_a_checkpoint_and_a_power_loss_leaves_complete_time_indexes
     bench.open()
     for index in range(5):
         bench.append(batch([bytes(100)], timestamp=NOW_MS + index))
-    bench.log.flush()
+    bench.log.sync.flush()
     point = bench.log.sync.safe_recovery_point
     # The sync that the roll starts does not end before the loss of power.
     bench.log.roll()
@@ -412,13 +412,13 @@ def test_a_log_recovered_despite_a_clean_marker_is_synced_at_the_next_stop() -> 
 def test_the_recovery_point_stays_below_the_end_until_all_indexes_are_synced() -> None:
     bench = Bench()
     bench.append_many(5)
-    bench.log.flush()
+    bench.log.sync.flush()
     assert bench.log.sync.safe_recovery_point == 4
     bench.reopen_cleanly()
     assert bench.log.sync.safe_recovery_point == 5
     bench.log.truncate_to(3)
     bench.append_many(2)
-    bench.log.flush()
+    bench.log.sync.flush()
     assert bench.log.sync.safe_recovery_point == 4
     bench.log.roll()
     assert bench.log.sync.safe_recovery_point == 5

@@ -26,11 +26,11 @@ def test_a_running_sync_removes_nothing_from_the_next_sync(is_closed: bool) -> N
         bench.log.identity.assign_topic_id(TOPIC_ID)
         bench.append(batch([b"v"]))
         # Begun, and never done: the broker ends first, or a caller cannot wait for it.
-        bench.log.flush_async(lambda _: None)
+        bench.log.sync.flush_async(lambda _: None)
         if is_closed:
             bench.log.close()
         else:
-            bench.log.flush(force=True)
+            bench.log.sync.flush(force=True)
         bench.disk.crash()
         bench.open(clean_shutdown=is_closed, recovery_point=1)
         assert bench.log.topic_id == TOPIC_ID

@@ -55,7 +55,7 @@ def test_reads_of_an_unwritten_log_create_no_files() -> None:
     assert bench.log.segments.active.modified_ms() == NOW_MS
     assert not bench.log.truncate_to(0)
     bench.log.roll()
-    bench.log.flush(force=True)
+    bench.log.sync.flush(force=True)
     bench.log.close_idle()
     bench.log.release_idle()
     assert bench.names() == []
@@ -73,9 +73,9 @@ def test_the_first_synced_record_survives_a_loss_of_power(flushes_before: int) -
     for seed in range(20):
         bench = Bench(seed=seed)
         for _ in range(flushes_before):
-            bench.log.flush(force=True)
+            bench.log.sync.flush(force=True)
         bench.append(batch([b"a"]))
-        bench.log.flush()
+        bench.log.sync.flush()
         bench.disk.sync_directory("/data")
         bench.disk.crash()
         bench.open(recovery_point=bench.log.recovery_point)

@@ -41,7 +41,7 @@ class Verified(Bench):
     def end(self, epoch: int, origin: AppendOrigin) -> None:
         """Write a commit marker. The coordinator of version 2 uses the next epoch."""
         records = marker(ControlType.COMMIT, PRODUCER, epoch)
-        self.log.append_as_leader(memoryview(records), LEADER_EPOCH, origin, NOW_MS)
+        self.log.appender.append_as_leader(memoryview(records), LEADER_EPOCH, origin, NOW_MS)
 
 
 @pytest.fixture

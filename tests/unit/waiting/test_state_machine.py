@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.replication.fetcher.fetcher_state import FETCHER_STATES, FetcherEvent, FetcherState
+from barnabas.replication.fetcher.fetch_states import FETCHER_STATES, FetcherEvent, FetcherState
 from barnabas.waiting.state_machine import StateMachine
 
 

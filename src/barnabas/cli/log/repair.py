@@ -48,8 +48,8 @@ from barnabas.storage.files.checkpoint import (
 )
 from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN
+from barnabas.storage.log.batch_order import BatchOrder
 from barnabas.storage.producers.producer_entry import CorruptSnapshotError, decode_snapshot
-from barnabas.storage.recovery.batch_order import BatchOrder
 from barnabas.storage.topic_partition import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,

@@ -119,44 +119,71 @@ ASSIGNMENT_INTERVAL = "group.consumer.assignment.interval.ms"
 _INT_MAX = 0x7FFF_FFFF
 
 
-def _interval(name: str, default: int, doc: str, least: int = 1) -> ConfigKey:
-    return ConfigKey(f"group.consumer.{name}", ConfigType.INT, default, doc, at_least(least))
+def _integer(kind: str, name: str, default: int, doc: str, allowed: Range) -> ConfigKey:
+    return ConfigKey(f"group.{kind}.{name}", ConfigType.INT, default, doc, allowed)
+
+
+def _with_limits(
+    key: ConfigKey, what: str, lowest: tuple[int, Range], highest: tuple[int, Range]
+) -> list[ConfigKey]:
+    """Return a key, and the keys of its lowest and its highest value in the configs of groups.
+
+    Args:
+        key: the key.
+        what: the value, for the documentation.
+        lowest: the default of the lowest value, and its range.
+        highest: the default of the highest value, and its range.
+    """
+    _, kind, name = key.name.split(".", 2)
+    return [
+        key,
+        _integer(kind, f"min.{name}", lowest[0], f"Lowest {what}.", lowest[1]),
+        _integer(kind, f"max.{name}", highest[0], f"Highest {what}.", highest[1]),
+    ]
+
+
+def _member_keys(kind: str) -> list[ConfigKey]:
+    """Return the keys for the members of groups, which are the same for each kind."""
+    positive, any_time = at_least(1), at_least(0)
+    removed = f"Time without a heartbeat after which a member of a {kind} group is removed, in ms."
+    between_two = f"Minimum time between two target assignments of a {kind} group, in ms."
+    often = f"Heartbeat interval of members of {kind} groups."
+    timeout = _integer(kind, "session.timeout.ms", 45_000, removed, positive)
+    heartbeats = _integer(kind, "heartbeat.interval.ms", 5_000, often, positive)
+    assignments = ConfigKey(
+        f"group.{kind}.assignment.interval.ms",
+        ConfigType.INT,
+        1_000,
+        between_two,
+        any_time,
+        DynamicMode.CLUSTER_WIDE,
+    )
+    one = f"of a {kind} group"
+    return [
+        *_with_limits(timeout, f"session timeout {one}", (45_000, positive), (60_000, positive)),
+        *_with_limits(
+            heartbeats, f"heartbeat interval {one}", (5_000, positive), (15_000, positive)
+        ),
+        *_with_limits(assignments, f"assignment interval {one}", (0, any_time), (15_000, any_time)),
+    ]
 
 
 CONSUMER_KEYS = [
-    _interval(
-        "session.timeout.ms",
-        45_000,
-        "Time without a heartbeat after which a member of a consumer group is removed, in ms.",
+    *_member_keys("consumer"),
+    _integer(
+        "consumer",
+        "max.size",
+        _INT_MAX,
+        "Maximum number of members of a consumer group.",
+        at_least(1),
     ),
-    _interval("min.session.timeout.ms", 45_000, "Lowest session timeout of a consumer group."),
-    _interval("max.session.timeout.ms", 60_000, "Highest session timeout of a consumer group."),
-    _interval("heartbeat.interval.ms", 5_000, "Heartbeat interval of members of consumer groups."),
-    _interval("min.heartbeat.interval.ms", 5_000, "Lowest heartbeat interval of a consumer group."),
-    _interval(
-        "max.heartbeat.interval.ms", 15_000, "Highest heartbeat interval of a consumer group."
-    ),
-    ConfigKey(
-        ASSIGNMENT_INTERVAL,
-        ConfigType.INT,
-        1_000,
-        "Minimum time between two target assignments of a consumer group, in ms.",
-        at_least(0),
-        DynamicMode.CLUSTER_WIDE,
-    ),
-    _interval(
-        "min.assignment.interval.ms", 0, "Lowest assignment interval of a consumer group.", 0
-    ),
-    _interval(
-        "max.assignment.interval.ms", 15_000, "Highest assignment interval of a consumer group.", 0
-    ),
-    _interval("max.size", _INT_MAX, "Maximum number of members of a consumer group."),
-    _interval(
+    _integer(
+        "consumer",
         "regex.refresh.interval.ms",
         600_000,
         "How often a consumer group matches the topics with its regular expressions, in ms. New "
         "topics are matched at the next heartbeat.",
-        10_000,
+        at_least(10_000),
     ),
 ]
 
@@ -188,122 +215,58 @@ DEAD_LETTER_AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
 DEAD_LETTER_PREFIX = "errors.deadletterqueue.topic.name.prefix"
 
 
-def _share(name: str, default: int, doc: str, allowed: Range) -> ConfigKey:
-    return ConfigKey(f"group.share.{name}", ConfigType.INT, default, doc, allowed)
-
-
 SHARE_KEYS = [
-    _share(
-        "session.timeout.ms",
-        45_000,
-        "Time without a heartbeat after which a member of a share group is removed, in ms.",
-        at_least(1),
+    *_member_keys("share"),
+    _integer(
+        "share", "max.size", 200, "Maximum number of members of a share group.", between(1, 1_000)
     ),
-    _share(
-        "min.session.timeout.ms", 45_000, "Lowest session timeout of a share group.", at_least(1)
-    ),
-    _share(
-        "max.session.timeout.ms", 60_000, "Highest session timeout of a share group.", at_least(1)
-    ),
-    _share(
-        "heartbeat.interval.ms",
-        5_000,
-        "Heartbeat interval of members of share groups.",
-        at_least(1),
-    ),
-    _share(
-        "min.heartbeat.interval.ms",
-        5_000,
-        "Lowest heartbeat interval of a share group.",
-        at_least(1),
-    ),
-    _share(
-        "max.heartbeat.interval.ms",
-        15_000,
-        "Highest heartbeat interval of a share group.",
-        at_least(1),
-    ),
-    ConfigKey(
-        SHARE_ASSIGNMENT_INTERVAL,
-        ConfigType.INT,
-        1_000,
-        "Minimum time between two target assignments of a share group, in ms.",
-        at_least(0),
-        DynamicMode.CLUSTER_WIDE,
-    ),
-    _share(
-        "min.assignment.interval.ms", 0, "Lowest assignment interval of a share group.", at_least(0)
-    ),
-    _share(
-        "max.assignment.interval.ms",
-        15_000,
-        "Highest assignment interval of a share group.",
-        at_least(0),
-    ),
-    _share("max.size", 200, "Maximum number of members of a share group.", between(1, 1_000)),
-    _share(
+    _integer(
+        "share",
         "initialize.retry.interval.ms",
         30_000,
         "Time after which the coordinator initializes the state of a share partition again, in "
         "ms. It is at least offsets.commit.timeout.ms.",
         at_least(1),
     ),
-    _share(
-        "delivery.count.limit",
-        5,
-        "Maximum number of times that a share group delivers a record.",
-        between(2, 10),
+    *_with_limits(
+        _integer(
+            "share",
+            "delivery.count.limit",
+            5,
+            "Maximum number of times that a share group delivers a record.",
+            between(2, 10),
+        ),
+        "delivery count limit of a share group",
+        (2, between(2, 5)),
+        (10, between(5, 25)),
     ),
-    _share(
-        "min.delivery.count.limit",
-        2,
-        "Lowest delivery count limit of a share group.",
-        between(2, 5),
+    *_with_limits(
+        _integer(
+            "share",
+            "record.lock.duration.ms",
+            30_000,
+            "How long a member of a share group may process a record before it is delivered again,"
+            " in ms.",
+            between(1_000, 3_600_000),
+        ),
+        "record lock duration of a share group, in ms",
+        (15_000, between(1_000, 30_000)),
+        (60_000, between(30_000, 3_600_000)),
     ),
-    _share(
-        "max.delivery.count.limit",
-        10,
-        "Highest delivery count limit of a share group.",
-        between(5, 25),
+    *_with_limits(
+        _integer(
+            "share",
+            "partition.max.record.locks",
+            2_000,
+            "Maximum number of records of a partition that a share group has in flight.",
+            between(100, 10_000),
+        ),
+        "number of record locks of a partition",
+        (100, between(100, 2_000)),
+        (4_000, between(2_000, 10_000)),
     ),
-    _share(
-        "record.lock.duration.ms",
-        30_000,
-        "How long a member of a share group may process a record before it is delivered again, in "
-        "ms.",
-        between(1_000, 3_600_000),
-    ),
-    _share(
-        "min.record.lock.duration.ms",
-        15_000,
-        "Lowest record lock duration of a share group, in ms.",
-        between(1_000, 30_000),
-    ),
-    _share(
-        "max.record.lock.duration.ms",
-        60_000,
-        "Highest record lock duration of a share group, in ms.",
-        between(30_000, 3_600_000),
-    ),
-    _share(
-        "partition.max.record.locks",
-        2_000,
-        "Maximum number of records of a partition that a share group has in flight.",
-        between(100, 10_000),
-    ),
-    _share(
-        "min.partition.max.record.locks",
-        100,
-        "Lowest number of record locks of a partition.",
-        between(100, 2_000),
-    ),
-    _share(
-        "max.partition.max.record.locks",
-        4_000,
-        "Highest number of record locks of a partition.",
-        between(2_000, 10_000),
-    ),
-    _share(
+    _integer(
+        "share",
         "max.share.sessions",
         2_000,
         "Maximum number of share sessions of a broker.",
@@ -358,60 +321,67 @@ STREAMS_ASSIGNMENT_INTERVAL = "group.streams.assignment.interval.ms"
 _RACK_TAGS = "group.streams.rack.aware.assignment.tags"
 
 
-def _streams(name: str, default: int, doc: str, least: int = 1) -> ConfigKey:
-    return ConfigKey(f"group.streams.{name}", ConfigType.INT, default, doc, at_least(least))
-
-
 def _are_distinct(value: ConfigValue) -> bool:
     return isinstance(value, list) and "" not in value and len(set(value)) == len(value)
 
 
 STREAMS_KEYS = [
-    _streams(
-        "session.timeout.ms",
-        45_000,
-        "Time without a heartbeat after which a member of a streams group is removed, in ms.",
+    *_member_keys("streams"),
+    _integer(
+        "streams",
+        "max.size",
+        _INT_MAX,
+        "Maximum number of members of a streams group.",
+        at_least(1),
     ),
-    _streams("min.session.timeout.ms", 45_000, "Lowest session timeout of a streams group."),
-    _streams("max.session.timeout.ms", 60_000, "Highest session timeout of a streams group."),
-    _streams("heartbeat.interval.ms", 5_000, "Heartbeat interval of members of streams groups."),
-    _streams("min.heartbeat.interval.ms", 5_000, "Lowest heartbeat interval of a streams group."),
-    _streams("max.heartbeat.interval.ms", 15_000, "Highest heartbeat interval of a streams group."),
-    ConfigKey(
-        STREAMS_ASSIGNMENT_INTERVAL,
-        ConfigType.INT,
-        1_000,
-        "Minimum time between two target assignments of a streams group, in ms.",
+    _integer(
+        "streams",
+        "num.standby.replicas",
+        0,
+        "Number of standby tasks of each task with state.",
         at_least(0),
-        DynamicMode.CLUSTER_WIDE,
     ),
-    _streams("min.assignment.interval.ms", 0, "Lowest assignment interval of a streams group.", 0),
-    _streams(
-        "max.assignment.interval.ms", 15_000, "Highest assignment interval of a streams group.", 0
+    _integer(
+        "streams",
+        "max.standby.replicas",
+        2,
+        "Highest number of standby tasks of a streams group.",
+        at_least(0),
     ),
-    _streams("max.size", _INT_MAX, "Maximum number of members of a streams group."),
-    _streams("num.standby.replicas", 0, "Number of standby tasks of each task with state.", 0),
-    _streams("max.standby.replicas", 2, "Highest number of standby tasks of a streams group.", 0),
-    _streams(
+    _integer(
+        "streams",
         "num.warmup.replicas",
         2,
         "Number of warm-up tasks. Kafka 4.4 has the key, but assigns no warm-up tasks.",
-        0,
+        at_least(0),
     ),
-    _streams("max.warmup.replicas", 20, "Highest number of warm-up tasks of a streams group.", 0),
-    _streams(
+    _integer(
+        "streams",
+        "max.warmup.replicas",
+        20,
+        "Highest number of warm-up tasks of a streams group.",
+        at_least(0),
+    ),
+    _integer(
+        "streams",
         "initial.rebalance.delay.ms",
         3_000,
         "How long the first rebalance of an empty streams group waits for more members, in ms.",
-        0,
+        at_least(0),
     ),
-    _streams(
+    _integer(
+        "streams",
         "task.offset.interval.ms",
         60_000,
         "Interval in which members report the offsets of their tasks, in ms.",
+        at_least(1),
     ),
-    _streams(
-        "min.task.offset.interval.ms", 15_000, "Lowest task offset interval of a streams group."
+    _integer(
+        "streams",
+        "min.task.offset.interval.ms",
+        15_000,
+        "Lowest task offset interval of a streams group.",
+        at_least(1),
     ),
     ConfigKey(
         "group.streams.acceptable.recovery.lag",

@@ -9,6 +9,7 @@ import msgspec
 
 from barnabas.coordinator.group.group_base import Group
 from barnabas.coordinator.group.topics import Target, target_of
+from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -126,7 +127,7 @@ class RecordReplay(msgspec.Struct, Generic[G, K, V], frozen=True):
     remove: Callable[[G, K], None] | None = None
 
 
-# Record types that differ in their names only.
+# Replays of record types that the kinds have under different names.
 
 
 class _MemberKey(Protocol):
@@ -185,3 +186,65 @@ def remove_target(group: ReplayedGroup[Any, Any], key: _MemberKey) -> None:
 def remove_member(group: ReplayedGroup[Any, Any], key: _MemberKey) -> None:
     """Apply the tombstone of a member's identity and subscription."""
     group.remove(key.member_id)
+
+
+B = TypeVar("B", bound=ReplayedGroup[Any, Any])
+# The classes of the key and of the value of a record type.
+_Types = tuple[type[Any], type[Any]]
+
+
+class KindRecords(msgspec.Struct, frozen=True):
+    """The record types that each kind of groups has under names of its own."""
+
+    epoch: _Types
+    member: _Types
+    target_epoch: _Types
+    target: _Types
+    current: _Types
+    # The class of a topic in the target assignment; None if it consists of tasks.
+    target_topic: type[Any] | None = None
+
+    def epoch_record(self, group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+        """Return the record of the group epoch and the hash of the subscribed topics."""
+        key, value = self.epoch
+        content = value(epoch=epoch, metadata_hash=metadata_hash)
+        return CoordinatorRecord.of(key(group_id=group_id), content)
+
+    def target_epoch_record(self, group_id: str, epoch: int, timestamp: int) -> CoordinatorRecord:
+        """Return the record of the epoch of the target assignment, and when it was computed."""
+        key, value = self.target_epoch
+        content = value(assignment_epoch=epoch, assignment_timestamp=timestamp)
+        return CoordinatorRecord.of(key(group_id=group_id), content)
+
+    def target_record(self, group_id: str, member_id: str, target: Target) -> CoordinatorRecord:
+        """Return the record of a member's target assignment of partitions."""
+        key, value = self.target
+        assert self.target_topic is not None, f"{key.__name__} has tasks"
+        topics = [
+            self.target_topic(topic_id=topic_id, partitions=sorted(indexes))
+            for topic_id, indexes in sorted(target.items())
+        ]
+        content = value(topic_partitions=topics)
+        return CoordinatorRecord.of(key(group_id=group_id, member_id=member_id), content)
+
+    def member_tombstones(self, group_id: str, member_id: str) -> list[CoordinatorRecord]:
+        """Return the records that remove a member, in the order that replay expects."""
+        keys = [key for key, _ in (self.current, self.target, self.member)]
+        return CoordinatorRecord.tombstones(keys, group_id=group_id, member_id=member_id)
+
+    def replays(
+        self,
+        put_member: Callable[[B, Any, Any], None],
+        put_current: Callable[[B, Any, Any], None],
+        remove_current: Callable[[B, Any], None],
+        put_epoch: Callable[[B, Any, Any], None] = put_epoch,
+        put_target: Callable[[B, Any, Any], None] = put_target,
+    ) -> tuple[RecordReplay[B, Any, Any], ...]:
+        """Return the replays of these record types."""
+        return (
+            RecordReplay(*self.epoch, put_epoch),
+            RecordReplay(*self.member, put_member, remove_member),
+            RecordReplay(*self.target_epoch, put_target_epoch, remove_target_epoch),
+            RecordReplay(*self.target, put_target, remove_target),
+            RecordReplay(*self.current, put_current, remove_current),
+        )

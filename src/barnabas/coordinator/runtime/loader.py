@@ -147,7 +147,7 @@ class Loader:
             yield None
 
     def _read(self) -> bytes:
-        result = self._log.read(self._offset, _READ_BYTES, FetchIsolation.LOG_END, True)
+        result = self._log.reader.read(self._offset, _READ_BYTES, FetchIsolation.LOG_END, True)
         records = result.records
         return records if isinstance(records, bytes) else records.read()
 

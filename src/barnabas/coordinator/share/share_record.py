@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.coordinator.share.share_partition_state import (
@@ -28,8 +28,10 @@ from barnabas.protocol.records.share_update import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from typing import Protocol
+
+    from barnabas.protocol.schema import Record
 
     class _Batch(Protocol):
         first_offset: int
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
         delivery_state: int
         delivery_count: int
 
+
+B = TypeVar("B")
 
 SNAPSHOT_TYPE = 0
 UPDATE_TYPE = 1
@@ -52,17 +56,9 @@ def snapshot_record(key: SharePartitionKey, state: SharePartitionState) -> Coord
         delivery_complete_count=state.delivery_complete_count,
         create_timestamp=state.create_timestamp_ms,
         write_timestamp=state.write_timestamp_ms,
-        state_batches=[
-            SnapshotBatch(
-                first_offset=each.first_offset,
-                last_offset=each.last_offset,
-                delivery_state=each.delivery_state,
-                delivery_count=each.delivery_count,
-            )
-            for each in state.state_batches
-        ],
+        state_batches=batches_as(SnapshotBatch, state.state_batches),
     )
-    return CoordinatorRecord.of(_snapshot_key(key), value)
+    return CoordinatorRecord.of(_key(ShareSnapshotKey, key), value)
 
 
 def update_record(key: SharePartitionKey, update: SharePartitionUpdate) -> CoordinatorRecord:
@@ -72,29 +68,32 @@ def update_record(key: SharePartitionKey, update: SharePartitionUpdate) -> Coord
         leader_epoch=update.leader_epoch,
         start_offset=update.start_offset,
         delivery_complete_count=update.delivery_complete_count,
-        state_batches=[
-            UpdateBatch(
-                first_offset=each.first_offset,
-                last_offset=each.last_offset,
-                delivery_state=each.delivery_state,
-                delivery_count=each.delivery_count,
-            )
-            for each in update.state_batches
-        ],
+        state_batches=batches_as(UpdateBatch, update.state_batches),
     )
-    group_id, topic_id, partition = key
-    record_key = ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=partition)
-    return CoordinatorRecord.of(record_key, value)
+    return CoordinatorRecord.of(_key(ShareUpdateKey, key), value)
 
 
 def tombstone_record(key: SharePartitionKey) -> CoordinatorRecord:
     """Return the record that deletes the state of a share partition."""
-    return CoordinatorRecord.of(_snapshot_key(key), None)
+    return CoordinatorRecord.of(_key(ShareSnapshotKey, key), None)
 
 
-def _snapshot_key(key: SharePartitionKey) -> ShareSnapshotKey:
+def _key(kind: Callable[..., Record], key: SharePartitionKey) -> Record:
     group_id, topic_id, partition = key
-    return ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition)
+    return kind(group_id=group_id, topic_id=topic_id, partition=partition)
+
+
+def batches_as(kind: Callable[..., B], batches: list[StateBatch]) -> list[B]:
+    """Return state batches in the class of a response or record."""
+    return [
+        kind(
+            first_offset=each.first_offset,
+            last_offset=each.last_offset,
+            delivery_state=each.delivery_state,
+            delivery_count=each.delivery_count,
+        )
+        for each in batches
+    ]
 
 
 def read_key(key: bytes) -> tuple[int, SharePartitionKey | None]:

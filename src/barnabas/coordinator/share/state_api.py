@@ -15,7 +15,7 @@ from barnabas.coordinator.share.share_partition_state import (
     StateChange,
     StateOutcome,
 )
-from barnabas.coordinator.share.share_record import state_batches
+from barnabas.coordinator.share.share_record import batches_as, state_batches
 from barnabas.coordinator.share.share_shard import STATE_BATCHES_MAX, ShareStateShard
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.messages import (
@@ -81,18 +81,6 @@ class StateApi(msgspec.Struct, frozen=True):
         return self.result(partition, StateOutcome(error, text))
 
 
-def _initialize(
-    shard: ShareStateShard, key: SharePartitionKey, requested: initialize.PartitionData
-) -> CoordinatorResult[StateOutcome]:
-    return shard.initialize(key, requested.state_epoch, requested.start_offset)
-
-
-def _read(
-    shard: ShareStateShard, key: SharePartitionKey, requested: read.PartitionData
-) -> CoordinatorResult[StateOutcome]:
-    return shard.read(key, requested.leader_epoch)
-
-
 def _write(
     shard: ShareStateShard, key: SharePartitionKey, requested: write.PartitionData
 ) -> CoordinatorResult[StateOutcome]:
@@ -108,32 +96,9 @@ def _write(
     return shard.write(key, change)
 
 
-def _delete(
-    shard: ShareStateShard, key: SharePartitionKey, _requested: delete.PartitionData
-) -> CoordinatorResult[StateOutcome]:
-    return shard.delete(key)
-
-
-def _read_summary(
-    shard: ShareStateShard, key: SharePartitionKey, _requested: summary.PartitionData
-) -> CoordinatorResult[StateOutcome]:
-    return shard.read_summary(key)
-
-
-def _initialize_result(partition: int, outcome: StateOutcome) -> initialize.PartitionResult:
-    return initialize.PartitionResult(
-        partition=partition, error_code=outcome.error, error_message=outcome.message
-    )
-
-
-def _write_result(partition: int, outcome: StateOutcome) -> write.PartitionResult:
-    return write.PartitionResult(
-        partition=partition, error_code=outcome.error, error_message=outcome.message
-    )
-
-
-def _delete_result(partition: int, outcome: StateOutcome) -> delete.PartitionResult:
-    return delete.PartitionResult(
+def _error_result(kind: Callable[..., Any]) -> Callable[[int, StateOutcome], Any]:
+    """Return a function that makes the result of a partition with nothing but an error."""
+    return lambda partition, outcome: kind(
         partition=partition, error_code=outcome.error, error_message=outcome.message
     )
 
@@ -146,15 +111,7 @@ def _read_result(partition: int, outcome: StateOutcome) -> read.PartitionResult:
         error_message=outcome.message,
         state_epoch=0 if state is None else state.state_epoch,
         start_offset=0 if state is None else state.start_offset,
-        state_batches=[
-            read.StateBatch(
-                first_offset=each.first_offset,
-                last_offset=each.last_offset,
-                delivery_state=each.delivery_state,
-                delivery_count=each.delivery_count,
-            )
-            for each in (() if state is None else state.state_batches)
-        ],
+        state_batches=batches_as(read.StateBatch, [] if state is None else state.state_batches),
     )
 
 
@@ -183,58 +140,60 @@ def _summary_result(partition: int, outcome: StateOutcome) -> summary.PartitionR
 
 
 INITIALIZE = StateApi(
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE,
-    0,
-    "initialize share group state",
-    initialize.InitializeShareGroupStateRequest,
-    initialize.InitializeStateData,
-    initialize.InitializeShareGroupStateResponse,
-    initialize.InitializeStateResult,
-    _initialize,
-    _initialize_result,
+    key=ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+    version=0,
+    action="initialize share group state",
+    request=initialize.InitializeShareGroupStateRequest,
+    topic=initialize.InitializeStateData,
+    response=initialize.InitializeShareGroupStateResponse,
+    topic_result=initialize.InitializeStateResult,
+    operation=lambda shard, key, requested: shard.initialize(
+        key, requested.state_epoch, requested.start_offset
+    ),
+    result=_error_result(initialize.PartitionResult),
 )
 READ = StateApi(
-    ApiKey.READ_SHARE_GROUP_STATE,
-    0,
-    "read share group state",
-    read.ReadShareGroupStateRequest,
-    read.ReadStateData,
-    read.ReadShareGroupStateResponse,
-    read.ReadStateResult,
-    _read,
-    _read_result,
+    key=ApiKey.READ_SHARE_GROUP_STATE,
+    version=0,
+    action="read share group state",
+    request=read.ReadShareGroupStateRequest,
+    topic=read.ReadStateData,
+    response=read.ReadShareGroupStateResponse,
+    topic_result=read.ReadStateResult,
+    operation=lambda shard, key, requested: shard.read(key, requested.leader_epoch),
+    result=_read_result,
 )
 WRITE = StateApi(
-    ApiKey.WRITE_SHARE_GROUP_STATE,
-    1,
-    "write share group state",
-    write.WriteShareGroupStateRequest,
-    write.WriteStateData,
-    write.WriteShareGroupStateResponse,
-    write.WriteStateResult,
-    _write,
-    _write_result,
+    key=ApiKey.WRITE_SHARE_GROUP_STATE,
+    version=1,
+    action="write share group state",
+    request=write.WriteShareGroupStateRequest,
+    topic=write.WriteStateData,
+    response=write.WriteShareGroupStateResponse,
+    topic_result=write.WriteStateResult,
+    operation=_write,
+    result=_error_result(write.PartitionResult),
 )
 DELETE = StateApi(
-    ApiKey.DELETE_SHARE_GROUP_STATE,
-    0,
-    "delete share group state",
-    delete.DeleteShareGroupStateRequest,
-    delete.DeleteStateData,
-    delete.DeleteShareGroupStateResponse,
-    delete.DeleteStateResult,
-    _delete,
-    _delete_result,
+    key=ApiKey.DELETE_SHARE_GROUP_STATE,
+    version=0,
+    action="delete share group state",
+    request=delete.DeleteShareGroupStateRequest,
+    topic=delete.DeleteStateData,
+    response=delete.DeleteShareGroupStateResponse,
+    topic_result=delete.DeleteStateResult,
+    operation=lambda shard, key, _requested: shard.delete(key),
+    result=_error_result(delete.PartitionResult),
 )
 READ_SUMMARY = StateApi(
-    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
-    1,
-    "read share group state summary",
-    summary.ReadShareGroupStateSummaryRequest,
-    summary.ReadStateSummaryData,
-    summary.ReadShareGroupStateSummaryResponse,
-    summary.ReadStateSummaryResult,
-    _read_summary,
-    _summary_result,
+    key=ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+    version=1,
+    action="read share group state summary",
+    request=summary.ReadShareGroupStateSummaryRequest,
+    topic=summary.ReadStateSummaryData,
+    response=summary.ReadShareGroupStateSummaryResponse,
+    topic_result=summary.ReadStateSummaryResult,
+    operation=lambda shard, key, _requested: shard.read_summary(key),
+    result=_summary_result,
 )
 ALL = (INITIALIZE, READ, WRITE, DELETE, READ_SUMMARY)

@@ -68,7 +68,7 @@ class CommitQueue:
         return batches or self._read()
 
     def _read(self) -> list[CommittedBatch]:
-        result = self._log.read(
+        result = self._log.reader.read(
             self.next_offset, _READ_BYTES_MAX, FetchIsolation.HIGH_WATERMARK, True
         )
         records = result.records

@@ -383,7 +383,7 @@ class RaftDriver:
         if not fetched.size:
             return False
         end_offset = self.log.log_end_offset
-        self.log.append_as_follower(records[: fetched.size])
+        self.log.appender.append_as_follower(records[: fetched.size])
         self.metrics.on_fetched(self.log.log_end_offset - end_offset)
         for batch in fetched.control_batches:
             replay_control_batches(batch, self._history)
@@ -459,7 +459,7 @@ class RaftDriver:
         now_ms = self.log_dependencies.clock.wall_ms()
         end_offset = self.log.log_end_offset
         try:
-            self.log.append_as_leader(memoryview(batch), epoch, AppendOrigin.RAFT, now_ms)
+            self.log.appender.append_as_leader(memoryview(batch), epoch, AppendOrigin.RAFT, now_ms)
         except KafkaStorageError as error:
             self.fail(error)
             return
@@ -481,7 +481,7 @@ class RaftDriver:
             elif cuts == self._cuts:
                 self._carry_out(self.core.on_synced(self._now(), end_offset))
 
-        self.log.flush_async(on_done)
+        self.log.sync.flush_async(on_done)
 
     def _respond(self, request: Request, response: Response) -> None:
         if isinstance(request, FetchRequest) and isinstance(response, FetchResponse):
@@ -501,7 +501,7 @@ class RaftDriver:
         if response.error is not ErrorCode.NONE or is_other:
             return response
         max_bytes = min(request.max_bytes, self.config.fetch_max_bytes)
-        read = self.log.read(request.fetch_offset, max_bytes, FetchIsolation.LOG_END, True)
+        read = self.log.reader.read(request.fetch_offset, max_bytes, FetchIsolation.LOG_END, True)
         return replace(response, records=read.records)
 
     def fail(self, error: BaseException) -> None:

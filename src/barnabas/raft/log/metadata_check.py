@@ -30,7 +30,7 @@ from barnabas.storage.errors import DamageKind, StorageError
 from barnabas.storage.files.checkpoint import CheckpointError, decode_lines, encode_lines
 from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
 from barnabas.storage.files.metadata_files import read_marker
-from barnabas.storage.recovery.batch_order import BatchOrder
+from barnabas.storage.log.batch_order import BatchOrder
 from barnabas.storage.segment.batch_scan import describe_end, valid_batches
 from barnabas.storage.topic_partition import LOG_SUFFIX, offset_file, offset_of
 

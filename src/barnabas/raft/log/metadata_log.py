@@ -51,7 +51,7 @@ def open_metadata_log(directory: str, config: RaftConfig, log_dependencies: LogD
         log.truncate_fully_and_start_at(snapshots[-1].end_offset)
     _begin_at_snapshot(log, snapshots)
     # Bytes that a crash left only in the page cache count as written only after a sync.
-    log.flush(force=True)
+    log.sync.flush(force=True)
     return log
 
 
@@ -92,7 +92,7 @@ def replay_log(log: Log, history: VoterHistory) -> None:
     """Apply the control records of the whole log, committed or not."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        records = log.read(offset, _READ_BYTES_MAX, FetchIsolation.LOG_END, True).records
+        records = log.reader.read(offset, _READ_BYTES_MAX, FetchIsolation.LOG_END, True).records
         content = records if isinstance(records, bytes) else records.read()
         offset = replay_control_batches(content, history)
 

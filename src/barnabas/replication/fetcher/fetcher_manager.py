@@ -99,7 +99,7 @@ class FetcherManager:
         """
         for source, fetcher in list(self._fetchers.items()):
             for topic_partition, is_member in is_in_isr.items():
-                state = fetcher.state(topic_partition)
+                state = fetcher.states.get(topic_partition)
                 if state is None:
                     continue
                 state.is_in_isr = is_member
@@ -147,7 +147,7 @@ class FetcherManager:
         for topic_partition, move in list(self._moves.items()):
             if move.source != fetcher.key:
                 continue
-            state = fetcher.state(topic_partition)
+            state = fetcher.states.get(topic_partition)
             if state is None:
                 # Fetching has failed.
                 del self._moves[topic_partition]

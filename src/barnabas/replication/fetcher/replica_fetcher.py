@@ -18,13 +18,15 @@ import msgspec
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetcher.fetch_processing import FetchProcessing, Processed, keep_records
 from barnabas.replication.fetcher.fetch_states import (
+    FETCHER_STATES,
     NOT_DELAYED,
     FailedPartitions,
+    FetcherEvent,
+    FetcherState,
     FetchPhase,
     FetchState,
     FetchStates,
 )
-from barnabas.replication.fetcher.fetcher_state import FETCHER_STATES, FetcherEvent, FetcherState
 from barnabas.replication.fetcher.follower_truncation import FollowerTruncation, OutOfRange
 from barnabas.replication.fetcher.leader_endpoint import FollowerSession, RequestedPartition
 from barnabas.replication.partition.offset_lookup import EARLIEST, LATEST
@@ -124,7 +126,6 @@ class ReplicaFetcher:
         "_processing",
         "_sent_ms",
         "_session",
-        "_states",
         "_swept_ms",
         "_syncing",
         "_truncation",
@@ -133,6 +134,7 @@ class ReplicaFetcher:
         "key",
         "name",
         "requests",
+        "states",
     )
 
     def __init__(
@@ -151,14 +153,14 @@ class ReplicaFetcher:
         self._wheel = dependencies.wheel
         self._clock = dependencies.clock
         config = dependencies.settings.config
-        self._states = FetchStates(
+        self.states = FetchStates(
             dependencies.clock, config.replica_fetch_backoff_ms, dependencies.failed
         )
         self._session = FollowerSession()
-        self._truncation = FollowerTruncation(self._states, dependencies.local)
-        self._out_of_range = OutOfRange(self._states, dependencies.local)
+        self._truncation = FollowerTruncation(self.states, dependencies.local)
+        self._out_of_range = OutOfRange(self.states, dependencies.local)
         self._processing = FetchProcessing(
-            self._states, dependencies.local, config.replica_fetch_max_bytes
+            self.states, dependencies.local, config.replica_fetch_max_bytes
         )
         self._machine = StateMachine(key.name, FetcherState.IDLE, FETCHER_STATES)
         # Time of the last request, in ms.
@@ -186,7 +188,7 @@ class ReplicaFetcher:
     # Methods for the manager.
 
     def __len__(self) -> int:
-        return len(self._states)
+        return len(self.states)
 
     @property
     def is_dead(self) -> bool:
@@ -206,11 +208,7 @@ class ReplicaFetcher:
 
     def lags(self) -> list[tuple[TopicPartition, int]]:
         """Return each partition's lag behind the leader's high watermark, if it is known."""
-        return [(key, state.lag) for key, state in self._states.items() if state.lag is not None]
-
-    def state(self, key: TopicPartition) -> FetchState | None:
-        """Return the fetch state of a partition, or None if this fetcher does not fetch it."""
-        return self._states.get(key)
+        return [(key, state.lag) for key, state in self.states.items() if state.lag is not None]
 
     def add(self, partitions: Mapping[TopicPartition, InitialFetchState]) -> None:
         """Start to fetch partitions.
@@ -222,17 +220,17 @@ class ReplicaFetcher:
     def take_over(self, states: Mapping[TopicPartition, FetchState]) -> None:
         """Fetch partitions that another fetcher fetched so far, from the next request on."""
         for key, state in states.items():
-            self._states.put(key, state)
+            self.states.put(key, state)
         self._guarded(self._continue)
 
     def remove(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, FetchState]:
         """Stop fetching partitions. Return the removed ones with their states."""
-        found = {key: self._states.pop(key) for key in keys}
+        found = {key: self.states.pop(key) for key in keys}
         return {key: state for key, state in found.items() if state is not None}
 
     def remove_all(self) -> dict[TopicPartition, FetchState]:
         """Stop fetching all partitions. Return them with their states."""
-        return self.remove([key for key, _ in self._states.items()])
+        return self.remove([key for key, _ in self.states.items()])
 
     def close(self) -> None:
         """Stop fetching and abandon the request in flight."""
@@ -244,7 +242,7 @@ class ReplicaFetcher:
         has_new = False
         to_sync: list[TopicPartition] = []
         for key, initial in partitions.items():
-            known = self._states.get(key)
+            known = self.states.get(key)
             if known is not None and known.current_leader_epoch == initial.current_leader_epoch:
                 continue
             has_new = True
@@ -255,8 +253,8 @@ class ReplicaFetcher:
             state = FetchState(initial, phase)
             if epoch is not None:
                 state.last_fetched_epoch = epoch
-            self._states.pop(key)
-            self._states.put(key, state)
+            self.states.pop(key)
+            self.states.put(key, state)
             if partition is not None and partition.log.sync.is_due:
                 # Another fetcher appended these records, and did not wait for their sync.
                 state.is_syncing = True
@@ -271,7 +269,7 @@ class ReplicaFetcher:
         """Limit the time that a partition waits for a fetch that is pending without it."""
         if self._machine.state is FetcherState.FETCHING and self._give_up_entry is None:
             waited_ms = self._clock.monotonic_ms() - self._sent_ms
-            limit_ms = max(_PENDING_FETCH_MS, _PENDING_FETCH_PER_PARTITION_MS * len(self._states))
+            limit_ms = max(_PENDING_FETCH_MS, _PENDING_FETCH_PER_PARTITION_MS * len(self.states))
             rest_ms = max(0.0, limit_ms - waited_ms)
             abandon = partial(self._abandon_fetch, self.requests)
             self._give_up_entry = self._wheel.add(rest_ms, lambda: self._guarded(abandon))
@@ -287,7 +285,7 @@ class ReplicaFetcher:
             # It has received partitions, and has sent their request.
             return
         self._stop_waiting()
-        if self._states.are_ready or not self._query():
+        if self.states.are_ready or not self._query():
             self._fetch()
 
     def _query(self) -> bool:
@@ -309,21 +307,21 @@ class ReplicaFetcher:
         if now_ms - self._swept_ms >= _SWEEP_MS:
             # Retention may move a log start offset without a notification.
             self._swept_ms = now_ms
-            self._states.mark_some_changed(_SWEEP_PARTITIONS)
+            self.states.mark_some_changed(_SWEEP_PARTITIONS)
         self._is_held_back = False
-        changed = self._states.changed()
+        changed = self.states.changed()
         wanted = {key: self._wanted(key, now_ms) for key in changed}
         if self._session.needs_all(wanted) or self._local.may_hold_back:
-            given_up = [key for key in wanted if self._states.get(key) is None]
-            wanted = {key: self._wanted(key, now_ms) for key, _ in self._states.items()}
+            given_up = [key for key in wanted if self.states.get(key) is None]
+            wanted = {key: self._wanted(key, now_ms) for key, _ in self.states.items()}
             wanted.update(dict.fromkeys(given_up))
         request = self._session.build(wanted)
         delay_ms: float | None = None
         for key in changed:
-            if wanted[key] is not None or self._states.get(key) is None:
-                self._states.mark_sent(key)
+            if wanted[key] is not None or self.states.get(key) is None:
+                self.states.mark_sent(key)
             elif delay_ms is None:
-                delay_ms = self._states.next_delay_ms()
+                delay_ms = self.states.next_delay_ms()
         if request.is_empty:
             self._wait()
             return
@@ -338,7 +336,7 @@ class ReplicaFetcher:
 
     def _wanted(self, key: TopicPartition, now_ms: float) -> RequestedPartition | None:
         """Return what to fetch of a partition, or None if it is not fetched now."""
-        state = self._states.get(key)
+        state = self.states.get(key)
         if state is None or not state.is_ready(now_ms):
             return None
         if self._local.is_held_back(key, state.lag):
@@ -346,7 +344,7 @@ class ReplicaFetcher:
             return None
         partition = self._local.find(key)
         if partition is None:
-            self._states.delay([key])
+            self.states.delay([key])
             return None
         return RequestedPartition(
             state.topic_id,
@@ -358,10 +356,10 @@ class ReplicaFetcher:
 
     def _wait(self) -> None:
         """Schedule the next attempt at the end of the first backoff."""
-        if not len(self._states):
+        if not len(self.states):
             self._owner.on_unused(self)
             return
-        delay_ms = self._states.next_delay_ms()
+        delay_ms = self.states.next_delay_ms()
         if self._is_held_back:
             backoff_ms = self._dependencies.settings.config.replica_fetch_backoff_ms
             delay_ms = backoff_ms if delay_ms is None else min(delay_ms, backoff_ms)
@@ -419,7 +417,7 @@ class ReplicaFetcher:
         self._is_failing = True
         self._leader.close()
         self._session.reset()
-        self._states.delay(keys)
+        self.states.delay(keys)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         """Run `work`. An unexpected error stops only this fetcher; assertion errors are raised."""
@@ -495,7 +493,7 @@ class ReplicaFetcher:
     ) -> None:
         if response is None:
             assert error is not None
-            self._on_failed([key for key, _ in self._states.items()], error)
+            self._on_failed([key for key, _ in self.states.items()], error)
             return
         received: dict[TopicPartition, PartitionData] = {}
         for topic in response.responses:
@@ -549,18 +547,18 @@ class ReplicaFetcher:
         is_full = requested.session_epoch == 0
         if is_full or code not in _SESSION_ERRORS:
             # A full request has no session that could fail: delay the retry.
-            self._states.delay(requested.partitions)
+            self.states.delay(requested.partitions)
 
     def _sync(self, key: TopicPartition, on_synced: Callable[[], None]) -> None:
         """Sync a partition before its next fetch, for flush.messages.
 
         The next fetch reports to the leader that the records before its fetch offset are on disk.
         """
-        state = self._states.get(key)
+        state = self.states.get(key)
         partition = self._local.find(key)
 
         def synced(error: BaseException | None) -> None:
-            if state is not None and self._states.get(key) is state:
+            if state is not None and self.states.get(key) is state:
                 state.is_syncing = False
                 if error is not None:
                     _log.error(
@@ -569,13 +567,13 @@ class ReplicaFetcher:
                         key,
                         error,
                     )
-                    self._states.fail(key)
+                    self.states.fail(key)
             on_synced()
 
         if partition is None:
             synced(None)
         else:
-            partition.log.flush_async(lambda error: self._guarded(partial(synced, error)))
+            partition.log.sync.flush_async(lambda error: self._guarded(partial(synced, error)))
 
     def _on_appended_synced(self) -> None:
         self._syncing -= 1

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
     from barnabas.replication.partition.partition_roles import PartitionState
+    from barnabas.storage.log.batch_inspection import InspectedRecords, JoinedBatch
     from barnabas.storage.results import AppendInfo, AppendOrigin
-    from barnabas.storage.validation.batch_inspection import InspectedRecords, JoinedBatch
 
 ACKS_ALL = -1
 # Greater than every offset: no sync is required.
@@ -155,7 +155,7 @@ class LeaderRole:
         if required_acks == ACKS_ALL and self.is_under_min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         log = self._state.log
-        info = log.append_as_leader(records, self.leader_epoch, origin, now_ms)
+        info = log.appender.append_as_leader(records, self.leader_epoch, origin, now_ms)
         if info.needs_flush and info.first_offset < self.sync_required_from:
             self.sync_required_from = info.first_offset
         info.moved_high_watermark = self.maybe_increment_high_watermark()
@@ -171,7 +171,7 @@ class LeaderRole:
         Returns:
             The appended offsets, or the error, for each request.
         """
-        outcomes = self._state.log.append_jointly(joined, self.leader_epoch, now_ms)
+        outcomes = self._state.log.appender.append_jointly(joined, self.leader_epoch, now_ms)
         last: AppendInfo | None = None
         for info in outcomes:
             if isinstance(info, StorageError):

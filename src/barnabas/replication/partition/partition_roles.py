@@ -184,7 +184,7 @@ class FollowerRole:
                 f"the log ends at {log.log_end_offset}"
             )
         try:
-            info = log.append_as_follower(fetched.records, self.leader_epoch)
+            info = log.appender.append_as_follower(fetched.records, self.leader_epoch)
         except UnexpectedAppendOffsetError as error:
             # The leader's log starts within a batch whose first records are deleted. Empty this log
             # if it has no records, or only records that the leader has deleted.
@@ -198,7 +198,7 @@ class FollowerRole:
             )
             fetch_offset = error.first_offset
             restart_log_at(fetch_offset)
-            info = log.append_as_follower(fetched.records, self.leader_epoch)
+            info = log.appender.append_as_follower(fetched.records, self.leader_epoch)
         first = info.first_offset
         assert first < 0 or first >= fetch_offset, (
             f"LogMatching: partition={self._state.topic_partition} fetch_offset={fetch_offset} "

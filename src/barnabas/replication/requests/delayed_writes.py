@@ -14,7 +14,7 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import UNKNOWN_OFFSET
-from barnabas.storage.validation.batch_inspection import InspectedRecords
+from barnabas.storage.log.batch_inspection import InspectedRecords
 from barnabas.waiting.purgatory import CanceledTogether, DelayedOperation
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import ProduceResult
+    from barnabas.storage.log.batch_inspection import Inspection
     from barnabas.storage.results import AppendOrigin
     from barnabas.storage.topic_partition import TopicPartition
-    from barnabas.storage.validation.batch_inspection import Inspection
     from barnabas.waiting.purgatory import Cancellable
     from barnabas.waiting.steps import Steps
 

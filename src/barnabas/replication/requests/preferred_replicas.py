@@ -96,10 +96,9 @@ class PreferredReplicas:
             return None
         now_ms = self._clock.monotonic_ms()
         followers = [
-            self._view(replica.broker_id, params, replica.log_end_offset,
-                       now_ms - replica.last_caught_up_ms)
-            for replica in role.readable_followers(data.fetch_offset)
-        ]  # fmt: skip
+            self._view(each.broker_id, params, each.log_end_offset, now_ms - each.last_caught_up_ms)
+            for each in role.readable_followers(data.fetch_offset)
+        ]
         log = partition.log
         leader = self._view(self._node_id, params, log.log_end_offset, 0.0)
         chosen = self._selector.select(params.rack_id, leader, followers)

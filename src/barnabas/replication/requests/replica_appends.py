@@ -26,7 +26,7 @@ from barnabas.replication.requests.delayed_writes import (
     PendingAppend,
 )
 from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
-from barnabas.storage.validation.batch_inspection import InspectionNeededError
+from barnabas.storage.log.batch_inspection import InspectionNeededError
 from barnabas.waiting.steps import ImmediateSteps
 
 if TYPE_CHECKING:
@@ -37,14 +37,10 @@ if TYPE_CHECKING:
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.requests.delayed_writes import StepQueue
     from barnabas.runtime.clock import Clock
+    from barnabas.storage.log.batch_inspection import InspectedRecords, Inspection, JoinedBatch
     from barnabas.storage.log.log import Log
     from barnabas.storage.results import AppendInfo, AppendOrigin
     from barnabas.storage.topic_partition import TopicPartition
-    from barnabas.storage.validation.batch_inspection import (
-        InspectedRecords,
-        Inspection,
-        JoinedBatch,
-    )
     from barnabas.waiting.purgatory import Purgatory
 
     Entry = tuple["_Request", JoinedBatch]
@@ -313,7 +309,7 @@ class ReplicaAppends:
         partition.is_syncing = True
         synced_to = partition.log.log_end_offset
         log = partition.log
-        log.flush_async(partial(self._on_synced, partition, (log, synced_to)))
+        log.sync.flush_async(partial(self._on_synced, partition, (log, synced_to)))
 
     def _on_synced(
         self, partition: Partition, synced: tuple[Log, int], error: BaseException | None
@@ -421,7 +417,7 @@ class JointAppends:
                 return False
             if required_acks == ACKS_ALL and leader.is_under_min_isr:
                 return False
-            header = partition.log.validate_for_joint_append(records, now_ms)
+            header = partition.log.appender.validate_for_joint_append(records, now_ms)
             if header is None:
                 return False
             # A rejected sequence would close the connection, and no later request may be executed.

@@ -217,7 +217,7 @@ def subscribe_to_dynamic_keys(
         logs.trusted_clock.hold_ms = config.integer(HOLD_KEY)
 
     def apply_replication(config: ParsedConfig) -> None:
-        replicas.set_fetchers_per_leader(config.integer(NUM_REPLICA_FETCHERS))
+        replicas.followed.resize(config.integer(NUM_REPLICA_FETCHERS))
         replicas.throttles.leader.bytes_per_second = config.integer(LEADER_THROTTLED_RATE)
         replicas.throttles.follower.bytes_per_second = config.integer(FOLLOWER_THROTTLED_RATE)
         replicas.throttles.moves.bytes_per_second = config.integer(MOVES_THROTTLED_RATE)

@@ -201,7 +201,7 @@ class BrokerServer:
 
     def leave(self, on_left: Callable[[], None]) -> None:
         """Run the controlled shutdown, if it is enabled: the controller elects other leaders."""
-        self.replicas.begin_controlled_shutdown()
+        self.replicas.followed.begin_shutdown()
         if self._config.boolean("controlled.shutdown.enable"):
             self.registration.shut_down(on_left)
         else:

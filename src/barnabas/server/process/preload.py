@@ -55,7 +55,7 @@ _OTHERS = (
     "barnabas.server.controller_access.controller_channel",
     "barnabas.server.quorum.node_principals",
     "barnabas.server.quorum.quorum_description",
-    "barnabas.storage.validation.batch_inspection",
+    "barnabas.storage.log.batch_inspection",
     "barnabas.storage.log.log_reader",
     "copy",
     "ctypes",

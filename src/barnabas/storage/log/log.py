@@ -17,44 +17,37 @@ from barnabas.storage.errors import KafkaStorageError, OffsetOutOfRangeError
 from barnabas.storage.files.metadata_files import LogIdentity
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.log_appender import LogAppender
+from barnabas.storage.log.log_loader import LogLoader
 from barnabas.storage.log.log_offsets import LogOffsets
 from barnabas.storage.log.log_reader import LogReader
 from barnabas.storage.log.log_sync import LogSync
 from barnabas.storage.log.roll_and_retention import LogRetention, LogRoller
 from barnabas.storage.log_dependencies import DiskGuard
-from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.segment.segments import roll_jitter
 from barnabas.storage.topic_partition import LOG_SUFFIX, offset_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.record.batch import BatchHeader
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.errors import StorageError
     from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
+    from barnabas.storage.log.log_loader import LoadedLog
     from barnabas.storage.log_dependencies import LogDependencies, LogOpening
     from barnabas.storage.producers.producer_state import ProducerState
-    from barnabas.storage.recovery.log_loader import LoadedLog
-    from barnabas.storage.results import AppendInfo, AppendOrigin, FetchIsolation, ReadResult
     from barnabas.storage.segment.segments import Segments
     from barnabas.storage.topic_partition import TopicPartition
-    from barnabas.storage.validation.batch_inspection import JoinedBatch, LeaderRecords
-
-# The largest leader epoch, that is, no limit.
-EPOCH_MAX = 0x7FFF_FFFF
 
 
 class Log:
     """The records of one partition on one broker."""
 
     __slots__ = (
-        "_appender",
         "_dependencies",
         "_guard",
         "_local",
         "_retention",
         "_roller",
+        "appender",
         "identity",
         "leader_epochs",
         "offsets",
@@ -97,7 +90,7 @@ class Log:
         self._roller = LogRoller(
             self._local, offsets, guard, self.producer_state, self.sync, dependencies
         )
-        self._appender = LogAppender(
+        self.appender = LogAppender(
             self._local, offsets, guard, self.leader_epochs, self.producer_state, self._roller
         )
         self._retention = LogRetention(
@@ -193,50 +186,6 @@ class Log:
     def update_config(self, config: LogConfig) -> None:
         """Apply a changed topic configuration."""
         self._local.update_config(config)
-
-    # -- reading -----------------------------------------------------------------------------
-
-    def read(
-        self, offset: int, max_bytes: int, isolation: FetchIsolation, min_one_batch: bool
-    ) -> ReadResult:
-        """Return a slice of the file from the batch that contains `offset` on.
-
-        See `LogReader.read` for the arguments and the errors.
-        """
-        return self.reader.read(offset, max_bytes, isolation, min_one_batch)
-
-    # -- appending ---------------------------------------------------------------------------
-
-    def append_as_leader(
-        self, records: LeaderRecords, leader_epoch: int, origin: AppendOrigin, now_ms: int
-    ) -> AppendInfo:
-        """Validate batches, assign offsets and `leader_epoch` to them, and write them once.
-
-        See `LogAppender.append_as_leader` for the arguments and the errors.
-        """
-        return self._appender.append_as_leader(records, leader_epoch, origin, now_ms)
-
-    def validate_for_joint_append(self, records: memoryview, now_ms: int) -> BatchHeader | None:
-        """Validate a client's batch for `append_jointly`; None if it must be appended alone."""
-        return self._appender.validate_for_joint_append(records, now_ms)
-
-    def append_jointly(
-        self, joined: Sequence[JoinedBatch], leader_epoch: int, now_ms: int
-    ) -> list[AppendInfo | StorageError]:
-        """Append the batches of several requests of clients, with one system call if possible.
-
-        See `LogAppender.append_jointly` for the arguments and the result.
-        """
-        return self._appender.append_jointly(joined, leader_epoch, now_ms)
-
-    def append_as_follower(
-        self, records: memoryview | bytes, leader_epoch_max: int = EPOCH_MAX
-    ) -> AppendInfo:
-        """Write the leader's batches unchanged, after checking CRCs and offsets.
-
-        See `LogAppender.append_as_follower` for the arguments and the errors.
-        """
-        return self._appender.append_as_follower(records, leader_epoch_max)
 
     # -- offsets -----------------------------------------------------------------------------
 
@@ -393,20 +342,6 @@ class Log:
         """Close descriptors and unload indexes of synced segments that are idle."""
         with self._guard:
             self._local.release_idle()
-
-    # -- syncs -------------------------------------------------------------------------------
-
-    def flush(self, force: bool = False) -> None:
-        """Sync up to the log end offset now; with `force` even if nothing is unsynced."""
-        self.sync.flush(force)
-
-    def flush_async(self, on_done: Callable[[BaseException | None], None]) -> None:
-        """Sync up to the current log end offset off the event loop, then call `on_done`.
-
-        Args:
-            on_done: receives None or the error; may run before this returns if all is synced.
-        """
-        self.sync.flush_async(on_done)
 
     # -- lifecycle ---------------------------------------------------------------------------
 

@@ -28,28 +28,30 @@ from barnabas.storage.errors import (
     UnsupportedForMessageFormatError,
 )
 from barnabas.storage.files.leader_epoch_cache import EpochEntry
+from barnabas.storage.log.batch_inspection import InspectedRecords
+from barnabas.storage.log.validator import ordinary_header, read_followed_batches, validate
 from barnabas.storage.producers.producer_entry import ProducerChange, read_end_marker
 from barnabas.storage.results import AppendInfo, AppendOrigin
 from barnabas.storage.segment.batch_scan import PlacedBatch
 from barnabas.storage.segment.segments import should_roll
-from barnabas.storage.validation.batch_inspection import InspectedRecords
-from barnabas.storage.validation.validator import ordinary_header, read_followed_batches, validate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.record.batch import BatchHeader
     from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
+    from barnabas.storage.log.batch_inspection import Batches, JoinedBatch, LeaderRecords
     from barnabas.storage.log.local_log import LocalLog
     from barnabas.storage.log.log_offsets import LogOffsets
     from barnabas.storage.log.roll_and_retention import LogRoller
     from barnabas.storage.log_dependencies import DiskGuard
     from barnabas.storage.producers.producer_entry import ProducerEntry, RememberedBatch
     from barnabas.storage.producers.producer_state import ProducerState
-    from barnabas.storage.validation.batch_inspection import Batches, JoinedBatch, LeaderRecords
 
 
 _RAFT = AppendOrigin.RAFT
+# The largest leader epoch, that is, no limit.
+_EPOCH_MAX = 0x7FFF_FFFF
 
 
 def assign(
@@ -404,7 +406,9 @@ class LogAppender:
                     each.needs_flush = True
         return plan.outcomes
 
-    def append_as_follower(self, records: memoryview | bytes, leader_epoch_max: int) -> AppendInfo:
+    def append_as_follower(
+        self, records: memoryview | bytes, leader_epoch_max: int = _EPOCH_MAX
+    ) -> AppendInfo:
         """Write the leader's batches unchanged, after checking CRCs and offsets.
 
         Offsets may skip ahead (the leader's log may be compacted) but must not go back. The append

@@ -123,7 +123,7 @@ class LogCopy:
 
     def _read(self) -> FileSlice | bytes:
         offset = max(self.future.log_end_offset, self.source.log_start_offset)
-        read = self.source.read(offset, _SLICE_BYTES, FetchIsolation.LOG_END, True)
+        read = self.source.reader.read(offset, _SLICE_BYTES, FetchIsolation.LOG_END, True)
         records = read.records
         assert isinstance(records, FileSlice | bytes)
         return records
@@ -162,7 +162,7 @@ class LogCopy:
         if first < self.future.log_end_offset and not self.future.size:
             # The log begins within a batch: its first records were deleted.
             self.future.truncate_fully_and_start_at(first)
-        self.future.append_as_follower(data[:end])
+        self.future.appender.append_as_follower(data[:end])
         self._throttle.record(end)
 
     def _follow_start(self) -> None:

@@ -17,8 +17,8 @@ from barnabas.storage.errors import DamageKind, KafkaStorageError
 from barnabas.storage.files.checkpoint import CheckpointError, OffsetCheckpoint
 from barnabas.storage.files.metadata_files import NO_BROKER_EPOCH, encode_topic_id, take_marker
 from barnabas.storage.log.log import Log
+from barnabas.storage.log.log_loader import LogLoader
 from barnabas.storage.log_dependencies import LogOpening
-from barnabas.storage.recovery.log_loader import LogLoader
 from barnabas.storage.topic_partition import (
     DELETE_SUFFIX,
     PARTITION_METADATA,
@@ -273,7 +273,7 @@ class DirectoryLoading:
         if log.sync.is_due:
             # With flush.messages: producers that retry get the recovered batch as a duplicate, and
             # consumers read it. So it must survive a power loss.
-            log.flush()
+            log.sync.flush()
         return log
 
 

@@ -348,8 +348,8 @@ class LogManager:
             return log
         self._unreadable.check(partition)
         directory = self._directory_for(partition, directory_id)
-        log = self._create(f"{directory.path}/{partition.directory_name}", partition, topic_id,
-                           config)  # fmt: skip
+        path = f"{directory.path}/{partition.directory_name}"
+        log = self._create(path, partition, topic_id, config)
         self._current.put(partition, log, directory)
         return log
 

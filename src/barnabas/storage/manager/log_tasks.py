@@ -123,7 +123,7 @@ class LogTasks:
 
         def work(log: Log) -> None:
             if now - log.sync.last_flush_ms >= log.config.flush_ms:
-                log.flush_async(lambda _: None)
+                log.sync.flush_async(lambda _: None)
 
         self._in_slices(work)
 

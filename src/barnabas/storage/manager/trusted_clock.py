@@ -243,6 +243,6 @@ class TrustedClockFile:
         known = read_trusted_time(disk, f"{directory.path}/{CHECKPOINT}")
         if known is not None:
             return known
-        times = [disk.modified_ms(each.path) for each in directory.checkpoints
-                 if disk.exists(each.path)]  # fmt: skip
+        paths = [each.path for each in directory.checkpoints]
+        times = [disk.modified_ms(each) for each in paths if disk.exists(each)]
         return TrustedTime(max(times), -1) if times else None

@@ -75,7 +75,7 @@ def test_a_damaged_control_batch_does_not_prevent_loading() -> None:
     damaged[43:51] = b"\xff" * 8
     damaged[61] = 0x7E
     set_crc(damaged, 0, len(damaged))
-    world.log.append_as_follower(bytes(damaged))
+    world.log.appender.append_as_follower(bytes(damaged))
     world.log.update_high_watermark(2)
     world.coordinator = world.new_coordinator()
     world.load(1)

@@ -52,7 +52,7 @@ class JointWorld(ConsumersWorld):
 
     def batch_counts(self) -> list[int]:
         """Return the number of records in each batch of the log."""
-        records = self.log.read(0, 1 << 20, FetchIsolation.LOG_END, True).records
+        records = self.log.reader.read(0, 1 << 20, FetchIsolation.LOG_END, True).records
         content = records if isinstance(records, bytes) else records.read()
         return [header.record_count for _, header in batches(memoryview(content))]
 

@@ -73,7 +73,7 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
         of_replicas("throttles", "moves", "bytes_per_second"),
         5000,
     ),
-    "num.replica.fetchers": ("2", of_replicas("_followed", "_fetchers_per_leader"), 2),
+    "num.replica.fetchers": ("2", of_replicas("followed", "_fetchers_per_leader"), 2),
     "compression.gzip.level": ("5", of_log("compression_gzip_level"), 5),
     "compression.lz4.level": ("5", of_log("compression_lz4_level"), 5),
     "compression.type": ("lz4", of_log("compression_type"), "lz4"),

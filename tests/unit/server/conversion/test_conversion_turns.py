@@ -17,13 +17,14 @@ from barnabas.protocol.messages.produce import (
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record
 from barnabas.server.conversion import old_versions
-from barnabas.storage.validation import batch_inspection
+from barnabas.storage.log import batch_inspection
 from unit.server.simulated_broker import TIMEOUT_MS, SimulatedBroker, SimulatedClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.protocol.schema import Message
+
 
 PARTITIONS = 10
 MESSAGE = write_message_set(1, [Record(0, 1000, 0, None, b"v")])

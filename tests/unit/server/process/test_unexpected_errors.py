@@ -94,7 +94,7 @@ def test_an_unexpected_error_of_a_read_fails_only_its_partition(
 def test_an_unexpected_error_of_an_append_fails_only_its_partition(
     broker: SimulatedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    break_log(broker, "append_as_leader")
+    break_log(broker, "appender")
     data = [PartitionProduceData(index=each, records=broker.batch(b"x")) for each in (0, 1)]
     request = ProduceRequest(
         transactional_id=None,

@@ -13,16 +13,7 @@ from barnabas.coordinator.group.consumer.consumer_group import (
     MemberState,
     ResolvedRegex,
 )
-from barnabas.coordinator.group.replayed_group import (
-    NO_EPOCH,
-    RecordReplay,
-    put_epoch,
-    put_target,
-    put_target_epoch,
-    remove_member,
-    remove_target,
-    remove_target_epoch,
-)
+from barnabas.coordinator.group.replayed_group import NO_EPOCH, KindRecords, RecordReplay
 from barnabas.coordinator.group.topics import NOTHING_OWNED, Owned
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.protocol_error import ProtocolError
@@ -64,20 +55,23 @@ if TYPE_CHECKING:
     from typing import Any
 
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.topics import Target
 
 
-_MEMBER_KEYS = (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupMemberMetadataKey,
+_RECORDS = KindRecords(
+    epoch=(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    member=(ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    target_epoch=(
+        ConsumerGroupTargetAssignmentMetadataKey,
+        ConsumerGroupTargetAssignmentMetadataValue,
+    ),
+    target=(ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    current=(ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    target_topic=TopicPartition,
 )
-
-
-def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    """Return the record of the group epoch and the hash of the subscribed topics."""
-    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return CoordinatorRecord.of(ConsumerGroupMetadataKey(group_id=group_id), value)
+epoch_record = _RECORDS.epoch_record
+target_epoch_record = _RECORDS.target_epoch_record
+target_record = _RECORDS.target_record
+member_tombstones = _RECORDS.member_tombstones
 
 
 def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
@@ -106,26 +100,6 @@ def _classic(member: ConsumerMember) -> ClassicMemberMetadata | None:
             ClassicProtocol(name=name, metadata=metadata)
             for name, metadata in member.classic.protocols
         ],
-    )
-
-
-def target_epoch_record(group_id: str, epoch: int, timestamp: int) -> CoordinatorRecord:
-    """Return the record of the epoch of the target assignment, and when it was computed."""
-    value = ConsumerGroupTargetAssignmentMetadataValue(
-        assignment_epoch=epoch, assignment_timestamp=timestamp
-    )
-    return CoordinatorRecord.of(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
-
-
-def target_record(group_id: str, member_id: str, target: Target) -> CoordinatorRecord:
-    """Return the record of a member's target assignment."""
-    key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    partitions = [
-        TopicPartition(topic_id=topic_id, partitions=sorted(indexes))
-        for topic_id, indexes in sorted(target.items())
-    ]
-    return CoordinatorRecord.of(
-        key, ConsumerGroupTargetAssignmentMemberValue(topic_partitions=partitions)
     )
 
 
@@ -171,11 +145,6 @@ def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
 def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
     """Return the tombstone of the topics that brokers before 4.1 stored."""
     return CoordinatorRecord.of(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
-
-
-def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return the records that remove a member, in the order that replay expects."""
-    return CoordinatorRecord.tombstones(_MEMBER_KEYS, group_id=group_id, member_id=member_id)
 
 
 def group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
@@ -328,33 +297,12 @@ def _read_owned(partitions: list[TopicPartitions], member_epoch: int) -> Owned:
 
 
 CONSUMER_REPLAYS: tuple[RecordReplay[ConsumerGroup, Any, Any], ...] = (
-    RecordReplay(ConsumerGroupMetadataKey, ConsumerGroupMetadataValue, put_epoch),
+    *_RECORDS.replays(_put_member, _put_current, _remove_current),
     RecordReplay(
         ConsumerGroupPartitionMetadataKey,
         ConsumerGroupPartitionMetadataValue,
         _put_partition_metadata,
         _remove_partition_metadata,
-    ),
-    RecordReplay(
-        ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue, _put_member, remove_member
-    ),
-    RecordReplay(
-        ConsumerGroupTargetAssignmentMetadataKey,
-        ConsumerGroupTargetAssignmentMetadataValue,
-        put_target_epoch,
-        remove_target_epoch,
-    ),
-    RecordReplay(
-        ConsumerGroupTargetAssignmentMemberKey,
-        ConsumerGroupTargetAssignmentMemberValue,
-        put_target,
-        remove_target,
-    ),
-    RecordReplay(
-        ConsumerGroupCurrentMemberAssignmentKey,
-        ConsumerGroupCurrentMemberAssignmentValue,
-        _put_current,
-        _remove_current,
     ),
     RecordReplay(
         ConsumerGroupRegularExpressionKey,

@@ -78,6 +78,30 @@ def describe_groups(
         yield
 
 
+def failed_description(
+    kind: Callable[..., D], group_id: str, error: ErrorCode, message: str | None, **more: str
+) -> D:
+    """Return the description of a group with an error.
+
+    Args:
+        kind: the class of the description.
+        group_id: the group.
+        error: the error.
+        message: the error message.
+        more: fields that only some kinds have.
+    """
+    return kind(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        members=[],
+        **more,
+    )
+
+
 _NOT_FOUND_IS_AN_ERROR_SINCE = 6
 
 

@@ -10,6 +10,7 @@ results of their writes.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
@@ -17,7 +18,7 @@ from barnabas.coordinator.group.classic.classic_membership import JoinRequest
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
 from barnabas.coordinator.group.consumer.heartbeats import check_request
 from barnabas.coordinator.group.group_base import PROTOCOLS_MAX, RefusalError
-from barnabas.coordinator.group.requests.group_requests import describe_groups
+from barnabas.coordinator.group.requests.group_requests import describe_groups, failed_description
 from barnabas.coordinator.group.topics import NOTHING
 from barnabas.coordinator.runtime.responses import PendingResponse, client_error
 from barnabas.protocol.errors import ErrorCode
@@ -159,18 +160,7 @@ class ConsumerRequests:
         return describe_groups(self._runtime, group_ids, describe, failed_group, on_done)
 
 
-def failed_group(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:
-    """Return the description of a group with an error."""
-    return DescribedGroup(
-        error_code=error,
-        error_message=message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
-    )
+failed_group = partial(failed_description, DescribedGroup, assignor_name="")
 
 
 _JOIN_NULL_PROTOCOL_SINCE = 7

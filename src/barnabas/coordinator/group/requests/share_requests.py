@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_base import RefusalError
-from barnabas.coordinator.group.requests.group_requests import describe_groups
+from barnabas.coordinator.group.requests.group_requests import describe_groups, failed_description
 from barnabas.coordinator.group.share.share_membership import (
     ASSIGNOR,
     check_share_heartbeat,
@@ -266,15 +266,4 @@ def _begin_deletion(
     return CoordinatorResult(request, records)
 
 
-def failed_share_group(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:
-    """Return the description of a group with an error."""
-    return DescribedGroup(
-        error_code=error,
-        error_message=message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
-    )
+failed_share_group = partial(failed_description, DescribedGroup, assignor_name="")

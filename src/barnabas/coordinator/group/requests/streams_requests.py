@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.group_base import RefusalError
-from barnabas.coordinator.group.requests.group_requests import describe_groups
+from barnabas.coordinator.group.requests.group_requests import describe_groups, failed_description
 from barnabas.coordinator.group.streams.configuring import configuring_topology, is_large
 from barnabas.coordinator.group.streams.group_epochs import ASSIGNOR
 from barnabas.coordinator.group.streams.streams_heartbeat import (
@@ -327,14 +328,4 @@ def _result(found: StreamsHeartbeatResult | None, error: ErrorCode) -> StreamsHe
     return StreamsHeartbeatResult(failed_streams_heartbeat(client_error(error), None))
 
 
-def failed_streams_group(group_id: str, error: ErrorCode, message: str | None) -> DescribedGroup:
-    """Return the description of a group with an error."""
-    return DescribedGroup(
-        error_code=error,
-        error_message=message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        members=[],
-    )
+failed_streams_group = partial(failed_description, DescribedGroup)

@@ -7,16 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.replayed_group import (
-    NO_EPOCH,
-    RecordReplay,
-    put_epoch,
-    put_target,
-    put_target_epoch,
-    remove_member,
-    remove_target,
-    remove_target_epoch,
-)
+from barnabas.coordinator.group.replayed_group import NO_EPOCH, KindRecords, RecordReplay
 from barnabas.coordinator.group.share.share_group import ShareMember, StateTopic, StateTopics
 from barnabas.coordinator.group.topics import NOTHING, target_of
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
@@ -54,29 +45,29 @@ if TYPE_CHECKING:
     from typing import Any
 
     from barnabas.coordinator.group.share.share_group import ShareGroup, StateTopicsById
-    from barnabas.coordinator.group.topics import Target
     from barnabas.runtime.clock import Clock
 
 
 # Kafka's MemberState.STABLE. Members of share groups have no other state.
 _STABLE = 0
 
-_MEMBER_KEYS = (
-    ShareGroupCurrentMemberAssignmentKey,
-    ShareGroupTargetAssignmentMemberKey,
-    ShareGroupMemberMetadataKey,
+_RECORDS = KindRecords(
+    epoch=(ShareGroupMetadataKey, ShareGroupMetadataValue),
+    member=(ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+    target_epoch=(ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+    target=(ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+    current=(ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+    target_topic=TopicPartition,
 )
+epoch_record = _RECORDS.epoch_record
+target_epoch_record = _RECORDS.target_epoch_record
+target_record = _RECORDS.target_record
+member_tombstones = _RECORDS.member_tombstones
 _GROUP_KEYS = (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupStatePartitionMetadataKey,
     ShareGroupMetadataKey,
 )
-
-
-def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    """Return the record of the group epoch and the hash of the subscribed topics."""
-    value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return CoordinatorRecord.of(ShareGroupMetadataKey(group_id=group_id), value)
 
 
 def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
@@ -89,26 +80,6 @@ def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
         subscribed_topic_names=sorted(member.subscribed_topic_names),
     )
     return CoordinatorRecord.of(key, value)
-
-
-def target_epoch_record(group_id: str, epoch: int, timestamp: int) -> CoordinatorRecord:
-    """Return the record of the epoch of the target assignment, and when it was computed."""
-    value = ShareGroupTargetAssignmentMetadataValue(
-        assignment_epoch=epoch, assignment_timestamp=timestamp
-    )
-    return CoordinatorRecord.of(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
-
-
-def target_record(group_id: str, member_id: str, target: Target) -> CoordinatorRecord:
-    """Return the record of a member's target assignment."""
-    key = ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    partitions = [
-        TopicPartition(topic_id=topic_id, partitions=sorted(indexes))
-        for topic_id, indexes in sorted(target.items())
-    ]
-    return CoordinatorRecord.of(
-        key, ShareGroupTargetAssignmentMemberValue(topic_partitions=partitions)
-    )
 
 
 def current_record(group_id: str, member: ShareMember) -> CoordinatorRecord:
@@ -156,11 +127,6 @@ def _state_topics(topics: StateTopicsById) -> list[TopicPartitionsInfo]:
     ]
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return the records that remove a member, in the order that replay expects."""
-    return CoordinatorRecord.tombstones(_MEMBER_KEYS, group_id=group_id, member_id=member_id)
-
-
 def group_tombstones(group: ShareGroup) -> list[CoordinatorRecord]:
     """Return the records that remove a group without members, in Kafka's order."""
     assert not group.members, f"group={group.group_id} members={len(group.members)}"
@@ -174,28 +140,7 @@ def share_replays(clock: Clock) -> tuple[RecordReplay[ShareGroup, Any, Any], ...
         clock: tells when the initialization of a replayed topic began.
     """
     return (
-        RecordReplay(ShareGroupMetadataKey, ShareGroupMetadataValue, put_epoch),
-        RecordReplay(
-            ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue, _put_member, remove_member
-        ),
-        RecordReplay(
-            ShareGroupTargetAssignmentMetadataKey,
-            ShareGroupTargetAssignmentMetadataValue,
-            put_target_epoch,
-            remove_target_epoch,
-        ),
-        RecordReplay(
-            ShareGroupTargetAssignmentMemberKey,
-            ShareGroupTargetAssignmentMemberValue,
-            put_target,
-            remove_target,
-        ),
-        RecordReplay(
-            ShareGroupCurrentMemberAssignmentKey,
-            ShareGroupCurrentMemberAssignmentValue,
-            _put_current,
-            _remove_current,
-        ),
+        *_RECORDS.replays(_put_member, _put_current, _remove_current),
         RecordReplay(
             ShareGroupStatePartitionMetadataKey,
             ShareGroupStatePartitionMetadataValue,

@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.replayed_group import (
-    NO_EPOCH,
-    RecordReplay,
-    put_target_epoch,
-    remove_member,
-    remove_target,
-    remove_target_epoch,
-)
+from barnabas.coordinator.group.replayed_group import NO_EPOCH, KindRecords, RecordReplay
 from barnabas.coordinator.group.streams.task_assignors import MemberTasks
 from barnabas.coordinator.group.streams.task_reconciliation import (
     NO_OWNED_TASKS,
@@ -63,11 +56,18 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.task_reconciliation import ActiveTasks
 
 
-_MEMBER_KEYS = (
-    StreamsGroupCurrentMemberAssignmentKey,
-    StreamsGroupTargetAssignmentMemberKey,
-    StreamsGroupMemberMetadataKey,
+_RECORDS = KindRecords(
+    epoch=(StreamsGroupMetadataKey, StreamsGroupMetadataValue),
+    member=(StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
+    target_epoch=(
+        StreamsGroupTargetAssignmentMetadataKey,
+        StreamsGroupTargetAssignmentMetadataValue,
+    ),
+    target=(StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
+    current=(StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
 )
+target_epoch_record = _RECORDS.target_epoch_record
+member_tombstones = _RECORDS.member_tombstones
 _GROUP_KEYS = (
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupMetadataKey,
@@ -124,14 +124,6 @@ def member_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
     return CoordinatorRecord.of(key, value)
 
 
-def target_epoch_record(group_id: str, epoch: int, timestamp: int) -> CoordinatorRecord:
-    """Return the record of the epoch of the target assignment, and when it was computed."""
-    value = StreamsGroupTargetAssignmentMetadataValue(
-        assignment_epoch=epoch, assignment_timestamp=timestamp
-    )
-    return CoordinatorRecord.of(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), value)
-
-
 def target_record(group_id: str, member_id: str, target: MemberTasks) -> CoordinatorRecord:
     """Return the record of a member's target assignment."""
     key = StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
@@ -184,11 +176,6 @@ def _current_tasks(tasks: Tasks) -> list[CurrentTaskIds]:
         CurrentTaskIds(subtopology_id=each, partitions=sorted(indexes))
         for each, indexes in sorted(tasks.items())
     ]
-
-
-def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return the records that remove a member, in the order that replay expects."""
-    return CoordinatorRecord.tombstones(_MEMBER_KEYS, group_id=group_id, member_id=member_id)
 
 
 def group_tombstones(group: StreamsGroup) -> list[CoordinatorRecord]:
@@ -323,28 +310,7 @@ def _read_active_tasks(tasks: list[CurrentTaskIds], epoch: int) -> dict[str, dic
 
 
 STREAMS_REPLAYS: tuple[RecordReplay[StreamsGroup, Any, Any], ...] = (
-    RecordReplay(StreamsGroupMetadataKey, StreamsGroupMetadataValue, _put_epoch),
-    RecordReplay(
-        StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue, _put_member, remove_member
-    ),
-    RecordReplay(
-        StreamsGroupTargetAssignmentMetadataKey,
-        StreamsGroupTargetAssignmentMetadataValue,
-        put_target_epoch,
-        remove_target_epoch,
-    ),
-    RecordReplay(
-        StreamsGroupTargetAssignmentMemberKey,
-        StreamsGroupTargetAssignmentMemberValue,
-        _put_target,
-        remove_target,
-    ),
-    RecordReplay(
-        StreamsGroupCurrentMemberAssignmentKey,
-        StreamsGroupCurrentMemberAssignmentValue,
-        _put_current,
-        _remove_current,
-    ),
+    *_RECORDS.replays(_put_member, _put_current, _remove_current, _put_epoch, _put_target),
     RecordReplay(
         StreamsGroupTopologyKey, StreamsGroupTopologyValue, _put_topology, _remove_topology
     ),

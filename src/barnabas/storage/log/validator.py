@@ -40,12 +40,13 @@ from barnabas.storage.errors import (
     InvalidRecordError,
     UnsupportedCompressionTypeError,
 )
+from barnabas.storage.log.batch_inspection import InspectionNeededError, check_batch_size
 from barnabas.storage.results import AppendOrigin
-from barnabas.storage.validation.batch_inspection import InspectionNeededError, check_batch_size
 
 if TYPE_CHECKING:
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.validation.batch_inspection import Batches, InspectedRecords
+    from barnabas.storage.log.batch_inspection import Batches, InspectedRecords
+
 
 # Module constants, because an enum lookup costs 100 ns, as much as a call.
 _CLIENT = AppendOrigin.CLIENT
@@ -241,7 +242,7 @@ def _inspected(
 ) -> tuple[memoryview, Batches]:
     """Inspect the records and convert the batches, as the topic or the batches require."""
     # Imported here because most brokers never need it.
-    from barnabas.storage.validation.batch_inspection import Inspection
+    from barnabas.storage.log.batch_inspection import Inspection
 
     inspection = Inspection(records, found, config, origin, now_ms)
     if origin is not _CLIENT:

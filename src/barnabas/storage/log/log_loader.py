@@ -22,8 +22,8 @@ from barnabas.storage.errors import (
 )
 from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCache
 from barnabas.storage.files.metadata_files import read_topic_id, write_topic_id
+from barnabas.storage.log.batch_order import BatchOrder, clean_end, idle_end, overlaps
 from barnabas.storage.producers.producer_state import ProducerState
-from barnabas.storage.recovery.batch_order import BatchOrder, clean_end, idle_end, overlaps
 from barnabas.storage.segment.batch_scan import describe_end, headers, valid_batches
 from barnabas.storage.segment.largest_timestamps import LargestTimestamps
 from barnabas.storage.segment.segment import Segment
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from barnabas.storage.producers.producer_entry import CompletedTxn
 
 _log = logging.getLogger(__name__)
+
 
 # Bytes checked per slice; this takes some tens of milliseconds.
 _SLICE_BYTES = 16 << 20

@@ -1,1 +1,0 @@
-"""Opening the directory of a log, and its repair after a crash."""

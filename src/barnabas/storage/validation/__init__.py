@@ -1,1 +1,0 @@
-"""A leader's validation and conversion of batches before they are appended."""
