@@ -8,7 +8,6 @@ from barnabas.server.configs.described_configs import DescribedConfigs
 from barnabas.server.handlers.controller_apis import CONTROLLER_APIS
 from barnabas.server.handlers.dependencies import ControllerListenerDependencies
 from barnabas.server.handlers.handler_table import HandlerTable
-from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.quorum.broker_watch import BrokerWatch
 from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 from barnabas.server.quotas.rate_quota import quota_windows
@@ -109,7 +108,7 @@ class ControllerListeners:
             runtime.clock, shared.configuration.connections, quota_windows(shared.config)
         )
         for endpoint in shared.configuration.controller_endpoints:
-            listener = make_listener(shared, endpoint, connections, self._handlers.find)
+            listener = shared.make_listener(endpoint, connections, self._handlers.find)
             listener.on_gone = self.watch.on_closed
             self.bound.append(listener.bind(shared.sockets.of(endpoint.name)))
             self.listeners.append(listener)
