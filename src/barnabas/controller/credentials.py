@@ -16,7 +16,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.controller.result import ControllerResult, Refusal, refuse_as_a_whole
 from barnabas.metadata.credentials import (
     NO_TOKENS,
     find_credential,
@@ -68,13 +68,12 @@ if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
 
     Answers = dict[str, Record | Refusal]
-
     Steps = Generator[None, None, ControllerResult[CreateDelegationTokenResponse]]
-
     RenewSteps = Generator[None, None, ControllerResult[RenewDelegationTokenResponse]]
-
     ExpireSteps = Generator[None, None, ControllerResult[ExpireDelegationTokenResponse]]
 
+
+_log = logging.getLogger(__name__)
 
 _TWICE = Refusal(
     ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
@@ -123,8 +122,7 @@ def _deletion(image: ClusterImage, deletion: ScramCredentialDeletion) -> Record 
         return refusal.with_traceback(None)
     if find_credential(image.retained, mechanism, deletion.name) is None:
         return Refusal(
-            ErrorCode.RESOURCE_NOT_FOUND,
-            "Attempt to delete a user credential that does not exist",
+            ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
         )
     return RemoveUserScramCredentialRecord(name=deletion.name, mechanism=int(mechanism))
 
@@ -210,8 +208,6 @@ class TokenIndex:
         self._indexed, self._hmacs, self._ids = tokens, hmacs, ids
 
 
-_log = logging.getLogger(__name__)
-
 _TIME_MAX = (1 << 63) - 1
 # Timestamp of responses without a token.
 _NO_TIME = -1
@@ -278,10 +274,12 @@ class TokenControl:
                 raise Refusal(ErrorCode.DELEGATION_TOKEN_EXPIRED)
             _check_may_change(token, view.requester)
         except Refusal as refusal:
-            return ControllerResult([], _not_renewed(refusal.error_code, 0))
+            return ControllerResult([], refuse_as_a_whole(request, refusal))
         period_ms = _shorter(self._config.token_expiry_time_ms, request.renew_period_ms)
         renewed = _expiring(token, _later(now_ms, period_ms))
-        response = _not_renewed(ErrorCode.NONE, renewed.expiration_timestamp)
+        response = RenewDelegationTokenResponse(
+            error_code=ErrorCode.NONE, expiry_timestamp_ms=renewed.expiration_timestamp
+        )
         return ControllerResult([(renewed, 0)], response)
 
     def expire(self, view: ControllerView, request: ExpireDelegationTokenRequest) -> ExpireSteps:
@@ -296,12 +294,15 @@ class TokenControl:
             if period_ms >= 0 and is_expired(token, now_ms):
                 raise Refusal(ErrorCode.DELEGATION_TOKEN_EXPIRED)
         except Refusal as refusal:
-            return ControllerResult([], _not_expired(refusal.error_code, 0))
+            return ControllerResult([], refuse_as_a_whole(request, refusal))
+        response = ExpireDelegationTokenResponse(
+            error_code=ErrorCode.NONE, expiry_timestamp_ms=now_ms
+        )
         if period_ms < 0:
             removal = RemoveDelegationTokenRecord(token_id=token.token_id)
-            return ControllerResult([(removal, 0)], _not_expired(ErrorCode.NONE, now_ms))
+            return ControllerResult([(removal, 0)], response)
         changed = _expiring(token, _later(now_ms, period_ms))
-        response = _not_expired(ErrorCode.NONE, changed.expiration_timestamp)
+        response.expiry_timestamp_ms = changed.expiration_timestamp
         return ControllerResult([(changed, 0)], response)
 
     def remove_expired(self, view: ControllerView) -> ControllerResult[bool]:
@@ -365,20 +366,6 @@ def refuse_creation(
 ) -> CreateDelegationTokenResponse:
     """Return the error of a request that a broker refuses before it asks the controller."""
     return _not_created(error, owner, str(requester), _NO_TIME)
-
-
-def refuse_renew_token(
-    _request: RenewDelegationTokenRequest, refusal: Refusal
-) -> RenewDelegationTokenResponse:
-    """Return the error of a request that no controller has served."""
-    return _not_renewed(refusal.error_code, 0)
-
-
-def refuse_expire_token(
-    _request: ExpireDelegationTokenRequest, refusal: Refusal
-) -> ExpireDelegationTokenResponse:
-    """Return the error of a request that no controller has served."""
-    return _not_expired(refusal.error_code, 0)
 
 
 def _renewers(wanted: list[CreatableRenewers]) -> Generator[None, None, list[str]]:
@@ -445,11 +432,3 @@ def _not_created(
         token_id="",
         hmac=b"",
     )
-
-
-def _not_renewed(error: ErrorCode, expiry_ms: int) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=expiry_ms)
-
-
-def _not_expired(error: ErrorCode, expiry_ms: int) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=expiry_ms)

@@ -12,10 +12,7 @@ from barnabas.controller.result import (
     check_broker_epoch,
     refuse_as_a_whole,
 )
-from barnabas.metadata.metadata_version import (
-    has_directories,
-    partition_change_record_version,
-)
+from barnabas.metadata.metadata_version import has_directories, partition_change_record_version
 from barnabas.metadata.partition_registration import (
     DIRECTORY_LOST,
     DIRECTORY_MIGRATING,

@@ -143,11 +143,7 @@ class Elections:
         return self._without(image, broker_id, partitions, candidates)
 
     def on_directory_replaced(
-        self,
-        image: ClusterImage,
-        topic: TopicImage,
-        partition: int,
-        broker_id: int,
+        self, image: ClusterImage, topic: TopicImage, partition: int, broker_id: int
     ) -> tuple[PartitionChangeRecord, int] | None:
         """Remove a replica that starts empty in a new directory from all replica lists.
 

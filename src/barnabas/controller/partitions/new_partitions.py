@@ -79,8 +79,6 @@ class StripedPlacer:
     reason, all orders are shuffled after as many partitions as there are live brokers.
     """
 
-    __slots__ = ("_rng",)
-
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
 

@@ -138,10 +138,7 @@ class TopicControl:
         topic_id = self._rng.uuid()
         records: list[VersionedRecord] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
         records += [
-            (
-                ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=name, value=value),
-                0,
-            )
+            (ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=name, value=value), 0)
             for name, value in configs.items()
         ]
         if image.features.is_elr_enabled and _MIN_INSYNC_REPLICAS in configs:
@@ -324,13 +321,11 @@ def _check_name(image: ClusterImage, name: str) -> None:
 def _assigned(new: NewPartitions, topic: CreatableTopic) -> list[list[int]]:
     if topic.replication_factor != _BROKER_DEFAULT:
         raise Refusal(
-            ErrorCode.INVALID_REQUEST,
-            "with assigned replicas, the replication factor must be -1",
+            ErrorCode.INVALID_REQUEST, "with assigned replicas, the replication factor must be -1"
         )
     if topic.num_partitions != _BROKER_DEFAULT:
         raise Refusal(
-            ErrorCode.INVALID_REQUEST,
-            "with assigned replicas, the number of partitions must be -1",
+            ErrorCode.INVALID_REQUEST, "with assigned replicas, the number of partitions must be -1"
         )
     by_partition = {each.partition_index: each.broker_ids for each in topic.assignments}
     count = len(topic.assignments)

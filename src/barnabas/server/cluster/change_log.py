@@ -31,8 +31,6 @@ _NAMED_MAX = 5
 class ChangeLog:
     """Logs metadata changes. Listens to the metadata publisher."""
 
-    __slots__ = ("_is_active", "_node_id", "is_caught_up")
-
     def __init__(self, node_id: int, is_active: Callable[[], bool]) -> None:
         """Args:
         node_id: id of this node.

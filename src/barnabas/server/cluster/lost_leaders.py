@@ -36,8 +36,6 @@ _REQUESTS_MAX = 1_000
 class LostLeaders:
     """The brokers whose connections have closed, and the requests that wait for their fencing."""
 
-    __slots__ = ("_clock", "_delayed", "_ends", "_wheel")
-
     def __init__(self, clock: Clock, wheel: TimingWheel) -> None:
         self._clock = clock
         self._wheel = wheel

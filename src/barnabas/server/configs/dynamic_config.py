@@ -62,8 +62,6 @@ def default_keys(broker_keys: ConfigDefinition) -> list[str]:
 class TopicConfigs:
     """Builds log configurations. The defaults follow the configuration of the broker (KIP-226)."""
 
-    __slots__ = ("_defaults", "_without_own_values")
-
     def __init__(self, broker: ParsedConfig) -> None:
         # Default value of each topic key.
         self._defaults: dict[str, ConfigValue] = topic_defaults(broker)
@@ -93,8 +91,6 @@ class TopicConfigs:
 
 class DynamicBrokerConfig:
     """Follows the broker configurations of the image, and informs subscribers of changed keys."""
-
-    __slots__ = ("_static", "_static_given", "_subscribers", "current", "given", "node_id")
 
     def __init__(self, node_id: int, static: ParsedConfig, given: Mapping[str, str]) -> None:
         """Args:
@@ -240,8 +236,6 @@ class GradualKeys:
 
     A typing error such as an additional zero therefore cannot start a thousand processes.
     """
-
-    __slots__ = ("_cluster", "_dynamic")
 
     def __init__(self, dynamic: DynamicBrokerConfig, cluster: ClusterView) -> None:
         self._dynamic = dynamic

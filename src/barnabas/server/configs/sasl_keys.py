@@ -59,12 +59,7 @@ _OAUTH_KEYS = [
         [],
         "The audience of tokens for this cluster: one of these.",
     ),
-    ConfigKey(
-        "sasl.oauthbearer.expected.issuer",
-        ConfigType.STRING,
-        None,
-        "The issuer of tokens.",
-    ),
+    ConfigKey("sasl.oauthbearer.expected.issuer", ConfigType.STRING, None, "The issuer of tokens."),
     ConfigKey(
         "sasl.oauthbearer.allow.unverified.audience",
         ConfigType.BOOLEAN,

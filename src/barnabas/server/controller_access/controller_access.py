@@ -52,8 +52,6 @@ class ControllerAccess(Protocol):
 class LocalController:
     """Calls the controller of this process. If it is inactive, the error is NOT_CONTROLLER."""
 
-    __slots__ = ("_controller", "_describe_quorum", "_guard", "_quorum")
-
     def __init__(
         self,
         controller: Controller,

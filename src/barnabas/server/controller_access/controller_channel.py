@@ -50,19 +50,6 @@ class ChannelSettings(msgspec.Struct, frozen=True):
 class ControllerChannel:
     """Keeps a connection to its target controller, and reports when it is ready or lost."""
 
-    __slots__ = (
-        "_channel",
-        "_dependencies",
-        "_failures",
-        "_is_ready",
-        "_on_lost",
-        "_on_ready",
-        "_retry",
-        "_rng",
-        "_settings",
-        "_target",
-    )
-
     def __init__(
         self,
         dependencies: ChannelDependencies,

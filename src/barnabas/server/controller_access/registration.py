@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from barnabas.server.controller_access.controller_access import ControllerAccess
 
 
+_log = logging.getLogger(__name__)
+
 __all__ = ["TRANSITIONS", "Event", "State"]
 
 
@@ -89,10 +91,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     State.REGISTERING: {Event.ACCEPTED: State.REGISTERED},
     State.REGISTERED: {Event.LOGS_OPEN: State.FENCED},
     State.FENCED: {Event.UNFENCED: State.SERVING},
-    State.SERVING: {
-        Event.UNREGISTERED: State.UNREGISTERED,
-        Event.SHUT_DOWN: State.LEAVING,
-    },
+    State.SERVING: {Event.UNREGISTERED: State.UNREGISTERED, Event.SHUT_DOWN: State.LEAVING},
     State.UNREGISTERED: {
         Event.REGISTER_AGAIN: State.REGISTERING_AGAIN,
         Event.SHUT_DOWN: State.LEAVING,
@@ -115,17 +114,10 @@ for _events in TRANSITIONS.values():
     _events[Event.STOP] = State.STOPPED
 
 
-_log = logging.getLogger(__name__)
-
 _NO_EPOCH = -1
 # States after the first unfencing and before the stop. The broker may lead partitions in these
 # states, so that a stop begins with a controlled shutdown.
-_ADMITTED = (
-    State.SERVING,
-    State.UNREGISTERED,
-    State.REGISTERING_AGAIN,
-    State.REGISTERED_AGAIN,
-)
+_ADMITTED = (State.SERVING, State.UNREGISTERED, State.REGISTERING_AGAIN, State.REGISTERED_AGAIN)
 # Delay between heartbeats until the broker is unfenced, and between retries of a shutdown.
 _RETRY_MS = 20
 # Delay before a rejected registration is retried: the previous incarnation may have a session.
@@ -177,24 +169,6 @@ class _Pending(Enum):
 
 class Registration:
     """Registers the broker and sends heartbeats until it is stopped."""
-
-    __slots__ = (
-        "_broker",
-        "_controller",
-        "_machine",
-        "_metadata_offset",
-        "_on_left",
-        "_on_registered",
-        "_on_unfenced",
-        "_pending",
-        "_previous_epoch",
-        "_shutdown_timer",
-        "_silence_timer",
-        "_timer",
-        "_timer_entry",
-        "epoch",
-        "last_refusal",
-    )
 
     def __init__(
         self,

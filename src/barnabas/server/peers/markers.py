@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from barnabas.server.peers.peer_queues import PartsRequest, PeerDependencies
 
 
+_log = logging.getLogger(__name__)
+
 _ACKS_ALL = -1
 _TIMEOUT_MS = 30_000
 # Markers to write in one turn of the event loop: each takes 0.2 ms.
@@ -55,8 +57,6 @@ _NOT_READY = frozenset(
 
 class MarkerWriter:
     """Appends markers. The group coordinator appends the markers for committed offsets."""
-
-    __slots__ = ("_clock", "_groups", "_replicas")
 
     def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator, clock: Clock) -> None:
         self._replicas = replicas
@@ -105,8 +105,6 @@ class MarkerWriter:
         self._groups.runtime.complete_transaction(partition.partition, ending, on_done)
 
 
-_log = logging.getLogger(__name__)
-
 _VERSION = 2
 _BACKOFF = Backoff(first_ms=50.0)
 # Backoff after an error that another attempt will probably repeat.
@@ -137,15 +135,7 @@ _RETRIED = frozenset(
 class _PendingTransaction:
     """The markers of one transaction while they are sent."""
 
-    __slots__ = (
-        "ending",
-        "is_done",
-        "leaderless",
-        "markers",
-        "on_done",
-        "on_written",
-        "remaining",
-    )
+    __slots__ = ("ending", "is_done", "leaderless", "markers", "on_done", "on_written", "remaining")
 
     def __init__(
         self,

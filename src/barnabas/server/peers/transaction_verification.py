@@ -98,10 +98,7 @@ class TransactionVerification:
     """Verifies transactions, or adds partitions to them, before their first batch."""
 
     def __init__(
-        self,
-        replicas: ReplicaManager,
-        coordinator: TransactionCoordinator,
-        peers: PeerDependencies,
+        self, replicas: ReplicaManager, coordinator: TransactionCoordinator, peers: PeerDependencies
     ) -> None:
         """Create the verification.
 
@@ -374,9 +371,7 @@ def _transaction(query: _Query) -> AddPartitionsToTxnTransaction:
     )
 
 
-def _results_of(
-    response: AddPartitionsToTxnResponse,
-) -> dict[str, dict[TopicPartition, ErrorCode]]:
+def _results_of(response: AddPartitionsToTxnResponse) -> dict[str, dict[TopicPartition, ErrorCode]]:
     return {
         each.transactional_id: {
             TopicPartition(topic.name, result.partition_index): ErrorCode.of(

@@ -10,10 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
-from barnabas.coordinator.group.group_coordinator import (
-    GroupCoordinator,
-    ShareServices,
-)
+from barnabas.coordinator.group.group_coordinator import GroupCoordinator, ShareServices
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.transaction.config import TransactionConfig
@@ -34,11 +31,7 @@ from barnabas.server.controller_access.broker_requests import (
     ForwardedAlterPartition,
     ProducerIds,
 )
-from barnabas.server.controller_access.registration import (
-    Registrant,
-    Registration,
-    ShutdownLimits,
-)
+from barnabas.server.controller_access.registration import Registrant, Registration, ShutdownLimits
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.handlers.broker_apis import served_apis
 from barnabas.server.handlers.dependencies import BrokerDependencies
@@ -281,12 +274,7 @@ class BrokerServer:
         self._create_groups()
         self._create_transactions()
         self.follower = MetadataFollower(
-            shared.cluster,
-            shared.dynamic,
-            configs,
-            self.logs,
-            self.replicas,
-            self.groups,
+            shared.cluster, shared.dynamic, configs, self.logs, self.replicas, self.groups
         )
         self.follower.add_coordinator(self.transactions.runtime)
         self.follower.add_coordinator(self.share_coordinator.runtime)

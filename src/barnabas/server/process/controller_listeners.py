@@ -25,11 +25,7 @@ class ControllerListeners:
     """Binds the controller listeners. They also serve requests on inactive controllers."""
 
     def __init__(
-        self,
-        shared: SharedServer,
-        controller: Controller,
-        local: LocalController,
-        raft: QuorumApi,
+        self, shared: SharedServer, controller: Controller, local: LocalController, raft: QuorumApi
     ) -> None:
         """Bind the listeners.
 

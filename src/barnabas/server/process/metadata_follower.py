@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicPartition
 
 
+_log = logging.getLogger(__name__)
+
+
 class LogAssignments:
     """Information for the storage about the logs that it finds at the start."""
-
-    __slots__ = ("_image", "_node_id")
 
     def __init__(self, image: ClusterImage, node_id: int) -> None:
         self._image = image
@@ -75,25 +76,8 @@ class LogAssignments:
         return registration is not None and any(each != self._node_id for each in registration.isr)
 
 
-_log = logging.getLogger(__name__)
-
-
 class MetadataFollower:
     """Applies images to the components of the broker. Listens to the metadata publisher."""
-
-    __slots__ = (
-        "_cluster",
-        "_configs",
-        "_coordinators",
-        "_dynamic",
-        "_groups",
-        "_logs",
-        "_on_changes",
-        "_on_deleted",
-        "_replicas",
-        "applied_offset",
-        "logs_open",
-    )
 
     def __init__(
         self,

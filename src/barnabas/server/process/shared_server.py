@@ -294,10 +294,7 @@ class SharedServer:
         return VoterSet([Voter(config.key, endpoints)])
 
     def make_listener(
-        self,
-        endpoint: Endpoint,
-        connections: ConnectionQuotas,
-        find: Callable[[int], Entry | None],
+        self, endpoint: Endpoint, connections: ConnectionQuotas, find: Callable[[int], Entry | None]
     ) -> Listener:
         """Return the listener of an endpoint. It is not bound yet.
 
@@ -351,11 +348,7 @@ class SharedServer:
         from barnabas.server.security.authorizer.node_authorizer import NodeAuthorizer
 
         return NodeAuthorizer(
-            config,
-            self.config,
-            self.runtime.clock,
-            lambda: self.cluster.image,
-            self._check_loaded,
+            config, self.config, self.runtime.clock, lambda: self.cluster.image, self._check_loaded
         )
 
     def early_listeners(self) -> Collection[str]:

@@ -37,10 +37,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.messages.create_topics import CreateTopicsResponse
     from barnabas.protocol.schema import Message
-    from barnabas.replication.fetcher.leader_channels import (
-        LeaderChannel,
-        OnResponse,
-    )
+    from barnabas.replication.fetcher.leader_channels import LeaderChannel, OnResponse
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.timer import Timer
@@ -50,6 +47,9 @@ if TYPE_CHECKING:
     from barnabas.server.share.dead_letter_records import DeadLetter
     from barnabas.server.share.group_settings import DeadLetterSettings
     from barnabas.waiting.steps import OffLoop
+
+
+_log = logging.getLogger(__name__)
 
 
 class LetterChannels:
@@ -69,8 +69,6 @@ class LetterChannels:
 
 class OwnBrokerChannel:
     """Serves Produce requests of this broker to itself, without the network."""
-
-    __slots__ = ("_replicas", "_timer", "connections_created", "is_connected")
 
     def __init__(self, replicas: ReplicaManager, timer: Timer) -> None:
         self._replicas = replicas
@@ -124,8 +122,6 @@ def _partition_response(index: int, result: ProduceResult) -> PartitionProduceRe
     )
 
 
-_log = logging.getLogger(__name__)
-
 # All retries take 13 s. Kafka's first delay is 1 s.
 _BACKOFF = Backoff(first_ms=100.0, retries_max=7, factor=2.0)
 _PRODUCE_VERSION = 13
@@ -134,11 +130,7 @@ _QUEUE_MAX = 100_000
 _NONE = ErrorCode.NONE
 # Errors after which the leader is looked up again.
 _RETRIED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
 )
 # Problems of letters that could not be queued.
 _NOT_QUEUED = {

@@ -67,8 +67,6 @@ class GroupMeters(msgspec.Struct):
 class ShareMeters:
     """The distributions of all groups on this broker."""
 
-    __slots__ = ("groups", "load_ms")
-
     def __init__(self) -> None:
         # By group. A group without sessions is removed, so that sessions bound their number.
         self.groups: dict[str, GroupMeters] = {}

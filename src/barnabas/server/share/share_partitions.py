@@ -10,16 +10,9 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import ListOffsetResult
-from barnabas.server.share.delayed_share_fetch import (
-    AT_ONCE,
-    DelayedShareFetch,
-    WideShareFetch,
-)
+from barnabas.server.share.delayed_share_fetch import AT_ONCE, DelayedShareFetch, WideShareFetch
 from barnabas.server.share.share_meters import FetchMeters, ShareCounts, ShareMeters
-from barnabas.server.share.share_partition import (
-    SharePartition,
-    SharePartitionDependencies,
-)
+from barnabas.server.share.share_partition import SharePartition, SharePartitionDependencies
 from barnabas.server.share.share_sessions import ShareSessionCache
 from barnabas.server.share.state_writer import SharePartitionKey
 from barnabas.storage.results import FetchIsolation
@@ -215,10 +208,7 @@ class SharePartitions:
         self._replicas.share_fetches.check_and_complete(key)
 
     def _find_start(
-        self,
-        key: SharePartitionKey,
-        leader_epoch: int,
-        on_found: Callable[[int | ErrorCode], None],
+        self, key: SharePartitionKey, leader_epoch: int, on_found: Callable[[int | ErrorCode], None]
     ) -> None:
         """Find where the group begins to read, by its configuration."""
         timestamp = self.settings.offset_reset(key.group_id).timestamp(self._clock.wall_ms())

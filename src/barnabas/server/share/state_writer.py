@@ -55,10 +55,7 @@ class StateWriter:
     __slots__ = ("_in_flight", "_key", "_offsets", "_persister", "_waiting")
 
     def __init__(
-        self,
-        key: SharePartitionKey,
-        persister: Persister,
-        offsets: Callable[[], WrittenOffsets],
+        self, key: SharePartitionKey, persister: Persister, offsets: Callable[[], WrittenOffsets]
     ) -> None:
         """Args:
         key: the share partition.

@@ -27,12 +27,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.runtime.timer import Timer
     from barnabas.server.configs.listener_sasl import ListenerSasl
-    from barnabas.server.dispatch.request import (
-        Entry,
-        Handle,
-        RequestContext,
-        RequestDependencies,
-    )
+    from barnabas.server.dispatch.request import Entry, Handle, RequestContext, RequestDependencies
     from barnabas.server.security.sasl.failure_log import FailureLog
     from barnabas.server.security.sasl.login import LoginReply, OfferedMechanism
 

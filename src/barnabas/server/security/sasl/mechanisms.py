@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from barnabas.server.configs.oauth_settings import KeySource, OAuthSettings
 
 
+_log = logging.getLogger(__name__)
+
 # The credentials that are kept. Making one takes a few milliseconds.
 KEPT_MAX = 10_000
 
@@ -64,8 +66,6 @@ class TokenUsers:
 
     The salt is made from the HMAC, so that a token has the same credential on all nodes.
     """
-
-    __slots__ = ("_clock", "_kept", "_secret_key")
 
     def __init__(self, secret_key: str, clock: Clock) -> None:
         """Args:
@@ -125,8 +125,6 @@ class _DummyData(msgspec.Struct, frozen=True):
 class ImageUsers:
     """Finds credentials in the current image."""
 
-    __slots__ = ("_cluster", "_cluster_id", "_dummy", "_tokens")
-
     def __init__(self, cluster: ClusterView, cluster_id: str, tokens: TokenUsers) -> None:
         """Args:
         cluster: has the current image.
@@ -175,9 +173,6 @@ class ImageUsers:
         )
 
 
-_log = logging.getLogger(__name__)
-
-
 def token_validator(settings: OAuthSettings, runtime: Runtime) -> Callable[[str], Identity]:
     """Return a function that checks a token, and begin to load the keys of the issuer.
 
@@ -219,8 +214,6 @@ _NONCE_BYTES = 24
 
 class Mechanisms:
     """Creates the server's side of exchanges."""
-
-    __slots__ = ("_runtime", "_users")
 
     def __init__(self, users: ScramUsers, runtime: Runtime) -> None:
         """Args:

@@ -162,8 +162,6 @@ _TOKEN_CHARS_MAX = 64 * 1024
 class SignedTokens:
     """Returns the user of a token."""
 
-    __slots__ = ("_clock", "_keys", "_rules")
-
     def __init__(self, keys: IssuerKeys, rules: ClaimRules, clock: Clock) -> None:
         self._keys = keys
         self._rules = rules
