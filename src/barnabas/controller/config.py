@@ -152,7 +152,7 @@ class ControllerConfig(msgspec.Struct, frozen=True):
 
     @property
     def broker_session_timeout_ms(self) -> int:
-        """How long a broker may be without a heartbeat before it is fenced, ms."""
+        """Time without a heartbeat after which a broker is fenced, ms."""
         return self.broker.integer("broker.session.timeout.ms")
 
     @property
@@ -172,7 +172,7 @@ class ControllerConfig(msgspec.Struct, frozen=True):
 
     @property
     def metadata_max_idle_interval_ms(self) -> int:
-        """How long the metadata log may be idle, ms; 0 for no limit."""
+        """Limit of the time that the metadata log is idle, ms; 0 for no limit."""
         return self.broker.integer("metadata.max.idle.interval.ms")
 
     @property

@@ -246,10 +246,12 @@ class ScramServer:
     __slots__ = ("_begun", "_mechanism", "_nonce", "_users", "claimed_name", "identity")
 
     def __init__(self, mechanism: ScramMechanism, users: ScramUsers, nonce: str) -> None:
-        """Args:
-        mechanism: the hash function.
-        users: the stored credentials.
-        nonce: the nonce of the server, printable and without a comma, new for each exchange.
+        """Begin an exchange.
+
+        Args:
+            mechanism: the hash function.
+            users: the stored credentials.
+            nonce: the nonce of the server, printable and without a comma, new for each exchange.
         """
         self._mechanism = mechanism
         self._users = users
@@ -341,12 +343,14 @@ class ScramClient:
         nonce: str,
         extensions: dict[str, str] | None = None,
     ) -> None:
-        """Args:
-        mechanism: the hash function.
-        name: the user, or the id of a delegation token.
-        password: the password, or the token.
-        nonce: printable and without a comma, new for each exchange.
-        extensions: further attributes of the first message.
+        """Begin an exchange.
+
+        Args:
+            mechanism: the hash function.
+            name: the user, or the id of a delegation token.
+            password: the password, or the token.
+            nonce: printable and without a comma, new for each exchange.
+            extensions: further attributes of the first message.
         """
         self._mechanism = mechanism
         self._password = password

@@ -40,19 +40,6 @@ if TYPE_CHECKING:
     from barnabas.sasl.client_login import OnBegun
 
 
-__all__ = [
-    "CLAIM_OPTION",
-    "EXTENSION_OPTION",
-    "ClientCredentials",
-    "Token",
-    "TokenLogin",
-    "TokenSource",
-    "expiry_of",
-    "from_provider",
-    "options_with_prefix",
-    "unsecured",
-]
-
 # Prefixes of options of the login module: SASL extensions, and claims of unsecured tokens.
 EXTENSION_OPTION = "extension_"
 CLAIM_OPTION = "unsecuredLoginStringClaim_"
@@ -89,10 +76,12 @@ class TokenLogin:
     """The login of a client by tokens."""
 
     def __init__(self, source: TokenSource, subject: str, runtime: Runtime) -> None:
-        """Args:
-        source: gets tokens.
-        subject: name of the client, for error messages.
-        runtime: clock and executor.
+        """Create without a token.
+
+        Args:
+            source: gets tokens.
+            subject: name of the client, for error messages.
+            runtime: clock and executor.
         """
         self._source = source
         self.subject = subject

@@ -93,11 +93,13 @@ class DynamicBrokerConfig:
     """Follows the broker configurations of the image, and informs subscribers of changed keys."""
 
     def __init__(self, node_id: int, static: ParsedConfig, given: Mapping[str, str]) -> None:
-        """Args:
-        node_id: id of this broker.
-        static: configuration that the process was started with.
-        given: given properties as text, including keys of single listeners
-            (`listener.name.NAME.KEY`).
+        """Begin with the static configuration.
+
+        Args:
+            node_id: id of this broker.
+            static: configuration that the process was started with.
+            given: given properties as text, including keys of single listeners
+                (`listener.name.NAME.KEY`).
         """
         # Broker that this configuration belongs to.
         self.node_id = node_id

@@ -47,11 +47,13 @@ class AutoTopics:
         *,
         is_alone: bool,
     ) -> None:
-        """Args:
-        config: configuration of the broker.
-        cluster: metadata view.
-        forwarding: access to the controller.
-        is_alone: whether this node is the only node of its cluster.
+        """Create without pending topics.
+
+        Args:
+            config: configuration of the broker.
+            cluster: metadata view.
+            forwarding: access to the controller.
+            is_alone: whether this node is the only node of its cluster.
         """
         self._config = config
         self._is_alone = is_alone

@@ -59,11 +59,13 @@ class LocalController:
         quorum: Callable[[], QuorumApi],
         guard: Guard | None = None,
     ) -> None:
-        """Args:
-        controller: the controller of this process.
-        describe_quorum: returns the response to a DescribeQuorum request of a version.
-        quorum: returns the API for voter changes, created at the first use.
-        guard: checks requests of clients; None if every client may do everything.
+        """Create the access to the controller of this process.
+
+        Args:
+            controller: the controller of this process.
+            describe_quorum: returns the response to a DescribeQuorum request of a version.
+            quorum: returns the API for voter changes, created at the first use.
+            guard: checks requests of clients; None if every client may do everything.
         """
         self._controller = controller
         self._describe_quorum = describe_quorum

@@ -58,12 +58,14 @@ class ControllerChannel:
         on_ready: Callable[[], None],
         on_lost: Callable[[], None],
     ) -> None:
-        """Args:
-        dependencies: dependencies of the connection.
-        settings: client id and timeouts.
-        rng: randomness of the backoff.
-        on_ready: called when requests can be sent.
-        on_lost: called when a ready connection is lost. The channel already reconnects.
+        """Create without a connection.
+
+        Args:
+            dependencies: dependencies of the connection.
+            settings: client id and timeouts.
+            rng: randomness of the backoff.
+            on_ready: called when requests can be sent.
+            on_lost: called when a ready connection is lost. The channel already reconnects.
         """
         self._dependencies = dependencies
         self._settings = settings

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-__all__ = ["TRANSITIONS", "Event", "State"]
-
 
 class State(Enum):
     """State of a broker's registration."""
@@ -179,15 +177,17 @@ class Registration:
         on_unfenced: Callable[[], None],
         on_registered: Callable[[int], None] | None = None,
     ) -> None:
-        """Args:
-        broker: data for registrations and heartbeats.
-        controller: access to the active controller.
-        timer: runs the delays between requests.
-        metadata_offset: returns the offset of the last metadata record that this broker has
-            applied.
-        on_unfenced: called once, when the controller first unfences this broker.
-        on_registered: called with the broker epoch after each registration. The callee later calls
-            `begin_heartbeats`. None: heartbeats begin immediately.
+        """Create the registration.
+
+        Args:
+            broker: data for registrations and heartbeats.
+            controller: access to the active controller.
+            timer: runs the delays between requests.
+            metadata_offset: returns the offset of the last metadata record that this broker has
+                applied.
+            on_unfenced: called once, when the controller first unfences this broker.
+            on_registered: called with the broker epoch after each registration. The callee later
+                calls `begin_heartbeats`. None: heartbeats begin immediately.
         """
         self._broker = broker
         self._controller = controller

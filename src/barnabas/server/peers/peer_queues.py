@@ -59,7 +59,7 @@ _NO_LEADER = -1
 
 
 class PeerDependencies(msgspec.Struct, frozen=True):
-    """What each sender of requests to other brokers uses."""
+    """Dependencies of each sender of requests to other brokers."""
 
     # This broker.
     node_id: int
@@ -86,7 +86,7 @@ class PeerSettings(msgspec.Struct, frozen=True):
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """When a part is sent again, and how often."""
+    """Delays and number of the retries of a part."""
 
     # Delay before the first retry (ms), and the ratio of each later delay to the previous one.
     first_ms: float
@@ -97,7 +97,7 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 class Sender(Protocol[P, R]):
-    """What is different between the senders.
+    """The differences between the senders.
 
     An exception fails only the parts for which the method was called. `take` raises none.
     """

@@ -57,7 +57,7 @@ _FENCING = frozenset(
 
 
 class ShareDependencies(msgspec.Struct, frozen=True):
-    """What the share partitions of a broker use."""
+    """Dependencies of `SharePartitions`."""
 
     replicas: ReplicaManager
     # Access to the share coordinators.

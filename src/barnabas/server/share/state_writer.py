@@ -57,10 +57,12 @@ class StateWriter:
     def __init__(
         self, key: SharePartitionKey, persister: Persister, offsets: Callable[[], WrittenOffsets]
     ) -> None:
-        """Args:
-        key: the share partition.
-        persister: sends the writes.
-        offsets: returns the current facts of the share partition.
+        """Create the state writer.
+
+        Args:
+            key: the share partition.
+            persister: sends the writes.
+            offsets: returns the current facts of the share partition.
         """
         self._key = key
         self._persister = persister

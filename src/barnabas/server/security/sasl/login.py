@@ -126,9 +126,11 @@ class Login:
     )
 
     def __init__(self, mechanisms: Mapping[str, OfferedMechanism], clock: Clock) -> None:
-        """Args:
-        mechanisms: the enabled mechanisms of the listener, by name.
-        clock: the clock of session ends.
+        """Begin the authentication of a connection.
+
+        Args:
+            mechanisms: the enabled mechanisms of the listener, by name.
+            clock: the clock of session ends.
         """
         self._mechanisms = mechanisms
         self._clock = clock

@@ -68,9 +68,11 @@ class TokenUsers:
     """
 
     def __init__(self, secret_key: str, clock: Clock) -> None:
-        """Args:
-        secret_key: `delegation.token.secret.key`; empty if tokens are switched off.
-        clock: its wall clock decides which tokens have expired.
+        """Create without credentials.
+
+        Args:
+            secret_key: `delegation.token.secret.key`; empty if tokens are switched off.
+            clock: its wall clock decides which tokens have expired.
         """
         self._secret_key = secret_key
         self._clock = clock
@@ -126,10 +128,12 @@ class ImageUsers:
     """Finds credentials in the current image."""
 
     def __init__(self, cluster: ClusterView, cluster_id: str, tokens: TokenUsers) -> None:
-        """Args:
-        cluster: has the current image.
-        cluster_id: a part of the secret of dummy credentials.
-        tokens: finds delegation tokens.
+        """Create the access to the stored users.
+
+        Args:
+            cluster: has the current image.
+            cluster_id: a part of the secret of dummy credentials.
+            tokens: finds delegation tokens.
         """
         self._cluster = cluster
         self._cluster_id = cluster_id.encode()
@@ -216,9 +220,11 @@ class Mechanisms:
     """Creates the server's side of exchanges."""
 
     def __init__(self, users: ScramUsers, runtime: Runtime) -> None:
-        """Args:
-        users: the stored SCRAM credentials.
-        runtime: randomness of nonces, and dependencies of the validation of tokens.
+        """Create the mechanisms of a node.
+
+        Args:
+            users: the stored SCRAM credentials.
+            runtime: randomness of nonces, and dependencies of the validation of tokens.
         """
         self._users = users
         self._runtime = runtime
