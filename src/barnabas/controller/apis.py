@@ -108,7 +108,7 @@ def make_controls(
     """
     topic_configs = TopicConfigs(config)
     placer = StripedPlacer(rng)
-    sessions = BrokerSessions(config.broker_session_timeout_ms, config.node_id)
+    sessions = BrokerSessions(config.broker.integer("broker.session.timeout.ms"), config.node_id)
     elections = Elections(topic_configs, sessions.suspected)
     directories = DirectoryControl(elections)
     brokers = BrokerControl(elections, directories, sessions)

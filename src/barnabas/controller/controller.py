@@ -134,23 +134,24 @@ class Background:
         config, elections = self._config, self._elections
         tasks = [
             PeriodicTask(
-                config.unclean_leader_election_interval_ms,
+                config.broker.integer("unclean.leader.election.interval.ms"),
                 lambda: self._run(elections.elect_unclean),
             ),
             PeriodicTask(
-                config.token_expiry_check_interval_ms,
+                config.broker.integer("delegation.token.expiry.check.interval.ms"),
                 lambda: self._run(self._tokens.remove_expired),
             ),
         ]
-        if config.auto_leader_rebalance_enable:
+        if config.broker.boolean("auto.leader.rebalance.enable"):
             tasks.append(
                 PeriodicTask(
-                    config.leader_imbalance_check_interval_ms,
+                    config.broker.integer("leader.imbalance.check.interval.seconds") * 1000,
                     lambda: self._run(elections.elect_preferred),
                 )
             )
-        if config.metadata_max_idle_interval_ms:
-            tasks.append(PeriodicTask(config.metadata_max_idle_interval_ms, self._note_idleness))
+        idle_ms = config.broker.integer("metadata.max.idle.interval.ms")
+        if idle_ms:
+            tasks.append(PeriodicTask(idle_ms, self._note_idleness))
         return tasks
 
     def start(self) -> None:

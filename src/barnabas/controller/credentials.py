@@ -229,10 +229,13 @@ class TokenControl:
             rng: makes the ids of tokens.
             clock: its wall clock is the time of tokens.
         """
-        self._config = config
+        self._secret_key = config.token_secret_key
+        self._lifetime_ms_max = config.broker.integer("delegation.token.max.lifetime.ms")
+        # Time until a token must be renewed.
+        self._expiry_ms = config.broker.integer("delegation.token.expiry.time.ms")
         self._rng = rng
         self._clock = clock
-        self._index = TokenIndex(config.token_secret_key)
+        self._index = TokenIndex(self._secret_key)
         # Ids that the periodic task has not checked yet; None between its runs.
         self._unchecked: Iterator[str] | None = None
 
@@ -246,7 +249,7 @@ class TokenControl:
             response = _not_created(refusal.error_code, owner, str(view.requester), 0)
             return ControllerResult([], response)
         now_ms = self._clock.wall_ms()
-        lifetime_ms = _shorter(self._config.token_max_lifetime_ms, request.max_lifetime_ms)
+        lifetime_ms = _shorter(self._lifetime_ms_max, request.max_lifetime_ms)
         max_ms = _later(now_ms, lifetime_ms)
         record = DelegationTokenRecord(
             owner=owner,
@@ -254,7 +257,7 @@ class TokenControl:
             renewers=renewers,
             issue_timestamp=now_ms,
             max_timestamp=max_ms,
-            expiration_timestamp=min(max_ms, _later(now_ms, self._config.token_expiry_time_ms)),
+            expiration_timestamp=min(max_ms, _later(now_ms, self._expiry_ms)),
             token_id=uuid_to_string(self._rng.uuid()),
         )
         response = _not_created(ErrorCode.NONE, record.owner, record.requester, 0)
@@ -262,7 +265,7 @@ class TokenControl:
         response.expiry_timestamp_ms = record.expiration_timestamp
         response.max_timestamp_ms = max_ms
         response.token_id = record.token_id
-        response.hmac = token_hmac(self._config.token_secret_key, record.token_id)
+        response.hmac = token_hmac(self._secret_key, record.token_id)
         return ControllerResult([(record, 0)], response)
 
     def renew(self, view: ControllerView, request: RenewDelegationTokenRequest) -> RenewSteps:
@@ -275,7 +278,7 @@ class TokenControl:
             _check_may_change(token, view.requester)
         except Refusal as refusal:
             return ControllerResult([], refuse_as_a_whole(request, refusal))
-        period_ms = _shorter(self._config.token_expiry_time_ms, request.renew_period_ms)
+        period_ms = _shorter(self._expiry_ms, request.renew_period_ms)
         renewed = _expiring(token, _later(now_ms, period_ms))
         response = RenewDelegationTokenResponse(
             error_code=ErrorCode.NONE, expiry_timestamp_ms=renewed.expiration_timestamp
@@ -310,7 +313,7 @@ class TokenControl:
 
         Nodes without the secret key know no tokens, and remove none.
         """
-        tokens = view.image.tokens if self._config.token_secret_key else NO_TOKENS
+        tokens = view.image.tokens if self._secret_key else NO_TOKENS
         now_ms = self._clock.wall_ms()
         if self._unchecked is None:
             self._unchecked = iter(tokens)
@@ -326,7 +329,7 @@ class TokenControl:
         return ControllerResult(records, bool(checked))
 
     def _check_enabled(self, image: ClusterImage) -> None:
-        if not self._config.token_secret_key:
+        if not self._secret_key:
             raise Refusal(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
         if not has_delegation_tokens(image.features.metadata_version):
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION)

@@ -67,6 +67,8 @@ class TopicControl:
         rng: Rng,
         policies: PolicyChecks,
     ) -> None:
+        # Number of partitions of a topic that is created without a number.
+        self._partitions_default = config.broker.integer("num.partitions")
         self._config = config
         self._configs = configs
         self._placer = placer
@@ -120,7 +122,7 @@ class TopicControl:
             if times[topic.name] > 1:
                 continue
             count = len(topic.assignments) or topic.num_partitions
-            total += self._config.num_partitions if count == _BROKER_DEFAULT else max(0, count)
+            total += self._partitions_default if count == _BROKER_DEFAULT else max(0, count)
         return total
 
     def _create_one(
@@ -184,9 +186,9 @@ class TopicControl:
         count = topic.num_partitions
         factor = topic.replication_factor
         if count == _BROKER_DEFAULT:
-            count = self._config.num_partitions
+            count = self._partitions_default
         if factor == _BROKER_DEFAULT:
-            factor = self._config.default_replication_factor
+            factor = self._config.broker.integer("default.replication.factor")
         if factor <= 0:
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -205,7 +207,7 @@ class TopicControl:
         self, view: ControllerView, request: DeleteTopicsRequest
     ) -> Generator[None, None, ControllerResult[DeleteTopicsResponse]]:
         """Delete topics by name or by id; yields before each topic."""
-        if not self._config.delete_topic_enable:
+        if not self._config.broker.boolean("delete.topic.enable"):
             refusal = Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
             return ControllerResult([], (yield from refuse_delete_topics(request, refusal)))
         records: list[VersionedRecord] = []

@@ -103,18 +103,14 @@ class DynamicBrokerConfig:
         """
         # Broker that this configuration belongs to.
         self.node_id = node_id
-        self._static = static
+        # Configuration that the process was started with.
+        self.static = static
         self._static_given = given
         # Current configuration, as values and as text. Replaced on a change, never modified.
         self.current = static
         self.given: Mapping[str, str] = given
         # Subscribed keys, and the function to call when the value of one of them changes.
         self._subscribers: list[tuple[frozenset[str], Callable[[ParsedConfig], None]]] = []
-
-    @property
-    def static(self) -> ParsedConfig:
-        """Configuration that the process was started with."""
-        return self._static
 
     @property
     def subscribed(self) -> frozenset[str]:
@@ -129,7 +125,7 @@ class DynamicBrokerConfig:
         """
         keys = frozenset(names)
         for name in keys:
-            assert self._static.definition.key(name).mode is not DynamicMode.READ_ONLY, name
+            assert self.static.definition.key(name).mode is not DynamicMode.READ_ONLY, name
         self._subscribers.append((keys, on_change))
 
     def with_changes(
@@ -151,10 +147,10 @@ class DynamicBrokerConfig:
         self, layers: list[Mapping[str, str]]
     ) -> tuple[dict[str, ConfigValue], dict[str, str]]:
         """Return the values and the texts of the static configuration with `layers` over it."""
-        values, given = dict(self._static.values), dict(self._static_given)
+        values, given = dict(self.static.values), dict(self._static_given)
         for layer in layers:
             for name, text in layer.items():
-                key = self._static.definition.get(without_listener(name))
+                key = self.static.definition.get(without_listener(name))
                 if key is None or key.mode is DynamicMode.READ_ONLY:
                     continue
                 try:
@@ -170,7 +166,7 @@ class DynamicBrokerConfig:
         return values, given
 
     def _parsed(self, values: dict[str, ConfigValue]) -> ParsedConfig:
-        static = self._static
+        static = self.static
         return ParsedConfig(static.definition, values, static.given, static.unknown)
 
     def apply_image(self, image: ClusterImage) -> None:

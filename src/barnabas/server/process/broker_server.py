@@ -274,17 +274,24 @@ class BrokerServer:
         self._create_groups()
         self._create_transactions()
         self.follower = MetadataFollower(
-            shared.cluster, shared.dynamic, configs, self.logs, self.replicas, self.groups
+            shared.cluster,
+            shared.dynamic,
+            configs,
+            self.logs,
+            self.replicas,
+            self.groups,
+            self.transactions.runtime,
+            self.share_coordinator.runtime,
         )
-        self.follower.add_coordinator(self.transactions.runtime)
-        self.follower.add_coordinator(self.share_coordinator.runtime)
-        self.follower.add_deletion_listener(
+        self.follower.on_deleted.append(
             lambda topics: self.share_coordinator.on_topics_deleted(frozenset(topics.values()))
         )
         self._moves = LogDirMoves(self.replicas, self.logs, assignments, shared.log_dependencies)
-        self.follower.add_listener(assignments.on_changes)
-        self.follower.add_listener(self._moves.on_changes)
-        self.follower.add_listener(self.shares.on_changes)
+        self.follower.on_changes += [
+            assignments.on_changes,
+            self._moves.on_changes,
+            self.shares.on_changes,
+        ]
 
     def _create_groups(self) -> None:
         """Create the group coordinator."""
