@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
 
-    Answers = dict[str, Record | Refusal]
+    Outcomes = dict[str, Record | Refusal]
     Steps = Generator[None, None, ControllerResult[CreateDelegationTokenResponse]]
     RenewSteps = Generator[None, None, ControllerResult[RenewDelegationTokenResponse]]
     ExpireSteps = Generator[None, None, ControllerResult[ExpireDelegationTokenResponse]]
@@ -85,15 +85,15 @@ def alter_scram_credentials(
 ) -> Generator[None, None, ControllerResult[AlterUserScramCredentialsResponse]]:
     """Set and delete credentials; yields before each of them."""
     # The record or the error of each user.
-    answers: Answers = {}
+    outcomes: Outcomes = {}
     for deletion in request.deletions:
         yield
-        _store_answer(answers, deletion.name, _deletion(view.image, deletion))
+        _store_outcome(outcomes, deletion.name, _deletion(view.image, deletion))
     for upsertion in request.upsertions:
         yield
-        _store_answer(answers, upsertion.name, _upsertion(upsertion))
-    results = yield from gradually(_result(user, answer) for user, answer in answers.items())
-    records = [(each, 0) for each in answers.values() if not isinstance(each, Refusal)]
+        _store_outcome(outcomes, upsertion.name, _upsertion(upsertion))
+    results = yield from gradually(_result(user, outcome) for user, outcome in outcomes.items())
+    records = [(each, 0) for each in outcomes.values() if not isinstance(each, Refusal)]
     return ControllerResult(records, AlterUserScramCredentialsResponse(results=results))
 
 
@@ -108,11 +108,11 @@ def refuse_alter_scram_credentials(
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _store_answer(answers: Answers, user: str, answer: Record | Refusal) -> None:
-    """Store the answer of a user. A second valid change is an error; the first error stays."""
-    before = answers.get(user)
+def _store_outcome(outcomes: Outcomes, user: str, outcome: Record | Refusal) -> None:
+    """Store the outcome of a user. A second valid change is an error; the first error stays."""
+    before = outcomes.get(user)
     if not isinstance(before, Refusal):
-        answers[user] = answer if before is None else _TWICE
+        outcomes[user] = outcome if before is None else _TWICE
 
 
 def _deletion(image: ClusterImage, deletion: ScramCredentialDeletion) -> Record | Refusal:
@@ -167,10 +167,10 @@ def _unacceptable(message: str) -> Refusal:
     return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
 
 
-def _result(user: str, answer: Record | Refusal) -> AlterUserScramCredentialsResult:
+def _result(user: str, outcome: Record | Refusal) -> AlterUserScramCredentialsResult:
     error, message = ErrorCode.NONE, None
-    if isinstance(answer, Refusal):
-        error, message = answer.error_code, answer.message
+    if isinstance(outcome, Refusal):
+        error, message = outcome.error_code, outcome.message
     return AlterUserScramCredentialsResult(user=user, error_code=error, error_message=message)
 
 

@@ -233,7 +233,7 @@ class _Begun(msgspec.Struct, frozen=True):
 
     client: ClientFirst
     # First message of the server, and its nonce: the one of the client, then the one of the server.
-    answer: str
+    response: str
     nonce: str
     credential: ScramCredential
     # None if the login must fail. The exchange continues, so that the client does not learn why.
@@ -262,14 +262,14 @@ class ScramServer:
         self.claimed_name: str | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Answer the first message, or check the last one and answer it.
+        """Respond to the first message, or check the last one and respond to it.
 
         Raises:
             SaslError: a message is malformed, or the client does not know the password.
         """
         if self._begun is None:
             self._begun = self._begin(parse_client_first(message))
-            return self._begun.answer.encode()
+            return self._begun.response.encode()
         return self._finish(self._begun, message)
 
     def _begin(self, client: ClientFirst) -> _Begun:
@@ -290,7 +290,7 @@ class ScramServer:
         nonce = client.nonce + self._nonce
         return _Begun(
             client=client,
-            answer=server_first(nonce, credential.salt, credential.iterations),
+            response=server_first(nonce, credential.salt, credential.iterations),
             nonce=nonce,
             credential=credential,
             identity=None if user is None else user.identity,
@@ -303,7 +303,7 @@ class ScramServer:
         if final.channel_binding != begun.client.header.encode():
             raise SaslError("the client has changed the header of its first message")
         mechanism, credential = self._mechanism, begun.credential
-        signed = ",".join([begun.client.bare, begun.answer, final.without_proof]).encode()
+        signed = ",".join([begun.client.bare, begun.response, final.without_proof]).encode()
         signature = mechanism.hmac(credential.stored_key, signed)
         if len(final.proof) != len(signature):
             raise SaslError("the proof of the client has a wrong length")

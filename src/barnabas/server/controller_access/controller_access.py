@@ -91,7 +91,9 @@ class LocalController:
         self._guard.serve(
             client_context,
             request,
-            lambda allowed, on_answer: self._send(allowed, on_answer, mutations, client_context),
+            lambda allowed, on_response: self._send(
+                allowed, on_response, mutations, client_context
+            ),
             on_done,
         )
 

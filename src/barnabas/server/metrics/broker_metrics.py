@@ -1,7 +1,7 @@
-"""Metrics of share groups and of transactions on a broker (KIP-932).
+"""Metrics of share groups (KIP-932) and of transactions on a broker.
 
-Those of transactions are Kafka's TransactionStateManager, TransactionMarkerChannelManager,
-AddPartitionsToTxnManager, and two gauges of ReplicaManager.
+Metrics of transactions are those of Kafka's TransactionStateManager,
+TransactionMarkerChannelManager, AddPartitionsToTxnManager, and two gauges of ReplicaManager.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Kafka: AddPartitionsToTxnManager. Clients of version 2 let the leader add the partition to the
 transaction. For older clients, the leader verifies that the client has added it.
-
-Verification of the transactional batches of a Produce request before they are appended.
+`ProducedTransactions` does this for the batches of a Produce request before they are appended.
 """
 
 from __future__ import annotations

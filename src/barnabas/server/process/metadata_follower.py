@@ -5,9 +5,8 @@ Each image is applied in this order: the view of request handlers and the dynami
 before their logs are deleted.
 
 The logs are opened once the image is as new as the metadata log was when the broker started. An
-older image could lack the newest topics, and their logs would look stray.
-
-Logs that belong to this broker and their data directories, from a metadata image (KIP-858).
+older image could lack the newest topics, and their logs would look stray. The image also names the
+data directory of each log (KIP-858).
 """
 
 from __future__ import annotations

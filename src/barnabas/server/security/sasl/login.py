@@ -1,9 +1,7 @@
 """Authentication of one connection, without I/O (Kafka: SaslServerAuthenticator).
 
 The caller passes handshakes and messages of the mechanism. It sends the responses, and closes the
-connection when the state is FAILED.
-
-States of the authentication of one connection (Kafka: SaslServerAuthenticator.SaslState).
+connection when the state is FAILED. A table lists the states and their events.
 """
 
 from __future__ import annotations
