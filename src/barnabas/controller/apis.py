@@ -26,8 +26,6 @@ from barnabas.controller.credentials import (
     alter_scram_credentials,
     refuse_alter_scram_credentials,
     refuse_create_token,
-    refuse_expire_token,
-    refuse_renew_token,
 )
 from barnabas.controller.features import FeatureControl, refuse_update_features
 from barnabas.controller.partitions.directories import DirectoryControl
@@ -110,7 +108,7 @@ def make_controls(
     """
     topic_configs = TopicConfigs(config)
     placer = StripedPlacer(rng)
-    sessions = BrokerSessions(config.broker_session_timeout_ms, config.node_id)
+    sessions = BrokerSessions(config.broker.integer("broker.session.timeout.ms"), config.node_id)
     elections = Elections(topic_configs, sessions.suspected)
     directories = DirectoryControl(elections)
     brokers = BrokerControl(elections, directories, sessions)
@@ -140,8 +138,7 @@ if TYPE_CHECKING:
 
     # Turns a request into a result, at once or in steps.
     Serve = Callable[
-        [ControllerView, Any],
-        ControllerResult[Any] | Generator[None, None, ControllerResult[Any]],
+        [ControllerView, Any], ControllerResult[Any] | Generator[None, None, ControllerResult[Any]]
     ]
     # Returns the error response to a request, or makes it in steps.
     Refuse = Callable[[Any, Refusal], Message | Generator[None, None, Message]]
@@ -181,12 +178,8 @@ API_CONTROLS: Mapping[int, ApiControl] = {
     ApiKey.CREATE_DELEGATION_TOKEN: ApiControl(
         lambda controls: controls.tokens.create, refuse_create_token
     ),
-    ApiKey.RENEW_DELEGATION_TOKEN: ApiControl(
-        lambda controls: controls.tokens.renew, refuse_renew_token
-    ),
-    ApiKey.EXPIRE_DELEGATION_TOKEN: ApiControl(
-        lambda controls: controls.tokens.expire, refuse_expire_token
-    ),
+    ApiKey.RENEW_DELEGATION_TOKEN: ApiControl(lambda controls: controls.tokens.renew),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: ApiControl(lambda controls: controls.tokens.expire),
     ApiKey.ELECT_LEADERS: ApiControl(
         lambda controls: controls.leader_elections.elect, refuse_elect_leaders
     ),
@@ -210,8 +203,7 @@ API_CONTROLS: Mapping[int, ApiControl] = {
         lambda controls: controls.features.update, refuse_update_features, has_timeout=False
     ),
     ApiKey.BROKER_REGISTRATION: ApiControl(
-        lambda controls: controls.registrations.register,
-        changes_sessions=True,
+        lambda controls: controls.registrations.register, changes_sessions=True
     ),
     ApiKey.BROKER_HEARTBEAT: ApiControl(
         lambda controls: controls.brokers.heartbeat, changes_sessions=True

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
 
 
+_log = logging.getLogger(__name__)
+
 # A timer may fire slightly before its deadline because of rounding, ms.
 _SLACK_MS = 1.0
 
 
 class BrokerSessions:
     """The sessions of all brokers. They exist only at the active controller."""
-
-    __slots__ = ("_heartbeat_ms", "_own_id", "_suspected", "_timeout_ms")
 
     def __init__(self, timeout_ms: int, own_id: int) -> None:
         self._timeout_ms = timeout_ms
@@ -205,8 +205,6 @@ _UNKNOWN_OFFSET = -1
 # Number of partitions that get new leaders in one turn of the event loop: about 10 ms.
 _PARTITIONS_AT_ONCE = 1000
 
-_log = logging.getLogger(__name__)
-
 
 class BrokerControl:
     """Handles heartbeats and expired sessions, and returns the resulting records."""
@@ -360,10 +358,7 @@ class BrokerControl:
         return records
 
     def _fence(self, image: ClusterImage, broker: BrokerRegistration) -> list[VersionedRecord]:
-        return [
-            *self._elections.on_leaving(image, broker.id),
-            _change(broker, fenced=_FENCE),
-        ]
+        return [*self._elections.on_leaving(image, broker.id), _change(broker, fenced=_FENCE)]
 
     def _store_heartbeat(
         self,

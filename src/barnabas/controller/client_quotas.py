@@ -48,21 +48,21 @@ def alter_client_quotas(
 ) -> Generator[None, None, ControllerResult[AlterClientQuotasResponse]]:
     """Set and remove quotas, or only validate the request; yields before each entity."""
     records: list[VersionedRecord] = []
-    answers: dict[QuotaEntity, Refusal | None] = {}
+    results: dict[QuotaEntity, Refusal | None] = {}
     for entry in request.entries:
         yield
         entity = entity_of(entry.entity)
         try:
-            if entity in answers:
+            if entity in results:
                 raise _invalid(f"{_describe(entity)} is named more than once")
             records += _changes(view.image, entity, entry)
-            answers[entity] = None
+            results[entity] = None
         except Refusal as refusal:
             # Without the traceback, because its frame refers to this dictionary.
-            answers[entity] = refusal.with_traceback(None)
+            results[entity] = refusal.with_traceback(None)
     if request.validate_only:
         records = []
-    entries = yield from gradually(_answer(entity, refusal) for entity, refusal in answers.items())
+    entries = yield from gradually(_result(entity, refusal) for entity, refusal in results.items())
     return ControllerResult(records, AlterClientQuotasResponse(entries=entries))
 
 
@@ -139,7 +139,7 @@ def _describe(entity: QuotaEntity) -> str:
     return ", ".join(f"{kind} {name or '(default)'}" for kind, name in entity) or "no entity"
 
 
-def _answer(entity: QuotaEntity, refusal: Refusal | None) -> EntryDataResponse:
+def _result(entity: QuotaEntity, refusal: Refusal | None) -> EntryDataResponse:
     return EntryDataResponse(
         error_code=ErrorCode.NONE if refusal is None else refusal.error_code,
         error_message=None if refusal is None else refusal.message,

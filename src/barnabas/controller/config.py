@@ -136,61 +136,6 @@ class ControllerConfig(msgspec.Struct, frozen=True):
     has_authorizer: bool = False
 
     @property
-    def num_partitions(self) -> int:
-        """Number of partitions of a topic that is created without a number."""
-        return self.broker.integer("num.partitions")
-
-    @property
-    def default_replication_factor(self) -> int:
-        """Replication factor of a topic that is created without one."""
-        return self.broker.integer("default.replication.factor")
-
-    @property
-    def delete_topic_enable(self) -> bool:
-        """Whether topics may be deleted."""
-        return self.broker.boolean("delete.topic.enable")
-
-    @property
-    def broker_session_timeout_ms(self) -> int:
-        """How long a broker may be without a heartbeat before it is fenced, ms."""
-        return self.broker.integer("broker.session.timeout.ms")
-
-    @property
-    def auto_leader_rebalance_enable(self) -> bool:
-        """Whether preferred leaders are elected periodically."""
-        return self.broker.boolean("auto.leader.rebalance.enable")
-
-    @property
-    def leader_imbalance_check_interval_ms(self) -> int:
-        """Interval between preferred leader elections, ms."""
-        return self.broker.integer("leader.imbalance.check.interval.seconds") * 1000
-
-    @property
-    def unclean_leader_election_interval_ms(self) -> int:
-        """Interval between unclean elections for partitions without a leader, ms."""
-        return self.broker.integer("unclean.leader.election.interval.ms")
-
-    @property
-    def metadata_max_idle_interval_ms(self) -> int:
-        """How long the metadata log may be idle, ms; 0 for no limit."""
-        return self.broker.integer("metadata.max.idle.interval.ms")
-
-    @property
     def token_secret_key(self) -> str:
         """Secret key of delegation tokens; empty if tokens are switched off."""
         return self.broker.optional_string(SECRET_KEY) or ""
-
-    @property
-    def token_max_lifetime_ms(self) -> int:
-        """Longest time from the creation of a delegation token to its expiry, ms."""
-        return self.broker.integer("delegation.token.max.lifetime.ms")
-
-    @property
-    def token_expiry_time_ms(self) -> int:
-        """Time until a delegation token must be renewed, ms."""
-        return self.broker.integer("delegation.token.expiry.time.ms")
-
-    @property
-    def token_expiry_check_interval_ms(self) -> int:
-        """Interval between removals of expired delegation tokens, ms."""
-        return self.broker.integer("delegation.token.expiry.check.interval.ms")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     Resource = TypeVar("Resource", AlterConfigsResource, LegacyResource)
 
-    Answer = TypeVar("Answer", AlterConfigsResourceResponse, LegacyResourceResponse)
+    Result = TypeVar("Result", AlterConfigsResourceResponse, LegacyResourceResponse)
 
 
 class ConfigOperation(IntEnum):
@@ -142,21 +142,21 @@ class ConfigControl:
         image: ClusterImage,
         resources: Sequence[Resource],
         changes_of: Callable[[ClusterImage, Resource], dict[str, str | None]],
-        made: type[Answer],
-    ) -> Generator[None, None, tuple[list[VersionedRecord], list[Answer]]]:
+        result_class: type[Result],
+    ) -> Generator[None, None, tuple[list[VersionedRecord], list[Result]]]:
         """Return the records of all valid changes, and a response for each resource.
 
         Args:
             image: the cluster before the changes.
             resources: the resources of the request.
             changes_of: returns the new value of each changed key of a resource; None for a removal.
-            made: the API's response class for a resource.
+            result_class: the API's response class for a resource.
         """
         times = yield from count_gradually(
             (each.resource_type, each.resource_name) for each in resources
         )
         records: list[VersionedRecord] = []
-        answers: list[Answer] = []
+        results: list[Result] = []
         for resource in resources:
             yield
             where = (resource.resource_type, resource.resource_name)
@@ -165,10 +165,10 @@ class ConfigControl:
                 _refuse_duplicates(times[where] > 1, named)
                 check_kind(resource.resource_type)
                 records += self._records(image, where, named, changes_of(image, resource))
-                answers.append(_answer(made, resource, ErrorCode.NONE, None))
+                results.append(_result(result_class, resource, ErrorCode.NONE, None))
             except Refusal as refusal:
-                answers.append(_answer(made, resource, refusal.error_code, refusal.message))
-        return records, answers
+                results.append(_result(result_class, resource, refusal.error_code, refusal.message))
+        return records, results
 
     def _increments(
         self, image: ClusterImage, resource: AlterConfigsResource
@@ -248,13 +248,13 @@ def _replacement(image: ClusterImage, resource: LegacyResource) -> dict[str, str
     return {**wanted, **{name: None for name in current if name not in wanted}}
 
 
-def _answer(
-    made: type[Answer],
+def _result(
+    result_class: type[Result],
     resource: AlterConfigsResource | LegacyResource,
     error: ErrorCode,
     message: str | None,
-) -> Answer:
-    return made(
+) -> Result:
+    return result_class(
         error_code=error,
         error_message=message,
         resource_type=resource.resource_type,
@@ -267,7 +267,7 @@ def refuse_incremental_alter_configs(
 ) -> Generator[None, None, IncrementalAlterConfigsResponse]:
     """Make the error response for all resources of a request."""
     responses = yield from gradually(
-        _answer(AlterConfigsResourceResponse, each, error.error_code, error.message)
+        _result(AlterConfigsResourceResponse, each, error.error_code, error.message)
         for each in request.resources
     )
     return IncrementalAlterConfigsResponse(responses=responses)
@@ -278,7 +278,7 @@ def refuse_alter_configs(
 ) -> Generator[None, None, AlterConfigsResponse]:
     """Make the error response for all resources of a request."""
     responses = yield from gradually(
-        _answer(LegacyResourceResponse, each, error.error_code, error.message)
+        _result(LegacyResourceResponse, each, error.error_code, error.message)
         for each in request.resources
     )
     return AlterConfigsResponse(responses=responses)

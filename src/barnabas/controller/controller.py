@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Cancellable, Timer
 
 
+_log = logging.getLogger(__name__)
+
 # Delay between the parts of a task, ms, in which the event loop serves other work.
 _NEXT_PART_MS = 10.0
 
@@ -64,8 +66,6 @@ class PeriodicTask(msgspec.Struct, frozen=True):
 
 class PeriodicTasks:
     """Runs the tasks while this controller is active."""
-
-    __slots__ = ("_armed", "_is_running", "_tasks", "_timer")
 
     def __init__(self, timer: Timer, tasks: list[PeriodicTask]) -> None:
         self._timer = timer
@@ -102,8 +102,6 @@ class PeriodicTasks:
                 self._arm(number, _NEXT_PART_MS if more else task.period_ms)
 
 
-_log = logging.getLogger(__name__)
-
 # A timer that is later than this means that the process was suspended or its event loop blocked.
 _STALL_MS = 500.0
 # After this many records in one turn, the event loop serves other work first.
@@ -114,11 +112,7 @@ class Background:
     """The background work, which runs from `start` to `stop` while this controller is active."""
 
     def __init__(
-        self,
-        config: ControllerConfig,
-        state: AppendedState,
-        controls: Controls,
-        timer: Timer,
+        self, config: ControllerConfig, state: AppendedState, controls: Controls, timer: Timer
     ) -> None:
         self._config = config
         self._state = state
@@ -140,23 +134,24 @@ class Background:
         config, elections = self._config, self._elections
         tasks = [
             PeriodicTask(
-                config.unclean_leader_election_interval_ms,
+                config.broker.integer("unclean.leader.election.interval.ms"),
                 lambda: self._run(elections.elect_unclean),
             ),
             PeriodicTask(
-                config.token_expiry_check_interval_ms,
+                config.broker.integer("delegation.token.expiry.check.interval.ms"),
                 lambda: self._run(self._tokens.remove_expired),
             ),
         ]
-        if config.auto_leader_rebalance_enable:
+        if config.broker.boolean("auto.leader.rebalance.enable"):
             tasks.append(
                 PeriodicTask(
-                    config.leader_imbalance_check_interval_ms,
+                    config.broker.integer("leader.imbalance.check.interval.seconds") * 1000,
                     lambda: self._run(elections.elect_preferred),
                 )
             )
-        if config.metadata_max_idle_interval_ms:
-            tasks.append(PeriodicTask(config.metadata_max_idle_interval_ms, self._note_idleness))
+        idle_ms = config.broker.integer("metadata.max.idle.interval.ms")
+        if idle_ms:
+            tasks.append(PeriodicTask(idle_ms, self._note_idleness))
         return tasks
 
     def start(self) -> None:

@@ -16,7 +16,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from barnabas.controller.result import ControllerResult, Refusal
+from barnabas.controller.result import ControllerResult, Refusal, refuse_as_a_whole
 from barnabas.metadata.credentials import (
     NO_TOKENS,
     find_credential,
@@ -67,14 +67,13 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
 
-    Answers = dict[str, Record | Refusal]
-
+    Outcomes = dict[str, Record | Refusal]
     Steps = Generator[None, None, ControllerResult[CreateDelegationTokenResponse]]
-
     RenewSteps = Generator[None, None, ControllerResult[RenewDelegationTokenResponse]]
-
     ExpireSteps = Generator[None, None, ControllerResult[ExpireDelegationTokenResponse]]
 
+
+_log = logging.getLogger(__name__)
 
 _TWICE = Refusal(
     ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
@@ -86,15 +85,15 @@ def alter_scram_credentials(
 ) -> Generator[None, None, ControllerResult[AlterUserScramCredentialsResponse]]:
     """Set and delete credentials; yields before each of them."""
     # The record or the error of each user.
-    answers: Answers = {}
+    outcomes: Outcomes = {}
     for deletion in request.deletions:
         yield
-        _store_answer(answers, deletion.name, _deletion(view.image, deletion))
+        _store_outcome(outcomes, deletion.name, _deletion(view.image, deletion))
     for upsertion in request.upsertions:
         yield
-        _store_answer(answers, upsertion.name, _upsertion(upsertion))
-    results = yield from gradually(_result(user, answer) for user, answer in answers.items())
-    records = [(each, 0) for each in answers.values() if not isinstance(each, Refusal)]
+        _store_outcome(outcomes, upsertion.name, _upsertion(upsertion))
+    results = yield from gradually(_result(user, outcome) for user, outcome in outcomes.items())
+    records = [(each, 0) for each in outcomes.values() if not isinstance(each, Refusal)]
     return ControllerResult(records, AlterUserScramCredentialsResponse(results=results))
 
 
@@ -109,11 +108,11 @@ def refuse_alter_scram_credentials(
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _store_answer(answers: Answers, user: str, answer: Record | Refusal) -> None:
-    """Store the answer of a user. A second valid change is an error; the first error stays."""
-    before = answers.get(user)
+def _store_outcome(outcomes: Outcomes, user: str, outcome: Record | Refusal) -> None:
+    """Store the outcome of a user. A second valid change is an error; the first error stays."""
+    before = outcomes.get(user)
     if not isinstance(before, Refusal):
-        answers[user] = answer if before is None else _TWICE
+        outcomes[user] = outcome if before is None else _TWICE
 
 
 def _deletion(image: ClusterImage, deletion: ScramCredentialDeletion) -> Record | Refusal:
@@ -123,8 +122,7 @@ def _deletion(image: ClusterImage, deletion: ScramCredentialDeletion) -> Record 
         return refusal.with_traceback(None)
     if find_credential(image.retained, mechanism, deletion.name) is None:
         return Refusal(
-            ErrorCode.RESOURCE_NOT_FOUND,
-            "Attempt to delete a user credential that does not exist",
+            ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
         )
     return RemoveUserScramCredentialRecord(name=deletion.name, mechanism=int(mechanism))
 
@@ -169,10 +167,10 @@ def _unacceptable(message: str) -> Refusal:
     return Refusal(ErrorCode.UNACCEPTABLE_CREDENTIAL, message)
 
 
-def _result(user: str, answer: Record | Refusal) -> AlterUserScramCredentialsResult:
+def _result(user: str, outcome: Record | Refusal) -> AlterUserScramCredentialsResult:
     error, message = ErrorCode.NONE, None
-    if isinstance(answer, Refusal):
-        error, message = answer.error_code, answer.message
+    if isinstance(outcome, Refusal):
+        error, message = outcome.error_code, outcome.message
     return AlterUserScramCredentialsResult(user=user, error_code=error, error_message=message)
 
 
@@ -210,8 +208,6 @@ class TokenIndex:
         self._indexed, self._hmacs, self._ids = tokens, hmacs, ids
 
 
-_log = logging.getLogger(__name__)
-
 _TIME_MAX = (1 << 63) - 1
 # Timestamp of responses without a token.
 _NO_TIME = -1
@@ -233,10 +229,13 @@ class TokenControl:
             rng: makes the ids of tokens.
             clock: its wall clock is the time of tokens.
         """
-        self._config = config
+        self._secret_key = config.token_secret_key
+        self._lifetime_ms_max = config.broker.integer("delegation.token.max.lifetime.ms")
+        # Time until a token must be renewed.
+        self._expiry_ms = config.broker.integer("delegation.token.expiry.time.ms")
         self._rng = rng
         self._clock = clock
-        self._index = TokenIndex(config.token_secret_key)
+        self._index = TokenIndex(self._secret_key)
         # Ids that the periodic task has not checked yet; None between its runs.
         self._unchecked: Iterator[str] | None = None
 
@@ -250,7 +249,7 @@ class TokenControl:
             response = _not_created(refusal.error_code, owner, str(view.requester), 0)
             return ControllerResult([], response)
         now_ms = self._clock.wall_ms()
-        lifetime_ms = _shorter(self._config.token_max_lifetime_ms, request.max_lifetime_ms)
+        lifetime_ms = _shorter(self._lifetime_ms_max, request.max_lifetime_ms)
         max_ms = _later(now_ms, lifetime_ms)
         record = DelegationTokenRecord(
             owner=owner,
@@ -258,7 +257,7 @@ class TokenControl:
             renewers=renewers,
             issue_timestamp=now_ms,
             max_timestamp=max_ms,
-            expiration_timestamp=min(max_ms, _later(now_ms, self._config.token_expiry_time_ms)),
+            expiration_timestamp=min(max_ms, _later(now_ms, self._expiry_ms)),
             token_id=uuid_to_string(self._rng.uuid()),
         )
         response = _not_created(ErrorCode.NONE, record.owner, record.requester, 0)
@@ -266,7 +265,7 @@ class TokenControl:
         response.expiry_timestamp_ms = record.expiration_timestamp
         response.max_timestamp_ms = max_ms
         response.token_id = record.token_id
-        response.hmac = token_hmac(self._config.token_secret_key, record.token_id)
+        response.hmac = token_hmac(self._secret_key, record.token_id)
         return ControllerResult([(record, 0)], response)
 
     def renew(self, view: ControllerView, request: RenewDelegationTokenRequest) -> RenewSteps:
@@ -278,10 +277,12 @@ class TokenControl:
                 raise Refusal(ErrorCode.DELEGATION_TOKEN_EXPIRED)
             _check_may_change(token, view.requester)
         except Refusal as refusal:
-            return ControllerResult([], _not_renewed(refusal.error_code, 0))
-        period_ms = _shorter(self._config.token_expiry_time_ms, request.renew_period_ms)
+            return ControllerResult([], refuse_as_a_whole(request, refusal))
+        period_ms = _shorter(self._expiry_ms, request.renew_period_ms)
         renewed = _expiring(token, _later(now_ms, period_ms))
-        response = _not_renewed(ErrorCode.NONE, renewed.expiration_timestamp)
+        response = RenewDelegationTokenResponse(
+            error_code=ErrorCode.NONE, expiry_timestamp_ms=renewed.expiration_timestamp
+        )
         return ControllerResult([(renewed, 0)], response)
 
     def expire(self, view: ControllerView, request: ExpireDelegationTokenRequest) -> ExpireSteps:
@@ -296,12 +297,15 @@ class TokenControl:
             if period_ms >= 0 and is_expired(token, now_ms):
                 raise Refusal(ErrorCode.DELEGATION_TOKEN_EXPIRED)
         except Refusal as refusal:
-            return ControllerResult([], _not_expired(refusal.error_code, 0))
+            return ControllerResult([], refuse_as_a_whole(request, refusal))
+        response = ExpireDelegationTokenResponse(
+            error_code=ErrorCode.NONE, expiry_timestamp_ms=now_ms
+        )
         if period_ms < 0:
             removal = RemoveDelegationTokenRecord(token_id=token.token_id)
-            return ControllerResult([(removal, 0)], _not_expired(ErrorCode.NONE, now_ms))
+            return ControllerResult([(removal, 0)], response)
         changed = _expiring(token, _later(now_ms, period_ms))
-        response = _not_expired(ErrorCode.NONE, changed.expiration_timestamp)
+        response.expiry_timestamp_ms = changed.expiration_timestamp
         return ControllerResult([(changed, 0)], response)
 
     def remove_expired(self, view: ControllerView) -> ControllerResult[bool]:
@@ -309,7 +313,7 @@ class TokenControl:
 
         Nodes without the secret key know no tokens, and remove none.
         """
-        tokens = view.image.tokens if self._config.token_secret_key else NO_TOKENS
+        tokens = view.image.tokens if self._secret_key else NO_TOKENS
         now_ms = self._clock.wall_ms()
         if self._unchecked is None:
             self._unchecked = iter(tokens)
@@ -325,7 +329,7 @@ class TokenControl:
         return ControllerResult(records, bool(checked))
 
     def _check_enabled(self, image: ClusterImage) -> None:
-        if not self._config.token_secret_key:
+        if not self._secret_key:
             raise Refusal(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
         if not has_delegation_tokens(image.features.metadata_version):
             raise Refusal(ErrorCode.UNSUPPORTED_VERSION)
@@ -365,20 +369,6 @@ def refuse_creation(
 ) -> CreateDelegationTokenResponse:
     """Return the error of a request that a broker refuses before it asks the controller."""
     return _not_created(error, owner, str(requester), _NO_TIME)
-
-
-def refuse_renew_token(
-    _request: RenewDelegationTokenRequest, refusal: Refusal
-) -> RenewDelegationTokenResponse:
-    """Return the error of a request that no controller has served."""
-    return _not_renewed(refusal.error_code, 0)
-
-
-def refuse_expire_token(
-    _request: ExpireDelegationTokenRequest, refusal: Refusal
-) -> ExpireDelegationTokenResponse:
-    """Return the error of a request that no controller has served."""
-    return _not_expired(refusal.error_code, 0)
 
 
 def _renewers(wanted: list[CreatableRenewers]) -> Generator[None, None, list[str]]:
@@ -445,11 +435,3 @@ def _not_created(
         token_id="",
         hmac=b"",
     )
-
-
-def _not_renewed(error: ErrorCode, expiry_ms: int) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=expiry_ms)
-
-
-def _not_expired(error: ErrorCode, expiry_ms: int) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=expiry_ms)

@@ -125,10 +125,7 @@ class FeatureControl:
         return _current(image, name)
 
     def _update_one(
-        self,
-        image: ClusterImage,
-        update: FeatureUpdateKey,
-        updates: Mapping[str, FeatureUpdateKey],
+        self, image: ClusterImage, update: FeatureUpdateKey, updates: Mapping[str, FeatureUpdateKey]
     ) -> list[VersionedRecord]:
         name, level = update.feature, update.max_version_level
         if update.upgrade_type not in tuple(UpgradeType):

@@ -31,8 +31,6 @@ _FAILED = "the policy of the cluster failed: see the log of the active controlle
 class PolicyChecks:
     """The policies of a controller. Without policies, everything is allowed."""
 
-    __slots__ = ("_alter_config", "_clock", "_create_topic")
-
     def __init__(
         self,
         clock: Clock,

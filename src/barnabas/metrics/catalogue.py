@@ -148,9 +148,7 @@ CATALOGUE: dict[str, MetricRow] = {
         "Time in which a fetch reads a share partition and acquires records, ms.",
     ),
     names.SHARE_FETCH_LOCK_RATIO: MetricRow(
-        S,
-        (*_GROUP, *_PARTITION),
-        "The same as a percentage of the time since the previous read.",
+        S, (*_GROUP, *_PARTITION), "The same as a percentage of the time since the previous read."
     ),
     names.SHARE_ACQUIRE_TIME: MetricRow(
         S, _GROUP, "Time from a fetch, or its previous read, until it reads share partitions, ms."

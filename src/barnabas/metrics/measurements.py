@@ -63,13 +63,7 @@ class Histogram:
         mean = self.total / self.count if self.count else 0.0
         smallest = self.smallest if self.count else 0.0
         values = {name: self.percentile(fraction) for name, fraction in _PERCENTILES}
-        return {
-            "count": self.count,
-            "mean": mean,
-            "min": smallest,
-            "max": self.largest,
-            **values,
-        }
+        return {"count": self.count, "mean": mean, "min": smallest, "max": self.largest, **values}
 
 
 _STEP_MS = 5000.0

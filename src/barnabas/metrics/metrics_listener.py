@@ -79,11 +79,13 @@ class HttpConnection:
         respond: Callable[[str, str], HttpResponse],
         listener: ConnectionListener,
     ) -> None:
-        """Args:
-        timer: runs the time limit and the turns.
-        buffer: receive buffer, shared by all connections of the loop.
-        respond: returns the response to a method and target.
-        listener: the listener of this connection.
+        """Begin to serve requests of one connection.
+
+        Args:
+            timer: runs the time limit and the turns.
+            buffer: receive buffer, shared by all connections of the loop.
+            respond: returns the response to a method and target.
+            listener: the listener of this connection.
         """
         self._timer = timer
         self._buffer = buffer
@@ -327,11 +329,13 @@ class MetricsListener:
         why_not_healthy: Callable[[], str | None],
         why_not_ready: Callable[[], str | None],
     ) -> None:
-        """Args:
-        registry: source of the metrics.
-        timer: runs timeouts and turns of the connections.
-        why_not_healthy: returns the problem of the process, or None.
-        why_not_ready: returns the event that the process waits for, or None if it is ready.
+        """Create the metrics listener.
+
+        Args:
+            registry: source of the metrics.
+            timer: runs timeouts and turns of the connections.
+            why_not_healthy: returns the problem of the process, or None.
+            why_not_ready: returns the event that the process waits for, or None if it is ready.
         """
         self._registry = registry
         self._timer = timer

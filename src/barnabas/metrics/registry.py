@@ -92,8 +92,6 @@ Metric: TypeAlias = "Counter | Gauge | Meter | Histogram"
 class MetricsRegistry:
     """All metrics of a process."""
 
-    __slots__ = ("_clock", "_metrics", "_sources")
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # Metrics by name and tags.

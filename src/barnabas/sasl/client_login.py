@@ -64,12 +64,14 @@ class PasswordLogin:
         rng: Rng,
         extensions: dict[str, str] | None = None,
     ) -> None:
-        """Args:
-        mechanism: one of PASSWORD_MECHANISMS.
-        user_and_password: the credentials.
-        executor: runs slow work outside of the event loop.
-        rng: randomness of nonces.
-        extensions: extensions of SCRAM's first message.
+        """Store the credentials.
+
+        Args:
+            mechanism: one of PASSWORD_MECHANISMS.
+            user_and_password: the credentials.
+            executor: runs slow work outside of the event loop.
+            rng: randomness of nonces.
+            extensions: extensions of SCRAM's first message.
         """
         assert mechanism in PASSWORD_MECHANISMS, mechanism
         self.mechanism = mechanism

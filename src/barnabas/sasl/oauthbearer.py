@@ -104,8 +104,10 @@ class OAuthBearerServer:
     __slots__ = ("_rejection", "_validate", "claimed_name", "identity")
 
     def __init__(self, validate: Callable[[str], Identity]) -> None:
-        """Args:
-        validate: returns the identity of a token, or raises SaslError.
+        """Begin an exchange.
+
+        Args:
+            validate: returns the identity of a token, or raises SaslError.
         """
         self._validate = validate
         # Why the token was rejected; None before that.

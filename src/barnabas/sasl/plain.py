@@ -23,8 +23,10 @@ class PlainServer:
     __slots__ = ("_users", "claimed_name", "identity")
 
     def __init__(self, users: Mapping[str, str]) -> None:
-        """Args:
-        users: password of each user.
+        """Begin an exchange.
+
+        Args:
+            users: password of each user.
         """
         self._users = users
         self.identity: Identity | None = None

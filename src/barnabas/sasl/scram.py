@@ -233,7 +233,7 @@ class _Begun(msgspec.Struct, frozen=True):
 
     client: ClientFirst
     # First message of the server, and its nonce: the one of the client, then the one of the server.
-    answer: str
+    response: str
     nonce: str
     credential: ScramCredential
     # None if the login must fail. The exchange continues, so that the client does not learn why.
@@ -246,10 +246,12 @@ class ScramServer:
     __slots__ = ("_begun", "_mechanism", "_nonce", "_users", "claimed_name", "identity")
 
     def __init__(self, mechanism: ScramMechanism, users: ScramUsers, nonce: str) -> None:
-        """Args:
-        mechanism: the hash function.
-        users: the stored credentials.
-        nonce: the nonce of the server, printable and without a comma, new for each exchange.
+        """Begin an exchange.
+
+        Args:
+            mechanism: the hash function.
+            users: the stored credentials.
+            nonce: the nonce of the server, printable and without a comma, new for each exchange.
         """
         self._mechanism = mechanism
         self._users = users
@@ -260,14 +262,14 @@ class ScramServer:
         self.claimed_name: str | None = None
 
     def respond(self, message: bytes) -> bytes:
-        """Answer the first message, or check the last one and answer it.
+        """Respond to the first message, or check the last one and respond to it.
 
         Raises:
             SaslError: a message is malformed, or the client does not know the password.
         """
         if self._begun is None:
             self._begun = self._begin(parse_client_first(message))
-            return self._begun.answer.encode()
+            return self._begun.response.encode()
         return self._finish(self._begun, message)
 
     def _begin(self, client: ClientFirst) -> _Begun:
@@ -288,7 +290,7 @@ class ScramServer:
         nonce = client.nonce + self._nonce
         return _Begun(
             client=client,
-            answer=server_first(nonce, credential.salt, credential.iterations),
+            response=server_first(nonce, credential.salt, credential.iterations),
             nonce=nonce,
             credential=credential,
             identity=None if user is None else user.identity,
@@ -301,7 +303,7 @@ class ScramServer:
         if final.channel_binding != begun.client.header.encode():
             raise SaslError("the client has changed the header of its first message")
         mechanism, credential = self._mechanism, begun.credential
-        signed = ",".join([begun.client.bare, begun.answer, final.without_proof]).encode()
+        signed = ",".join([begun.client.bare, begun.response, final.without_proof]).encode()
         signature = mechanism.hmac(credential.stored_key, signed)
         if len(final.proof) != len(signature):
             raise SaslError("the proof of the client has a wrong length")
@@ -341,12 +343,14 @@ class ScramClient:
         nonce: str,
         extensions: dict[str, str] | None = None,
     ) -> None:
-        """Args:
-        mechanism: the hash function.
-        name: the user, or the id of a delegation token.
-        password: the password, or the token.
-        nonce: printable and without a comma, new for each exchange.
-        extensions: further attributes of the first message.
+        """Begin an exchange.
+
+        Args:
+            mechanism: the hash function.
+            name: the user, or the id of a delegation token.
+            password: the password, or the token.
+            nonce: printable and without a comma, new for each exchange.
+            extensions: further attributes of the first message.
         """
         self._mechanism = mechanism
         self._password = password

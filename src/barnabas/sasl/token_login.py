@@ -40,19 +40,6 @@ if TYPE_CHECKING:
     from barnabas.sasl.client_login import OnBegun
 
 
-__all__ = [
-    "CLAIM_OPTION",
-    "EXTENSION_OPTION",
-    "ClientCredentials",
-    "Token",
-    "TokenLogin",
-    "TokenSource",
-    "expiry_of",
-    "from_provider",
-    "options_with_prefix",
-    "unsecured",
-]
-
 # Prefixes of options of the login module: SASL extensions, and claims of unsecured tokens.
 EXTENSION_OPTION = "extension_"
 CLAIM_OPTION = "unsecuredLoginStringClaim_"
@@ -89,10 +76,12 @@ class TokenLogin:
     """The login of a client by tokens."""
 
     def __init__(self, source: TokenSource, subject: str, runtime: Runtime) -> None:
-        """Args:
-        source: gets tokens.
-        subject: name of the client, for error messages.
-        runtime: clock and executor.
+        """Create without a token.
+
+        Args:
+            source: gets tokens.
+            subject: name of the client, for error messages.
+            runtime: clock and executor.
         """
         self._source = source
         self.subject = subject
@@ -171,11 +160,11 @@ class ClientCredentials(msgspec.Struct, frozen=True):
         }
         try:
             body = urlencode(form).encode()
-            answer = fetch(WebRequest(self.url, headers, body, tls=self._tls()))
+            response = fetch(WebRequest(self.url, headers, body, tls=self._tls()))
         except OSError as error:
             reason = f"sasl.oauthbearer.token.endpoint.url has no token: {error}"
             raise SaslError(reason, is_transient=True) from None
-        return self._token(answer, now_ms)
+        return self._token(response, now_ms)
 
     def _tls(self) -> ssl.SSLContext | None:
         """Return the trusted certificates; None for those of the system."""
@@ -186,9 +175,9 @@ class ClientCredentials(msgspec.Struct, frozen=True):
         except TlsOptionsError as error:
             raise SaslError(f"https.ca.location: {error.reason}") from None
 
-    def _token(self, answer: bytes, now_ms: int) -> Token:
+    def _token(self, response: bytes, now_ms: int) -> Token:
         try:
-            found = json.loads(answer)
+            found = json.loads(response)
         except (ValueError, RecursionError):
             found = None
         text = found.get("access_token") if isinstance(found, dict) else None

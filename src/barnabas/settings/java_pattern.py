@@ -14,8 +14,6 @@ import unicodedata
 
 from barnabas.settings.pattern import CHARACTERS_MAX, PatternError, PatternTooLargeError
 
-__all__ = ["compile_java_pattern"]
-
 _ASCII = frozenset(map(chr, range(128)))
 _LOWER = frozenset("abcdefghijklmnopqrstuvwxyz")
 _UPPER = frozenset(character.upper() for character in _LOWER)

@@ -92,7 +92,7 @@ class ConfigType(enum.IntEnum):
 
 
 class DynamicMode(enum.Enum):
-    """How a broker key may change while the broker runs (KIP-226)."""
+    """Changes of a broker key that are possible while the broker runs (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"

@@ -1,7 +1,4 @@
-"""A cluster of processes on free ports; each node has a server.properties as in Kafka.
-
-One node of a cluster as a process: `barnabas start FILE`.
-"""
+"""A cluster of processes on free ports; each node has a server.properties as in Kafka."""
 
 from __future__ import annotations
 

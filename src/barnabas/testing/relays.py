@@ -1,10 +1,5 @@
 """Relays between the nodes of a cluster, with which a test cuts, stalls and delays links.
 
-sock_diag over netlink (Linux) returns this one socket. Reading /proc/net/tcp is slow, 100 ms with
-thousands of sockets, and is the fallback only where netlink is not permitted. A socket that the
-kernel does not find was closed: to search for it in /proc/net/tcp would delay all new connections
-of a test's relays.
-
 Each listener has a relay in front of it, and the node advertises the address of the relay. A link
 is a pair of node ids in either order; `CLIENTS` stands for all clients.
 
@@ -64,6 +59,11 @@ _BEFORE_RESPONSE = _HEADER.size + 4 + _SOCKID_BYTES
 
 def socket_inode(address: str, local_port: int, remote_port: int) -> str | None:
     """Return the inode of a connected socket; None if there is no such socket.
+
+    sock_diag over netlink (Linux) returns this one socket. Reading /proc/net/tcp is slow, 100 ms
+    with thousands of sockets, and is the fallback only where netlink is not permitted. A socket
+    that the kernel does not find was closed: to search for it in /proc/net/tcp would delay all new
+    connections of a test's relays.
 
     Args:
         address: the local IPv4 address of both ends.

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from barnabas.waiting.timing_wheel import TimingWheel
 
 
+_log = logging.getLogger(__name__)
+
+
 class Watcher(Protocol):
     """The part of the purgatory that an operation uses."""
 
@@ -131,9 +134,6 @@ class DelayedOperation(ABC):
         """Complete after the timeout (called by the purgatory)."""
         if self.force_complete():
             self.on_expiration()
-
-
-_log = logging.getLogger(__name__)
 
 
 # Weight of an operation in the limit, in addition to its keys.

@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from enum import Enum
 
-__all__ = ["StateMachine", "state_after"]
-
 S = TypeVar("S", bound="Enum")
 E = TypeVar("E", bound="Enum")
 

@@ -94,11 +94,7 @@ class TimingWheel:
     )
 
     def __init__(
-        self,
-        clock: Clock,
-        timer: Timer,
-        tick_ms: float = _TICK_MS,
-        wheel_size: int = _WHEEL_SIZE,
+        self, clock: Clock, timer: Timer, tick_ms: float = _TICK_MS, wheel_size: int = _WHEEL_SIZE
     ) -> None:
         assert tick_ms > 0, tick_ms
         assert wheel_size > 1, wheel_size

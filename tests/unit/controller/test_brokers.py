@@ -41,7 +41,8 @@ class Cluster:
     def __init__(self, image: ClusterImage) -> None:
         self.image = image
         config = config_of()
-        self.sessions = BrokerSessions(config.broker_session_timeout_ms, config.node_id)
+        timeout_ms = config.broker.integer("broker.session.timeout.ms")
+        self.sessions = BrokerSessions(timeout_ms, config.node_id)
         elections = Elections(TopicConfigs(config), self.sessions.suspected)
         self.control = BrokerControl(elections, DirectoryControl(elections), self.sessions)
         self.registrations = RegistrationControl(config, elections, self.sessions, self.control)

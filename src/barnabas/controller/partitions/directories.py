@@ -12,10 +12,7 @@ from barnabas.controller.result import (
     check_broker_epoch,
     refuse_as_a_whole,
 )
-from barnabas.metadata.metadata_version import (
-    has_directories,
-    partition_change_record_version,
-)
+from barnabas.metadata.metadata_version import has_directories, partition_change_record_version
 from barnabas.metadata.partition_registration import (
     DIRECTORY_LOST,
     DIRECTORY_MIGRATING,
@@ -67,7 +64,7 @@ class DirectoryControl:
         except Refusal as refusal:
             return ControllerResult([], refuse_as_a_whole(request, refusal))
         records: list[VersionedRecord] = []
-        answers: list[DirectoryDataResponse] = []
+        responses: list[DirectoryDataResponse] = []
         # Replicas in directories that are offline (KIP-858).
         unusable: list[Located] = []
         for directory in request.directories:
@@ -87,10 +84,10 @@ class DirectoryControl:
                         error = refusal.error_code
                     results.append(PartitionDataResponse(partition_index=index, error_code=error))
                 topics.append(TopicDataResponse(topic_id=asked.topic_id, partitions=results))
-            answers.append(DirectoryDataResponse(id=directory.id, topics=topics))
+            responses.append(DirectoryDataResponse(id=directory.id, topics=topics))
         if unusable:
             records += self._elections.on_directories_lost(image, broker.id, unusable)
-        response = AssignReplicasToDirsResponse(error_code=ErrorCode.NONE, directories=answers)
+        response = AssignReplicasToDirsResponse(error_code=ErrorCode.NONE, directories=responses)
         return ControllerResult(records, response, atomic=False)
 
     def _assign(

@@ -143,11 +143,7 @@ class Elections:
         return self._without(image, broker_id, partitions, candidates)
 
     def on_directory_replaced(
-        self,
-        image: ClusterImage,
-        topic: TopicImage,
-        partition: int,
-        broker_id: int,
+        self, image: ClusterImage, topic: TopicImage, partition: int, broker_id: int
     ) -> tuple[PartitionChangeRecord, int] | None:
         """Remove a replica that starts empty in a new directory from all replica lists.
 
@@ -302,17 +298,17 @@ class LeaderElectionControl:
         records: list[VersionedRecord] = []
         results: list[ReplicaElectionResult] = []
         for topic, partitions in wanted:
-            answers: list[PartitionResult] = []
+            elected: list[PartitionResult] = []
             for partition in partitions:
                 yield
                 try:
                     records.append(self._elect(image, topic, partition, kind, candidates))
-                    answers.append(_answer(partition, ErrorCode.NONE, None))
+                    elected.append(_result(partition, ErrorCode.NONE, None))
                 except Refusal as refusal:
                     if everything and refusal.error_code == ErrorCode.ELECTION_NOT_NEEDED:
                         continue
-                    answers.append(_answer(partition, refusal.error_code, refusal.message))
-            results.append(ReplicaElectionResult(topic=topic, partition_result=answers))
+                    elected.append(_result(partition, refusal.error_code, refusal.message))
+            results.append(ReplicaElectionResult(topic=topic, partition_result=elected))
             yield
         return ControllerResult(records, ElectLeadersResponse(replica_election_results=results))
 
@@ -390,7 +386,7 @@ class LeaderElectionControl:
         return change
 
 
-def _answer(partition: int, error: ErrorCode, message: str | None) -> PartitionResult:
+def _result(partition: int, error: ErrorCode, message: str | None) -> PartitionResult:
     return PartitionResult(partition_id=partition, error_code=error, error_message=message)
 
 
@@ -400,9 +396,9 @@ def refuse_elect_leaders(
     """Make the error response for all partitions of a request."""
     results: list[ReplicaElectionResult] = []
     for topic in request.topic_partitions or []:
-        answers = yield from gradually(
-            _answer(partition, error.error_code, error.message or None)
+        elected = yield from gradually(
+            _result(partition, error.error_code, error.message or None)
             for partition in topic.partitions
         )
-        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=answers))
+        results.append(ReplicaElectionResult(topic=topic.topic, partition_result=elected))
     return ElectLeadersResponse(error_code=error.error_code, replica_election_results=results)

@@ -55,7 +55,7 @@ class IsrControl:
         topics: list[TopicDataResponse] = []
         for asked in request.topics:
             topic = image.topics.by_id(asked.topic_id)
-            answers: list[PartitionDataResponse] = []
+            results: list[PartitionDataResponse] = []
             for proposal in asked.partitions:
                 try:
                     before = _known_partition(topic, proposal)
@@ -64,16 +64,16 @@ class IsrControl:
                     rules = self._elections.rules(image, topic.name, candidates)
                     change, after = _change(topic.id, proposal, before, rules)
                 except Refusal as refusal:
-                    answers.append(_refused(proposal, refusal.error_code))
+                    results.append(_refused(proposal, refusal.error_code))
                     continue
                 records += change
                 if after.leader != request.broker_id:
                     # This change completes a reassignment, after which the sender is no longer a
                     # replica.
-                    answers.append(_refused(proposal, ErrorCode.NEW_LEADER_ELECTED))
+                    results.append(_refused(proposal, ErrorCode.NEW_LEADER_ELECTED))
                 else:
-                    answers.append(_accepted(proposal.partition_index, after))
-            topics.append(TopicDataResponse(topic_id=asked.topic_id, partitions=answers))
+                    results.append(_accepted(proposal.partition_index, after))
+            topics.append(TopicDataResponse(topic_id=asked.topic_id, partitions=results))
         response = AlterPartitionResponse(error_code=ErrorCode.NONE, topics=topics)
         return ControllerResult(records, response, atomic=False)
 

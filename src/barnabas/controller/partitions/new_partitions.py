@@ -1,12 +1,11 @@
 """Adding partitions to topics, and the placement of new replicas on brokers.
 
-CreatePartitions API 37 (KIP-195), Kafka's ReplicaPlacer, racks (KIP-36).
+Requests are CreatePartitions (API 37; KIP-195). The validation of new partitions, the placement of
+their replicas, and their records are the same for new topics.
 
-Leaders are spread evenly over the live brokers, and replicas over the racks. The partitions led by
-one broker have different brokers as second replica.
-
-The validation of new partitions, the placement of their replicas, and their records are the same
-for new topics.
+The placement is that of Kafka's ReplicaPlacer. Leaders are spread evenly over the live brokers, and
+replicas over the racks (KIP-36). The partitions led by one broker have different brokers as second
+replica.
 """
 
 from __future__ import annotations
@@ -78,8 +77,6 @@ class StripedPlacer:
     Each round starts one broker later, so that the same leader has other followers. For the same
     reason, all orders are shuffled after as many partitions as there are live brokers.
     """
-
-    __slots__ = ("_rng",)
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng

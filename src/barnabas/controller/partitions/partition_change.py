@@ -293,10 +293,7 @@ def _isr_without_elr(
 
 
 def _elr_with_leader(
-    isr: tuple[int, ...],
-    eligible: tuple[int, ...],
-    rules: ElectionRules,
-    replicas: tuple[int, ...],
+    isr: tuple[int, ...], eligible: tuple[int, ...], rules: ElectionRules, replicas: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Return the ELR of a partition with a leader; empty if the ISR is large enough to commit."""
     return () if _is_large_enough(isr, rules, replicas) else eligible

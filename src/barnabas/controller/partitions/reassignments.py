@@ -65,7 +65,7 @@ class ReassignmentControl:
         records: list[VersionedRecord] = []
         topics: list[ReassignableTopicResponse] = []
         for topic in request.topics:
-            answers: list[ReassignablePartitionResponse] = []
+            results: list[ReassignablePartitionResponse] = []
             for wanted in topic.partitions:
                 yield
                 try:
@@ -75,12 +75,12 @@ class ReassignmentControl:
                         wanted,
                         may_change_factor=request.allow_replication_factor_change,
                     )
-                    answers.append(_answer(wanted.partition_index, ErrorCode.NONE, None))
+                    results.append(_result(wanted.partition_index, ErrorCode.NONE, None))
                 except Refusal as refusal:
-                    answers.append(
-                        _answer(wanted.partition_index, refusal.error_code, refusal.message or None)
+                    results.append(
+                        _result(wanted.partition_index, refusal.error_code, refusal.message or None)
                     )
-            topics.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+            topics.append(ReassignableTopicResponse(name=topic.name, partitions=results))
             yield
         response = AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=request.allow_replication_factor_change,
@@ -196,7 +196,7 @@ def _ongoing(index: int, partition: PartitionRegistration) -> OngoingPartitionRe
     )
 
 
-def _answer(partition: int, error: ErrorCode, message: str | None) -> ReassignablePartitionResponse:
+def _result(partition: int, error: ErrorCode, message: str | None) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(
         partition_index=partition, error_code=error, error_message=message
     )
@@ -209,7 +209,7 @@ def refuse_alter_reassignments(
     responses: list[ReassignableTopicResponse] = []
     for topic in request.topics:
         partitions = yield from gradually(
-            _answer(each.partition_index, error.error_code, error.message or None)
+            _result(each.partition_index, error.error_code, error.message or None)
             for each in topic.partitions
         )
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))

@@ -67,6 +67,8 @@ class TopicControl:
         rng: Rng,
         policies: PolicyChecks,
     ) -> None:
+        # Number of partitions of a topic that is created without a number.
+        self._partitions_default = config.broker.integer("num.partitions")
         self._config = config
         self._configs = configs
         self._placer = placer
@@ -120,7 +122,7 @@ class TopicControl:
             if times[topic.name] > 1:
                 continue
             count = len(topic.assignments) or topic.num_partitions
-            total += self._config.num_partitions if count == _BROKER_DEFAULT else max(0, count)
+            total += self._partitions_default if count == _BROKER_DEFAULT else max(0, count)
         return total
 
     def _create_one(
@@ -138,10 +140,7 @@ class TopicControl:
         topic_id = self._rng.uuid()
         records: list[VersionedRecord] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0)]
         records += [
-            (
-                ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=name, value=value),
-                0,
-            )
+            (ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=name, value=value), 0)
             for name, value in configs.items()
         ]
         if image.features.is_elr_enabled and _MIN_INSYNC_REPLICAS in configs:
@@ -187,9 +186,9 @@ class TopicControl:
         count = topic.num_partitions
         factor = topic.replication_factor
         if count == _BROKER_DEFAULT:
-            count = self._config.num_partitions
+            count = self._partitions_default
         if factor == _BROKER_DEFAULT:
-            factor = self._config.default_replication_factor
+            factor = self._config.broker.integer("default.replication.factor")
         if factor <= 0:
             raise Refusal(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -208,7 +207,7 @@ class TopicControl:
         self, view: ControllerView, request: DeleteTopicsRequest
     ) -> Generator[None, None, ControllerResult[DeleteTopicsResponse]]:
         """Delete topics by name or by id; yields before each topic."""
-        if not self._config.delete_topic_enable:
+        if not self._config.broker.boolean("delete.topic.enable"):
             refusal = Refusal(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
             return ControllerResult([], (yield from refuse_delete_topics(request, refusal)))
         records: list[VersionedRecord] = []
@@ -324,13 +323,11 @@ def _check_name(image: ClusterImage, name: str) -> None:
 def _assigned(new: NewPartitions, topic: CreatableTopic) -> list[list[int]]:
     if topic.replication_factor != _BROKER_DEFAULT:
         raise Refusal(
-            ErrorCode.INVALID_REQUEST,
-            "with assigned replicas, the replication factor must be -1",
+            ErrorCode.INVALID_REQUEST, "with assigned replicas, the replication factor must be -1"
         )
     if topic.num_partitions != _BROKER_DEFAULT:
         raise Refusal(
-            ErrorCode.INVALID_REQUEST,
-            "with assigned replicas, the number of partitions must be -1",
+            ErrorCode.INVALID_REQUEST, "with assigned replicas, the number of partitions must be -1"
         )
     by_partition = {each.partition_index: each.broker_ids for each in topic.assignments}
     count = len(topic.assignments)

@@ -31,12 +31,12 @@ _NAMED_MAX = 5
 class ChangeLog:
     """Logs metadata changes. Listens to the metadata publisher."""
 
-    __slots__ = ("_is_active", "_node_id", "is_caught_up")
-
     def __init__(self, node_id: int, is_active: Callable[[], bool]) -> None:
-        """Args:
-        node_id: id of this node.
-        is_active: returns whether this node is the active controller.
+        """Create a log of changes.
+
+        Args:
+            node_id: id of this node.
+            is_active: returns whether this node is the active controller.
         """
         self._node_id = node_id
         self._is_active = is_active

@@ -29,8 +29,6 @@ SLICE_MS = 10.0
 class Backlog:
     """Runs generators to their end, one after the other."""
 
-    __slots__ = ("_clock", "_is_closed", "_on_empty", "_on_failed", "_timer", "_work")
-
     def __init__(
         self, clock: Clock, timer: Timer, on_failed: Callable[[BaseException], None]
     ) -> None:

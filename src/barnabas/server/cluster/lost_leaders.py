@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
-__all__ = ["DELAY_MS", "LostLeaders"]
-
 # Maximum time after the loss of a connection for which requests are delayed.
 DELAY_MS = 1_000.0
 # Maximum number of partitions in a delayed request, and maximum number of delayed requests. Other
@@ -35,8 +33,6 @@ _REQUESTS_MAX = 1_000
 
 class LostLeaders:
     """The brokers whose connections have closed, and the requests that wait for their fencing."""
-
-    __slots__ = ("_clock", "_delayed", "_ends", "_wheel")
 
     def __init__(self, clock: Clock, wheel: TimingWheel) -> None:
         self._clock = clock

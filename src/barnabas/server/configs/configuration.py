@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig
 
 
+_log = logging.getLogger(__name__)
+
 # Kafka keys that need no warning, because this broker has nothing that they configure: threads,
 # Kafka's own metrics, buffers and threads of coordinators, and Java's TLS.
 _THREADS = frozenset({
@@ -93,8 +95,6 @@ _JAVA_TLS = frozenset({
 
 IGNORED_KEYS = _THREADS | _METRICS | _COORDINATORS | _JAVA_TLS
 
-
-_log = logging.getLogger(__name__)
 
 BROKER_KEYS = (
     SERVER_KEYS

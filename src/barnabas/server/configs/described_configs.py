@@ -70,8 +70,6 @@ _GROUP_OF = {name: group for group in _GROUPS for name in group}
 class DescribedConfigs:
     """Describes the configurations of all resource types, as this broker knows them."""
 
-    __slots__ = ("_cluster", "_configuration", "_dynamic")
-
     def __init__(
         self, configuration: Configuration, dynamic: DynamicBrokerConfig, cluster: ClusterView
     ) -> None:

@@ -61,8 +61,6 @@ def default_keys(broker_keys: ConfigDefinition) -> list[str]:
 class TopicConfigs:
     """Builds log configurations. The defaults follow the configuration of the broker (KIP-226)."""
 
-    __slots__ = ("_defaults", "_without_own_values")
-
     def __init__(self, broker: ParsedConfig) -> None:
         # Default value of each topic key.
         self._defaults: dict[str, ConfigValue] = topic_defaults(broker)
@@ -93,29 +91,25 @@ class TopicConfigs:
 class DynamicBrokerConfig:
     """Follows the broker configurations of the image, and informs subscribers of changed keys."""
 
-    __slots__ = ("_static", "_static_given", "_subscribers", "current", "given", "node_id")
-
     def __init__(self, node_id: int, static: ParsedConfig, given: Mapping[str, str]) -> None:
-        """Args:
-        node_id: id of this broker.
-        static: configuration that the process was started with.
-        given: given properties as text, including keys of single listeners
-            (`listener.name.NAME.KEY`).
+        """Begin with the static configuration.
+
+        Args:
+            node_id: id of this broker.
+            static: configuration that the process was started with.
+            given: given properties as text, including keys of single listeners
+                (`listener.name.NAME.KEY`).
         """
         # Broker that this configuration belongs to.
         self.node_id = node_id
-        self._static = static
+        # Configuration that the process was started with.
+        self.static = static
         self._static_given = given
         # Current configuration, as values and as text. Replaced on a change, never modified.
         self.current = static
         self.given: Mapping[str, str] = given
         # Subscribed keys, and the function to call when the value of one of them changes.
         self._subscribers: list[tuple[frozenset[str], Callable[[ParsedConfig], None]]] = []
-
-    @property
-    def static(self) -> ParsedConfig:
-        """Configuration that the process was started with."""
-        return self._static
 
     @property
     def subscribed(self) -> frozenset[str]:
@@ -130,7 +124,7 @@ class DynamicBrokerConfig:
         """
         keys = frozenset(names)
         for name in keys:
-            assert self._static.definition.key(name).mode is not DynamicMode.READ_ONLY, name
+            assert self.static.definition.key(name).mode is not DynamicMode.READ_ONLY, name
         self._subscribers.append((keys, on_change))
 
     def with_changes(
@@ -152,10 +146,10 @@ class DynamicBrokerConfig:
         self, layers: list[Mapping[str, str]]
     ) -> tuple[dict[str, ConfigValue], dict[str, str]]:
         """Return the values and the texts of the static configuration with `layers` over it."""
-        values, given = dict(self._static.values), dict(self._static_given)
+        values, given = dict(self.static.values), dict(self._static_given)
         for layer in layers:
             for name, text in layer.items():
-                key = self._static.definition.get(without_listener(name))
+                key = self.static.definition.get(without_listener(name))
                 if key is None or key.mode is DynamicMode.READ_ONLY:
                     continue
                 try:
@@ -171,7 +165,7 @@ class DynamicBrokerConfig:
         return values, given
 
     def _parsed(self, values: dict[str, ConfigValue]) -> ParsedConfig:
-        static = self._static
+        static = self.static
         return ParsedConfig(static.definition, values, static.given, static.unknown)
 
     def apply_image(self, image: ClusterImage) -> None:
@@ -239,8 +233,6 @@ class GradualKeys:
 
     A typing error such as an additional zero therefore cannot start a thousand processes.
     """
-
-    __slots__ = ("_cluster", "_dynamic")
 
     def __init__(self, dynamic: DynamicBrokerConfig, cluster: ClusterView) -> None:
         self._dynamic = dynamic

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SecurityProtocol(IntEnum):
-    """How the connections of a listener are protected."""
+    """Protection of the connections of a listener, with Kafka's numbers."""
 
     PLAINTEXT = 0
     SSL = 1

@@ -59,12 +59,7 @@ _OAUTH_KEYS = [
         [],
         "The audience of tokens for this cluster: one of these.",
     ),
-    ConfigKey(
-        "sasl.oauthbearer.expected.issuer",
-        ConfigType.STRING,
-        None,
-        "The issuer of tokens.",
-    ),
+    ConfigKey("sasl.oauthbearer.expected.issuer", ConfigType.STRING, None, "The issuer of tokens."),
     ConfigKey(
         "sasl.oauthbearer.allow.unverified.audience",
         ConfigType.BOOLEAN,
@@ -211,11 +206,13 @@ class KeysOfListener:
         listener: str,
         mechanism: str | None = None,
     ) -> None:
-        """Args:
-        config: the parsed configuration.
-        given: all given properties, which include keys of single listeners.
-        listener: name of the listener, in any case.
-        mechanism: name of the mechanism; None for keys of the listener alone.
+        """Create the view of one listener's keys.
+
+        Args:
+            config: the parsed configuration.
+            given: all given properties, which include keys of single listeners.
+            listener: name of the listener, in any case.
+            mechanism: name of the mechanism; None for keys of the listener alone.
         """
         self._config = config
         self._given = given

@@ -65,10 +65,7 @@ TLS_KEYS = ConfigDefinition(
         ),
         _key("ssl.keystore.password", _PASSWORD, None, "The password of the key store."),
         _key(
-            "ssl.key.password",
-            _PASSWORD,
-            None,
-            "The password of the private key, in PEM or JKS.",
+            "ssl.key.password", _PASSWORD, None, "The password of the private key, in PEM or JKS."
         ),
         _key(
             "ssl.keystore.key",
@@ -227,10 +224,7 @@ def listener_prefix(listener: str) -> str:
 
 
 def tls_options(
-    config: ParsedConfig,
-    given: Mapping[str, str],
-    listener: str,
-    protocol: SecurityProtocol,
+    config: ParsedConfig, given: Mapping[str, str], listener: str, protocol: SecurityProtocol
 ) -> TlsOptions:
     """Return the options of a listener, for accepted and for outgoing connections.
 

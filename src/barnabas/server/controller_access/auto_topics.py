@@ -39,8 +39,6 @@ _LOGGED_MAX = 10
 class AutoTopics:
     """Asks the controller to create missing topics, with one pending request per topic."""
 
-    __slots__ = ("_cluster", "_config", "_forwarding", "_in_flight", "_is_alone")
-
     def __init__(
         self,
         config: ParsedConfig,
@@ -49,11 +47,13 @@ class AutoTopics:
         *,
         is_alone: bool,
     ) -> None:
-        """Args:
-        config: configuration of the broker.
-        cluster: metadata view.
-        forwarding: access to the controller.
-        is_alone: whether this node is the only node of its cluster.
+        """Create without pending topics.
+
+        Args:
+            config: configuration of the broker.
+            cluster: metadata view.
+            forwarding: access to the controller.
+            is_alone: whether this node is the only node of its cluster.
         """
         self._config = config
         self._is_alone = is_alone
@@ -210,8 +210,6 @@ _INTERNAL_TOPICS_MAX = 500
 
 class InternalStreamsTopics:
     """Asks the controller to create topics, and remembers its errors for later heartbeats."""
-
-    __slots__ = ("_clock", "_errors", "_forwarding", "_in_flight")
 
     def __init__(self, forwarding: ControllerAccess, clock: Clock) -> None:
         self._forwarding = forwarding

@@ -48,8 +48,6 @@ _log = logging.getLogger(__name__)
 class ForwardedAlterPartition:
     """Sends one request per proposal. `on_done` is never called before `submit` returns."""
 
-    __slots__ = ("_broker_epoch", "_forwarding", "_node_id", "_timer")
-
     def __init__(
         self,
         node_id: int,
@@ -145,18 +143,6 @@ class DirectoryAssignments:
 
     Reports are collected during a turn and sent in one request. At most one request is in flight.
     """
-
-    __slots__ = (
-        "_broker_epoch",
-        "_cluster",
-        "_forwarding",
-        "_in_flight",
-        "_last_error",
-        "_logs",
-        "_node_id",
-        "_timer",
-        "_waiting",
-    )
 
     def __init__(
         self,
@@ -279,8 +265,6 @@ _WAITING_MAX = 10_000
 
 class ProducerIds:
     """Assigns producer ids that are unique in the cluster."""
-
-    __slots__ = ("_broker_epoch", "_end", "_forwarding", "_next", "_node_id", "_waiting")
 
     def __init__(
         self, node_id: int, broker_epoch: Callable[[], int], forwarding: ControllerAccess

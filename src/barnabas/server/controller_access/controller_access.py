@@ -52,8 +52,6 @@ class ControllerAccess(Protocol):
 class LocalController:
     """Calls the controller of this process. If it is inactive, the error is NOT_CONTROLLER."""
 
-    __slots__ = ("_controller", "_describe_quorum", "_guard", "_quorum")
-
     def __init__(
         self,
         controller: Controller,
@@ -61,11 +59,13 @@ class LocalController:
         quorum: Callable[[], QuorumApi],
         guard: Guard | None = None,
     ) -> None:
-        """Args:
-        controller: the controller of this process.
-        describe_quorum: returns the response to a DescribeQuorum request of a version.
-        quorum: returns the API for voter changes, created at the first use.
-        guard: checks requests of clients; None if every client may do everything.
+        """Create the access to the controller of this process.
+
+        Args:
+            controller: the controller of this process.
+            describe_quorum: returns the response to a DescribeQuorum request of a version.
+            quorum: returns the API for voter changes, created at the first use.
+            guard: checks requests of clients; None if every client may do everything.
         """
         self._controller = controller
         self._describe_quorum = describe_quorum
@@ -91,7 +91,9 @@ class LocalController:
         self._guard.serve(
             client_context,
             request,
-            lambda allowed, on_answer: self._send(allowed, on_answer, mutations, client_context),
+            lambda allowed, on_response: self._send(
+                allowed, on_response, mutations, client_context
+            ),
             on_done,
         )
 

@@ -50,19 +50,6 @@ class ChannelSettings(msgspec.Struct, frozen=True):
 class ControllerChannel:
     """Keeps a connection to its target controller, and reports when it is ready or lost."""
 
-    __slots__ = (
-        "_channel",
-        "_dependencies",
-        "_failures",
-        "_is_ready",
-        "_on_lost",
-        "_on_ready",
-        "_retry",
-        "_rng",
-        "_settings",
-        "_target",
-    )
-
     def __init__(
         self,
         dependencies: ChannelDependencies,
@@ -71,12 +58,14 @@ class ControllerChannel:
         on_ready: Callable[[], None],
         on_lost: Callable[[], None],
     ) -> None:
-        """Args:
-        dependencies: dependencies of the connection.
-        settings: client id and timeouts.
-        rng: randomness of the backoff.
-        on_ready: called when requests can be sent.
-        on_lost: called when a ready connection is lost. The channel already reconnects.
+        """Create without a connection.
+
+        Args:
+            dependencies: dependencies of the connection.
+            settings: client id and timeouts.
+            rng: randomness of the backoff.
+            on_ready: called when requests can be sent.
+            on_lost: called when a ready connection is lost. The channel already reconnects.
         """
         self._dependencies = dependencies
         self._settings = settings

@@ -34,16 +34,6 @@ _RETRY_MS = 1_000.0
 class ControllerRegistrant:
     """Registers this controller until the metadata shows it. Listens to the metadata publisher."""
 
-    __slots__ = (
-        "_access",
-        "_image",
-        "_is_pending",
-        "_is_stopped",
-        "_last_error",
-        "_registration",
-        "_timer",
-    )
-
     def __init__(
         self, registration: ControllerRegistration, access: ControllerAccess, timer: Timer
     ) -> None:

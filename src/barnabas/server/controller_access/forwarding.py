@@ -119,10 +119,12 @@ class Forwarding:
         settings: ChannelSettings,
         on_connection_lost: Callable[[], None] | None = None,
     ) -> None:
-        """Args:
-        dependencies: dependencies that all `Forwarding` objects of this node share.
-        settings: client id and timeouts of the connection.
-        on_connection_lost: called when an established connection is lost.
+        """Create without a connection.
+
+        Args:
+            dependencies: dependencies that all `Forwarding` objects of this node share.
+            settings: client id and timeouts of the connection.
+            on_connection_lost: called when an established connection is lost.
         """
         self._dependencies = dependencies
         self._settings = settings
@@ -348,11 +350,13 @@ class ControllerChannels:
         dependencies: ForwardingDependencies,
         on_heartbeats_lost: Callable[[], None],
     ) -> None:
-        """Args:
-        node_id: id of this node, for the client ids of the connections.
-        config: the configuration of this node, for the timeouts.
-        dependencies: dependencies of both connections.
-        on_heartbeats_lost: called when an established heartbeat connection is lost.
+        """Create both connections.
+
+        Args:
+            node_id: id of this node, for the client ids of the connections.
+            config: the configuration of this node, for the timeouts.
+            dependencies: dependencies of both connections.
+            on_heartbeats_lost: called when an established heartbeat connection is lost.
         """
         name = f"barnabas-{node_id}"
         requests_ms = config.integer("controller.socket.timeout.ms")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.server.controller_access.controller_access import ControllerAccess
 
 
-__all__ = ["TRANSITIONS", "Event", "State"]
+_log = logging.getLogger(__name__)
 
 
 class State(Enum):
@@ -89,10 +89,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     State.REGISTERING: {Event.ACCEPTED: State.REGISTERED},
     State.REGISTERED: {Event.LOGS_OPEN: State.FENCED},
     State.FENCED: {Event.UNFENCED: State.SERVING},
-    State.SERVING: {
-        Event.UNREGISTERED: State.UNREGISTERED,
-        Event.SHUT_DOWN: State.LEAVING,
-    },
+    State.SERVING: {Event.UNREGISTERED: State.UNREGISTERED, Event.SHUT_DOWN: State.LEAVING},
     State.UNREGISTERED: {
         Event.REGISTER_AGAIN: State.REGISTERING_AGAIN,
         Event.SHUT_DOWN: State.LEAVING,
@@ -115,17 +112,10 @@ for _events in TRANSITIONS.values():
     _events[Event.STOP] = State.STOPPED
 
 
-_log = logging.getLogger(__name__)
-
 _NO_EPOCH = -1
 # States after the first unfencing and before the stop. The broker may lead partitions in these
 # states, so that a stop begins with a controlled shutdown.
-_ADMITTED = (
-    State.SERVING,
-    State.UNREGISTERED,
-    State.REGISTERING_AGAIN,
-    State.REGISTERED_AGAIN,
-)
+_ADMITTED = (State.SERVING, State.UNREGISTERED, State.REGISTERING_AGAIN, State.REGISTERED_AGAIN)
 # Delay between heartbeats until the broker is unfenced, and between retries of a shutdown.
 _RETRY_MS = 20
 # Delay before a rejected registration is retried: the previous incarnation may have a session.
@@ -178,24 +168,6 @@ class _Pending(Enum):
 class Registration:
     """Registers the broker and sends heartbeats until it is stopped."""
 
-    __slots__ = (
-        "_broker",
-        "_controller",
-        "_machine",
-        "_metadata_offset",
-        "_on_left",
-        "_on_registered",
-        "_on_unfenced",
-        "_pending",
-        "_previous_epoch",
-        "_shutdown_timer",
-        "_silence_timer",
-        "_timer",
-        "_timer_entry",
-        "epoch",
-        "last_refusal",
-    )
-
     def __init__(
         self,
         broker: Registrant,
@@ -205,15 +177,17 @@ class Registration:
         on_unfenced: Callable[[], None],
         on_registered: Callable[[int], None] | None = None,
     ) -> None:
-        """Args:
-        broker: data for registrations and heartbeats.
-        controller: access to the active controller.
-        timer: runs the delays between requests.
-        metadata_offset: returns the offset of the last metadata record that this broker has
-            applied.
-        on_unfenced: called once, when the controller first unfences this broker.
-        on_registered: called with the broker epoch after each registration. The callee later calls
-            `begin_heartbeats`. None: heartbeats begin immediately.
+        """Create the registration.
+
+        Args:
+            broker: data for registrations and heartbeats.
+            controller: access to the active controller.
+            timer: runs the delays between requests.
+            metadata_offset: returns the offset of the last metadata record that this broker has
+                applied.
+            on_unfenced: called once, when the controller first unfences this broker.
+            on_registered: called with the broker epoch after each registration. The callee later
+                calls `begin_heartbeats`. None: heartbeats begin immediately.
         """
         self._broker = broker
         self._controller = controller

@@ -32,17 +32,6 @@ HELD_BYTES_MAX = 128 << 20
 class ConversionQueue:
     """Runs generators that yield between two steps and return a result."""
 
-    __slots__ = (
-        "_executor",
-        "_held_bytes",
-        "_held_bytes_max",
-        "_is_turn_due",
-        "_lanes",
-        "_ready",
-        "_timer",
-        "_unadmitted",
-    )
-
     def __init__(
         self, timer: Timer, executor: Executor, held_bytes_max: int = HELD_BYTES_MAX
     ) -> None:

@@ -1,7 +1,7 @@
-"""Metrics of share groups and of transactions on a broker (KIP-932).
+"""Metrics of share groups (KIP-932) and of transactions on a broker.
 
-Those of transactions are Kafka's TransactionStateManager, TransactionMarkerChannelManager,
-AddPartitionsToTxnManager, and two gauges of ReplicaManager.
+Metrics of transactions are those of Kafka's TransactionStateManager,
+TransactionMarkerChannelManager, AddPartitionsToTxnManager, and two gauges of ReplicaManager.
 """
 
 from __future__ import annotations
@@ -39,10 +39,7 @@ _OF_PARTITIONS = {
     names.SHARE_FETCH_LOCK_TIME: "lock_ms",
     names.SHARE_FETCH_LOCK_RATIO: "lock_percent",
 }
-_OF_GROUPS = {
-    names.SHARE_ACQUIRE_TIME: "acquire_ms",
-    names.SHARE_FETCH_RATIO: "fetch_percent",
-}
+_OF_GROUPS = {names.SHARE_ACQUIRE_TIME: "acquire_ms", names.SHARE_FETCH_RATIO: "fetch_percent"}
 
 
 def share_partition_families(shares: SharePartitions) -> Iterator[MetricFamily]:
@@ -94,8 +91,7 @@ def _partition_families(shares: SharePartitions) -> Iterator[MetricFamily]:
     )
     for name, field in _OF_PARTITIONS.items():
         yield MetricFamily(
-            name,
-            ((_tags(each), summary_of(getattr(each.meters, field))) for each, _ in loaded),
+            name, ((_tags(each), summary_of(getattr(each.meters, field))) for each, _ in loaded)
         )
 
 

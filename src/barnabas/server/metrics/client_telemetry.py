@@ -300,8 +300,6 @@ class MetricsReceiver(Protocol):
 class LoggingReceiver:
     """Writes each push to the logger `barnabas.client_metrics` at INFO."""
 
-    __slots__ = ("_clock", "_rate", "_unlogged")
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # Recent work for all clients.

@@ -117,8 +117,7 @@ def _sum(api: ApiStatistics, total: int) -> Summary:
 
 def _by_api(name: str, apis: Sequence[ApiStatistics], values: Sequence[Summary]) -> MetricFamily:
     return MetricFamily(
-        name,
-        [((("request", api.name),), value) for api, value in zip(apis, values, strict=True)],
+        name, [((("request", api.name),), value) for api, value in zip(apis, values, strict=True)]
     )
 
 
@@ -144,10 +143,7 @@ def connection_families(listeners: Sequence[Listener]) -> Iterator[MetricFamily]
     for tags, listener in zip(where, listeners, strict=True):
         found = Counter(_software(each.session) for each in listener.connections)
         software += [
-            (
-                (("clientSoftwareName", it.name), ("clientSoftwareVersion", it.version), *tags),
-                count,
-            )
+            ((("clientSoftwareName", it.name), ("clientSoftwareVersion", it.version), *tags), count)
             for it, count in found.items()
         ]
     yield MetricFamily(names.CONNECTIONS, software)
@@ -216,10 +212,7 @@ class ProcessMetrics:
             summary = Summary(found.number, found.total / _MS_PER_S, in_seconds)
             yield MetricFamily(name, [((), summary)])
         watch = self._watch
-        longest = (
-            (_WALL, watch.longest_ms / _MS_PER_S),
-            (_CPU, watch.longest_cpu_ms / _MS_PER_S),
-        )
+        longest = ((_WALL, watch.longest_ms / _MS_PER_S), (_CPU, watch.longest_cpu_ms / _MS_PER_S))
         yield MetricFamily(names.LOOP_LONGEST_TURN, longest)
         counts = ((_WALL, watch.long_turns), (_CPU, watch.long_cpu_turns))
         yield MetricFamily(names.LOOP_LONG_TURNS, counts)

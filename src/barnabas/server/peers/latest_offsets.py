@@ -27,13 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator
 
     from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
-    from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.partition.results import ListOffsetResult
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
-    from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.peers.peer_queues import PartsRequest
+    from barnabas.server.peers.peer_queues import PartsRequest, PeerDependencies
 
     Offsets = dict[TopicPartition, int | ErrorCode]
 
@@ -75,36 +71,23 @@ class _Part(msgspec.Struct, eq=False):
 class LatestOffsets:
     """Finds high watermarks, here and at other brokers."""
 
-    __slots__ = ("_clock", "_queues", "_replicas", "_timer")
-
-    def __init__(
-        self,
-        node_id: int,
-        cluster: ClusterView,
-        replicas: ReplicaManager,
-        times: tuple[Clock, Timer],
-        channels: LeaderChannels | None,
-    ) -> None:
+    def __init__(self, replicas: ReplicaManager, peers: PeerDependencies) -> None:
         """Create the finder.
 
         Args:
-            node_id: this broker.
-            cluster: the leaders of partitions.
             replicas: the partitions of this broker.
-            times: the clock of slices, and the timer of retries.
-            channels: opens connections to other brokers; None in a cluster of one node.
+            peers: access to other brokers.
         """
         self._replicas = replicas
-        self._clock, self._timer = times
+        self._clock, self._timer = peers.clock, peers.timer
         settings = PeerSettings(
-            node_id,
             "latest-offsets",
             _VERSION,
             _QUEUE_MAX,
             no_leader=ErrorCode.LEADER_NOT_AVAILABLE,
             no_room=ErrorCode.LEADER_NOT_AVAILABLE,
         )
-        self._queues = PeerQueues(self, settings, cluster, *times, channels)
+        self._queues = PeerQueues(self, settings, peers)
 
     def find(
         self, partitions: Collection[TopicPartition], on_found: Callable[[Offsets], None]

@@ -32,14 +32,13 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.transaction.transaction_metadata import Markers
     from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
-    from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
-    from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.peers.peer_queues import PartsRequest
+    from barnabas.server.peers.peer_queues import PartsRequest, PeerDependencies
 
+
+_log = logging.getLogger(__name__)
 
 _ACKS_ALL = -1
 _TIMEOUT_MS = 30_000
@@ -58,8 +57,6 @@ _NOT_READY = frozenset(
 
 class MarkerWriter:
     """Appends markers. The group coordinator appends the markers for committed offsets."""
-
-    __slots__ = ("_clock", "_groups", "_replicas")
 
     def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator, clock: Clock) -> None:
         self._replicas = replicas
@@ -108,8 +105,6 @@ class MarkerWriter:
         self._groups.runtime.complete_transaction(partition.partition, ending, on_done)
 
 
-_log = logging.getLogger(__name__)
-
 _VERSION = 2
 _BACKOFF = Backoff(first_ms=50.0)
 # Backoff after an error that another attempt will probably repeat.
@@ -140,15 +135,7 @@ _RETRIED = frozenset(
 class _PendingTransaction:
     """The markers of one transaction while they are sent."""
 
-    __slots__ = (
-        "ending",
-        "is_done",
-        "leaderless",
-        "markers",
-        "on_done",
-        "on_written",
-        "remaining",
-    )
+    __slots__ = ("ending", "is_done", "leaderless", "markers", "on_done", "on_written", "remaining")
 
     def __init__(
         self,
@@ -189,46 +176,24 @@ _Results = dict[tuple[int, TopicPartition], ErrorCode]
 class NetworkMarkerSender:
     """The `MarkerSender` of a broker."""
 
-    __slots__ = (
-        "_clock",
-        "_cluster",
-        "_later",
-        "_pending",
-        "_timer",
-        "_writer",
-        "queues",
-        "unknown_leaders",
-    )
-
-    def __init__(
-        self,
-        node_id: int,
-        cluster: ClusterView,
-        writer: MarkerWriter,
-        times: tuple[Clock, Timer],
-        channels: LeaderChannels | None,
-    ) -> None:
+    def __init__(self, writer: MarkerWriter, peers: PeerDependencies) -> None:
         """Create the sender.
 
         Args:
-            node_id: id of this broker.
-            cluster: finds the leaders of partitions.
             writer: writes the markers of partitions that this broker leads.
-            times: the clock of slices, and the timer of retries.
-            channels: opens connections to other brokers; None in a cluster of one node.
+            peers: access to other brokers.
         """
-        self._cluster = cluster
+        self._cluster = peers.cluster
         self._writer = writer
-        self._clock, self._timer = times
+        self._clock, self._timer = peers.clock, peers.timer
         settings = PeerSettings(
-            node_id,
             "txn-marker-sender",
             _VERSION,
             _QUEUE_MAX,
             no_leader=ErrorCode.LEADER_NOT_AVAILABLE,
             no_room=ErrorCode.NETWORK_EXCEPTION,
         )
-        self.queues = PeerQueues(self, settings, cluster, *times, channels)
+        self.queues = PeerQueues(self, settings, peers)
         # Unfinished transactions by partition of __transaction_state.
         self._pending: dict[int, set[_PendingTransaction]] = {}
         # Markers that are not served yet, by transaction. A slice is scheduled while there are

@@ -58,11 +58,23 @@ TIMEOUT_MS = 30_000.0
 _NO_LEADER = -1
 
 
+class PeerDependencies(msgspec.Struct, frozen=True):
+    """Dependencies of each sender of requests to other brokers."""
+
+    # This broker.
+    node_id: int
+    # The leaders of partitions.
+    cluster: ClusterView
+    clock: Clock
+    timer: Timer
+    # Opens connections to other brokers; None in a cluster of one node.
+    channels: LeaderChannels | None
+
+
 class PeerSettings(msgspec.Struct, frozen=True):
     """Properties of all requests of a sender."""
 
-    # This broker, and the last part of the client id.
-    node_id: int
+    # The last part of the client id.
     name: str
     # Version of the API in which requests are encoded.
     version: int
@@ -72,14 +84,9 @@ class PeerSettings(msgspec.Struct, frozen=True):
     no_leader: ErrorCode
     no_room: ErrorCode
 
-    @property
-    def client_id(self) -> str:
-        """Client id of the requests."""
-        return f"broker-{self.node_id}-{self.name}"
-
 
 class Backoff(msgspec.Struct, frozen=True):
-    """When a part is sent again, and how often."""
+    """Delays and number of the retries of a part."""
 
     # Delay before the first retry (ms), and the ratio of each later delay to the previous one.
     first_ms: float
@@ -90,7 +97,7 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 class Sender(Protocol[P, R]):
-    """What is different between the senders.
+    """The differences between the senders.
 
     An exception fails only the parts for which the method was called. `take` raises none.
     """
@@ -177,44 +184,24 @@ class _Peer(Generic[P]):
 class PeerQueues(Generic[P, R]):
     """Sends the parts of one sender to their leaders."""
 
-    __slots__ = (
-        "_channels",
-        "_clock",
-        "_cluster",
-        "_peers",
-        "_retried",
-        "_sender",
-        "_settings",
-        "_timer",
-        "responses",
-        "sent",
-    )
-
     def __init__(
-        self,
-        sender: Sender[P, R],
-        settings: PeerSettings,
-        cluster: ClusterView,
-        clock: Clock,
-        timer: Timer,
-        channels: LeaderChannels | None,
+        self, sender: Sender[P, R], settings: PeerSettings, dependencies: PeerDependencies
     ) -> None:
         """Create without connections.
 
         Args:
             sender: makes requests and reads responses.
             settings: properties of all requests.
-            cluster: the leaders of partitions.
-            clock: measures delays of retries.
-            timer: delays retries, and the division of requests to the next turn.
-            channels: opens connections to other brokers; None in a cluster of one node.
+            dependencies: leaders, connections, and the timer of retries and of divided requests.
         """
         self._sender = sender
         self._settings = settings
-        self._cluster = cluster
-        self._clock = clock
-        self._timer = timer
-        self._channels = channels
+        self._node_id = dependencies.node_id
+        self._client_id = f"broker-{dependencies.node_id}-{settings.name}"
+        self._cluster = dependencies.cluster
+        self._clock = dependencies.clock
+        self._timer = dependencies.timer
+        self._channels = dependencies.channels
         # Queues by broker id. Created for the first part, and never removed.
         self._peers: dict[int, _Peer[P]] = {}
         # Parts that wait for a retry, by its time (ms, monotonic). Each time has a timer.
@@ -245,7 +232,7 @@ class PeerQueues(Generic[P, R]):
             found = None if key is None else self._cluster.partition(*key)
             leader = _NO_LEADER if found is None else found.leader
             by_leader.setdefault(leader, []).append(part)
-        own = by_leader.pop(self._settings.node_id, [])
+        own = by_leader.pop(self._node_id, [])
         for leader, some in by_leader.items():
             self.add(leader, some)
         return own
@@ -285,7 +272,7 @@ class PeerQueues(Generic[P, R]):
         """Return the queue of a broker; None if there are no connections to other brokers."""
         peer = self._peers.get(broker_id)
         if peer is None and self._channels is not None:
-            channel = self._channels.open(broker_id, self._settings.client_id)
+            channel = self._channels.open(broker_id, self._client_id)
             peer = self._peers[broker_id] = _Peer(broker_id, channel)
         return peer
 
@@ -342,7 +329,7 @@ class PeerQueues(Generic[P, R]):
         _log.error(
             "Request to a broker failed: broker=%d client=%s error=%r",
             peer.broker_id,
-            self._settings.client_id,
+            self._client_id,
             error,
             exc_info=error,
         )
@@ -388,7 +375,7 @@ class PeerQueues(Generic[P, R]):
             handle(part, result)
         except Exception as error:  # noqa: BLE001 - the other parts get their results
             self._raise_violation(error)
-            _log.exception("Unexpected error: client=%s", self._settings.client_id)
+            _log.exception("Unexpected error: client=%s", self._client_id)
 
     def _raise_violation(self, error: Exception) -> None:
         if isinstance(error, AssertionError):

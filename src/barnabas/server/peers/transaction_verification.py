@@ -2,8 +2,7 @@
 
 Kafka: AddPartitionsToTxnManager. Clients of version 2 let the leader add the partition to the
 transaction. For older clients, the leader verifies that the client has added it.
-
-Verification of the transactional batches of a Produce request before they are appended.
+`ProducedTransactions` does this for the batches of a Produce request before they are appended.
 """
 
 from __future__ import annotations
@@ -35,15 +34,11 @@ if TYPE_CHECKING:
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
     from barnabas.protocol.messages.produce import ProduceRequest
-    from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
-    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import RequestContext
-    from barnabas.server.peers.peer_queues import PartsRequest
+    from barnabas.server.peers.peer_queues import PartsRequest, PeerDependencies
     from barnabas.storage.producers.open_transactions import VerificationGuard
 
     # Errors by partition; a partition without an error may be appended to.
@@ -101,46 +96,27 @@ class _Query(msgspec.Struct, eq=False):
 class TransactionVerification:
     """Verifies transactions, or adds partitions to them, before their first batch."""
 
-    __slots__ = (
-        "_clock",
-        "_coordinator",
-        "_queues",
-        "_replicas",
-        "failures",
-        "times",
-    )
-
     def __init__(
-        self,
-        node_id: int,
-        cluster: ClusterView,
-        replicas: ReplicaManager,
-        coordinator: TransactionCoordinator,
-        times: tuple[Clock, Timer],
-        channels: LeaderChannels | None,
+        self, replicas: ReplicaManager, coordinator: TransactionCoordinator, peers: PeerDependencies
     ) -> None:
         """Create the verification.
 
         Args:
-            node_id: this broker.
-            cluster: finds the coordinator of a transactional id.
             replicas: the partitions of this broker.
             coordinator: serves queries for ids whose coordinator is this broker.
-            times: the wall clock, and the timer of retries.
-            channels: opens connections to other brokers; None in a cluster of one node.
+            peers: access to other brokers.
         """
         self._replicas = replicas
         self._coordinator = coordinator
-        self._clock, _ = times
+        self._clock = peers.clock
         settings = PeerSettings(
-            node_id,
             "txn-verification",
             _VERSION,
             _QUEUE_MAX,
             no_leader=ErrorCode.COORDINATOR_NOT_AVAILABLE,
             no_room=ErrorCode.NETWORK_EXCEPTION,
         )
-        self._queues = PeerQueues(self, settings, cluster, *times, channels)
+        self._queues = PeerQueues(self, settings, peers)
         # Durations of queries in ms, and number of partitions that got an error.
         self.times = Histogram()
         self.failures = 0
@@ -394,9 +370,7 @@ def _transaction(query: _Query) -> AddPartitionsToTxnTransaction:
     )
 
 
-def _results_of(
-    response: AddPartitionsToTxnResponse,
-) -> dict[str, dict[TopicPartition, ErrorCode]]:
+def _results_of(response: AddPartitionsToTxnResponse) -> dict[str, dict[TopicPartition, ErrorCode]]:
     return {
         each.transactional_id: {
             TopicPartition(topic.name, result.partition_index): ErrorCode.of(

@@ -37,14 +37,14 @@ from barnabas.server.dispatch.served_apis import served_apis
 from barnabas.server.handlers.dependencies import BrokerDependencies, HandlerTable
 from barnabas.server.peers.latest_offsets import LatestOffsets
 from barnabas.server.peers.markers import MarkerWriter, NetworkMarkerSender
+from barnabas.server.peers.peer_queues import PeerDependencies
 from barnabas.server.peers.transaction_verification import TransactionVerification
 from barnabas.server.process.coordinators import make_group_settings, make_share_coordinator
-from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.process.metadata_follower import MetadataFollower
-from barnabas.server.share.dead_letter_writer import DeadLetterDependencies, DeadLetterWriter
+from barnabas.server.share.dead_letter_writer import DeadLetterWriter
 from barnabas.server.share.group_settings import DeadLetterSettings, ShareGroupSettings
 from barnabas.server.share.persister import Persister
-from barnabas.server.share.share_partitions import SharePartitions, SharePartitionServices
+from barnabas.server.share.share_partitions import ShareDependencies, SharePartitions
 from barnabas.server.startup.node_failure import (
     describe_directory_failure,
     last_directory_failure,
@@ -247,6 +247,10 @@ class BrokerServer:
             node_id, self._broker_epoch, self._forwarding, runtime.timer
         )
         self._conversions = ConversionQueue(runtime.timer, runtime.executor)
+        channels = self._leader_channels()
+        self._peers = PeerDependencies(
+            node_id, shared.cluster, runtime.clock, runtime.timer, channels
+        )
         self.replicas = ReplicaManager(
             node_id,
             config.build(ReplicationConfig),
@@ -257,7 +261,7 @@ class BrokerServer:
                 sender,
                 ReplicaMetrics(),
                 configs.of,
-                self._leader_channels(),
+                channels,
                 self._broker_epoch,
                 None if self._is_alone else self._report_lost_replica,
                 self._conversions,
@@ -276,25 +280,23 @@ class BrokerServer:
             self.logs,
             self.replicas,
             self.groups,
+            self.transactions.runtime,
+            self.share_coordinator.runtime,
         )
-        self.follower.add_coordinator(self.transactions.runtime)
-        self.follower.add_coordinator(self.share_coordinator.runtime)
-        self.follower.add_deletion_listener(
+        self.follower.on_deleted.append(
             lambda topics: self.share_coordinator.on_topics_deleted(frozenset(topics.values()))
         )
         self._moves = LogDirMoves(self.replicas, self.logs, assignments, shared.log_dependencies)
-        self.follower.add_listener(assignments.on_changes)
-        self.follower.add_listener(self._moves.on_changes)
-        self.follower.add_listener(self.shares.on_changes)
+        self.follower.on_changes += [
+            assignments.on_changes,
+            self._moves.on_changes,
+            self.shares.on_changes,
+        ]
 
     def _create_groups(self) -> None:
         """Create the group coordinator."""
         shared, runtime = self._shared, self._runtime
         config = self._config.build(GroupCoordinatorConfig)
-        times = (runtime.clock, runtime.timer)
-        latest = LatestOffsets(
-            shared.node_id, shared.cluster, self.replicas, times, self._leader_channels()
-        )
         self.groups = GroupCoordinator(
             config,
             self._coordinator_dependencies(
@@ -305,7 +307,7 @@ class BrokerServer:
             ),
             shared.cluster,
             runtime.rng,
-            ShareServices(self.persister, latest),
+            ShareServices(self.persister, LatestOffsets(self.replicas, self._peers)),
             make_group_settings(self._config, shared.cluster, shared.dynamic),
         )
 
@@ -314,11 +316,7 @@ class BrokerServer:
         shared, runtime = self._shared, self._runtime
         self._producer_ids = ProducerIds(shared.node_id, self._broker_epoch, self._forwarding)
         self._marker_writer = MarkerWriter(self.replicas, self.groups, runtime.clock)
-        channels = self._leader_channels()
-        times = (runtime.clock, runtime.timer)
-        self.marker_sender = NetworkMarkerSender(
-            shared.node_id, shared.cluster, self._marker_writer, times, channels
-        )
+        self.marker_sender = NetworkMarkerSender(self._marker_writer, self._peers)
         self.transactions = TransactionCoordinator(
             self._config.build(TransactionConfig),
             self._coordinator_dependencies(runtime.clock, _TRANSACTION_WRITE_MS_MAX),
@@ -326,14 +324,7 @@ class BrokerServer:
             self._producer_ids.next_id,
             self.marker_sender,
         )
-        self._verification = TransactionVerification(
-            shared.node_id,
-            shared.cluster,
-            self.replicas,
-            self.transactions,
-            (runtime.clock, runtime.timer),
-            channels,
-        )
+        self._verification = TransactionVerification(self.replicas, self.transactions, self._peers)
 
     def _create_share_coordinator(self) -> None:
         """Create the share coordinator, and the access to all of them."""
@@ -352,42 +343,25 @@ class BrokerServer:
         self._auto_topics = AutoTopics(
             self._config, shared.cluster, self._forwarding, is_alone=self._is_alone
         )
-        self.persister = Persister(
-            shared.node_id,
-            shared.cluster,
-            self.share_coordinator,
-            self._auto_topics,
-            (runtime.clock, runtime.timer),
-            self._leader_channels(),
-        )
+        self.persister = Persister(self.share_coordinator, self._auto_topics, self._peers)
         self.shares = SharePartitions(
-            self.replicas,
-            SharePartitionServices(
-                self.persister,
-                ShareGroupSettings(self._config, shared.cluster),
-                self._dead_letter_writer(),
+            ShareDependencies(
+                replicas=self.replicas,
+                persister=self.persister,
+                settings=ShareGroupSettings(self._config, shared.cluster),
+                dead_letters=DeadLetterWriter(
+                    DeadLetterSettings(shared.dynamic, shared.cluster),
+                    self.replicas,
+                    self._forwarding,
+                    self._conversions,
+                    self._peers,
+                ),
+                conversions=self._conversions,
+                clock=runtime.clock,
+                wheel=shared.wheel,
             ),
-            (runtime.clock, shared.wheel),
-            self._conversions,
-            (
-                self._config.integer("group.share.max.share.sessions"),
-                lambda: shared.cluster.image.topics.partition_count,
-            ),
-        )
-
-    def _dead_letter_writer(self) -> DeadLetterWriter:
-        shared, runtime = self._shared, self._runtime
-        return DeadLetterWriter(
-            DeadLetterDependencies(
-                shared.node_id,
-                shared.cluster,
-                DeadLetterSettings(shared.dynamic, shared.cluster),
-                self.replicas,
-                self._forwarding,
-                self._conversions,
-                (runtime.clock, runtime.timer),
-                self._leader_channels(),
-            )
+            self._config.integer("group.share.max.share.sessions"),
+            lambda: shared.cluster.image.topics.partition_count,
         )
 
     def _coordinator_dependencies(
@@ -434,7 +408,7 @@ class BrokerServer:
         shared = self._shared
         handlers = HandlerTable(self.dependencies, shared.statistics)
         for endpoint in shared.configuration.endpoints:
-            listener = make_listener(shared, endpoint, shared.connections, handlers.find)
+            listener = shared.make_listener(endpoint, shared.connections, handlers.find)
             self.bound.append(listener.bind(shared.sockets.of(endpoint.name)))
             self.listeners.append(listener)
             listener.on_gone = partial(self._on_client_gone, listener.name)

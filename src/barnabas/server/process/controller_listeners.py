@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from barnabas.server.configs.described_configs import DescribedConfigs
 from barnabas.server.dispatch.served_apis import CONTROLLER_APIS
 from barnabas.server.handlers.dependencies import ControllerListenerDependencies, HandlerTable
-from barnabas.server.process.listener_setup import make_listener
 from barnabas.server.quorum.broker_watch import BrokerWatch
 from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 from barnabas.server.quotas.rate import quota_windows
@@ -25,11 +24,7 @@ class ControllerListeners:
     """Binds the controller listeners. They also serve requests on inactive controllers."""
 
     def __init__(
-        self,
-        shared: SharedServer,
-        controller: Controller,
-        local: LocalController,
-        raft: QuorumApi,
+        self, shared: SharedServer, controller: Controller, local: LocalController, raft: QuorumApi
     ) -> None:
         """Bind the listeners.
 
@@ -108,7 +103,7 @@ class ControllerListeners:
             runtime.clock, shared.configuration.connections, quota_windows(shared.config)
         )
         for endpoint in shared.configuration.controller_endpoints:
-            listener = make_listener(shared, endpoint, connections, self._handlers.find)
+            listener = shared.make_listener(endpoint, connections, self._handlers.find)
             listener.on_gone = self.watch.on_closed
             self.bound.append(listener.bind(shared.sockets.of(endpoint.name)))
             self.listeners.append(listener)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Timer
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
-__all__ = ["FirstTopics", "NewTopic", "TopicError", "parse_topic"]
-
 # Replaced by the default of the broker's configuration.
 _DEFAULT = -1
 _TIMEOUT_MS = 30_000
@@ -64,11 +62,13 @@ class FirstTopics:
         on_created: Callable[[], None],
         on_failed: Callable[[TopicError], None],
     ) -> None:
-        """Args:
-        dependencies: dependencies of the broker's handlers.
-        timer: runs the checks for leaders.
-        on_created: called once all topics can be used, perhaps before `create` returns.
-        on_failed: called instead if a topic cannot be created.
+        """Create the topics later, when the node serves requests.
+
+        Args:
+            dependencies: dependencies of the broker's handlers.
+            timer: runs the checks for leaders.
+            on_created: called once all topics can be used, perhaps before `create` returns.
+            on_failed: called instead if a topic cannot be created.
         """
         self._dependencies = dependencies
         self._timer = timer

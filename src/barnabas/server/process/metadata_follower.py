@@ -5,9 +5,8 @@ Each image is applied in this order: the view of request handlers and the dynami
 before their logs are deleted.
 
 The logs are opened once the image is as new as the metadata log was when the broker started. An
-older image could lack the newest topics, and their logs would look stray.
-
-Logs that belong to this broker and their data directories, from a metadata image (KIP-858).
+older image could lack the newest topics, and their logs would look stray. The image also names the
+data directory of each log (KIP-858).
 """
 
 from __future__ import annotations
@@ -35,10 +34,11 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicPartition
 
 
+_log = logging.getLogger(__name__)
+
+
 class LogAssignments:
     """Information for the storage about the logs that it finds at the start."""
-
-    __slots__ = ("_image", "_node_id")
 
     def __init__(self, image: ClusterImage, node_id: int) -> None:
         self._image = image
@@ -75,25 +75,8 @@ class LogAssignments:
         return registration is not None and any(each != self._node_id for each in registration.isr)
 
 
-_log = logging.getLogger(__name__)
-
-
 class MetadataFollower:
     """Applies images to the components of the broker. Listens to the metadata publisher."""
-
-    __slots__ = (
-        "_cluster",
-        "_configs",
-        "_coordinators",
-        "_dynamic",
-        "_groups",
-        "_logs",
-        "_on_changes",
-        "_on_deleted",
-        "_replicas",
-        "applied_offset",
-        "logs_open",
-    )
 
     def __init__(
         self,
@@ -103,37 +86,25 @@ class MetadataFollower:
         logs: LogManager,
         replicas: ReplicaManager,
         groups: GroupCoordinator,
+        *coordinators: CoordinatorRuntime[Any],
     ) -> None:
-        # Called with the leadership changes of each image. Added by `add_listener`.
-        self._on_changes: list[Callable[[LeadershipChanges], None]] = []
+        # Called with the leadership changes of each image, after the coordinators are updated.
+        self.on_changes: list[Callable[[LeadershipChanges], None]] = []
         self._cluster = cluster
         self._dynamic = dynamic
         self._configs = configs
         self._logs = logs
         self._replicas = replicas
         self._groups = groups
-        # Called with the ids of deleted topics by name. Added by `add_deletion_listener`.
-        self._on_deleted: list[Callable[[Mapping[str, bytes]], None]] = [groups.on_topics_deleted]
+        # Called with the ids of deleted topics by name, after the coordinators are updated.
+        self.on_deleted: list[Callable[[Mapping[str, bytes]], None]] = [groups.on_topics_deleted]
         # The runtimes of all coordinators, by the internal topic that stores their state.
-        self._coordinators: dict[str, CoordinatorRuntime[Any]] = {}
-        self.add_coordinator(groups.runtime)
+        self._coordinators = {each.topic: each for each in (groups.runtime, *coordinators)}
         # Whether the logs are open, so that new images are applied.
         self.logs_open = False
         # Offset of the last metadata record that was applied; -1 before the first.
         self.applied_offset = -1
         dynamic.subscribe(default_keys(dynamic.current.definition), self._apply_broker_config)
-
-    def add_coordinator(self, runtime: CoordinatorRuntime[Any]) -> None:
-        """Report won and lost leaderships of the coordinator's state partitions to it."""
-        self._coordinators[runtime.topic] = runtime
-
-    def add_listener(self, listener: Callable[[LeadershipChanges], None]) -> None:
-        """Call `listener` with the changes on this broker, after the coordinators are updated."""
-        self._on_changes.append(listener)
-
-    def add_deletion_listener(self, listener: Callable[[Mapping[str, bytes]], None]) -> None:
-        """Call `listener` with the ids of deleted topics by name, after the coordinators."""
-        self._on_deleted.append(listener)
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Apply an image to the components of the broker. The cluster view has it already."""
@@ -171,12 +142,12 @@ class MetadataFollower:
         changes = LeadershipChanges()
         yield from self._replicas.apply_in_steps(delta, image, changes)
         self._update_coordinators(changes)
-        for listener in self._on_changes:
+        for listener in self.on_changes:
             self._guarded(partial(listener, changes))
         deleted = delta.topics_delta.deleted.values()
         if deleted:
             topics = {topic.name: topic.id for topic in deleted}
-            for on_deleted in self._on_deleted:
+            for on_deleted in self.on_deleted:
                 self._guarded(partial(on_deleted, topics))
         self._report_topics(delta)
         self.applied_offset = image.provenance.offset

@@ -58,9 +58,12 @@ class Node:
         on_ready: Callable[[str], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """Args:
-        on_ready: called with the advertised HOST:PORT once the node serves requests.
-        on_failed: called with the error when the node cannot continue. The process then has to end.
+        """Create the node.
+
+        Args:
+            on_ready: called with the advertised HOST:PORT once the node serves requests.
+            on_failed: called with the error when the node cannot continue. The process then has to
+                end.
         """
         self._configuration = configuration
         self._runtime = runtime

@@ -49,9 +49,11 @@ class Observation:
     """Collects all sources of metrics, and optionally serves them over HTTP."""
 
     def __init__(self, shared: SharedServer, listeners: Sequence[Listener]) -> None:
-        """Args:
-        shared: the shared dependencies of the node.
-        listeners: all listeners of the process, read at each request for metrics.
+        """Register the sources of metrics that all nodes have.
+
+        Args:
+            shared: the shared dependencies of the node.
+            listeners: all listeners of the process, read at each request for metrics.
         """
         self._shared = shared
         runtime = self._runtime = shared.runtime

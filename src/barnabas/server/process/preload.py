@@ -111,10 +111,7 @@ class Preloader:
     """Imports modules one after the other, and retries after errors."""
 
     def __init__(
-        self,
-        timer: Timer,
-        names: list[str],
-        load: Callable[[str], object] = load_module,
+        self, timer: Timer, names: list[str], load: Callable[[str], object] = load_module
     ) -> None:
         self._timer = timer
         self._load = load

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from barnabas.metadata.configs.configs_image import BROKER
+from barnabas.metadata.credentials import SECRET_KEY
 from barnabas.metadata.delta import ElectionCounts
 from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
 from barnabas.network.connection_options import ConnectionDependencies
@@ -35,9 +36,11 @@ from barnabas.server.configs.config import (
 from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
 from barnabas.server.configs.tls_config import DYNAMIC_TLS_KEYS
 from barnabas.server.dispatch.client_software import MissingFeatures
+from barnabas.server.dispatch.dispatcher import Dispatcher
 from barnabas.server.dispatch.request import RequestDependencies
 from barnabas.server.dispatch.request_statistics import RequestStatistics
 from barnabas.server.dispatch.slices import SliceQueue
+from barnabas.server.listeners.listener import Listener
 from barnabas.server.quotas.client_quotas import ClientQuotas, QuotaFollower
 from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 from barnabas.server.quotas.rate import quota_windows
@@ -66,8 +69,10 @@ if TYPE_CHECKING:
     from barnabas.runtime.loop import Runtime
     from barnabas.sasl.client_login import ClientLogin
     from barnabas.server.configs.configuration import Configuration
+    from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.controller_access.controller_access import QuorumApi
     from barnabas.server.controller_access.controller_channel import ControllerAddress
+    from barnabas.server.dispatch.request import Entry
     from barnabas.server.listeners.node_sockets import NodeSockets
     from barnabas.server.security.authorizer.guard import NodeAuthorizer
     from barnabas.settings.definition import ParsedConfig
@@ -288,10 +293,18 @@ class SharedServer:
         endpoints = tuple((name, Address(*at)) for name, at in config.advertised.items())
         return VoterSet([Voter(config.key, endpoints)])
 
-    def request_dependencies(self, listener_name: str) -> RequestDependencies:
-        """Return the dependencies of the requests of one listener."""
+    def make_listener(
+        self, endpoint: Endpoint, connections: ConnectionQuotas, find: Callable[[int], Entry | None]
+    ) -> Listener:
+        """Return the listener of an endpoint. It is not bound yet.
+
+        Args:
+            endpoint: name, address and protocol.
+            connections: limits of the number of connections.
+            find: returns the entry of an API key in the table of served APIs.
+        """
         dependencies = RequestDependencies(
-            listener_name,
+            endpoint.name,
             self.runtime.clock,
             self.quotas,
             self.runtime.watch,
@@ -299,7 +312,33 @@ class SharedServer:
             self.missing_features,
         )
         dependencies.access_control = self.authorizer
-        return dependencies
+        settings = self.configuration.sasl.get(endpoint.name)
+        if settings is None:
+            return Listener(
+                endpoint,
+                self.config,
+                self.connection_dependencies,
+                connections,
+                Dispatcher(find, dependencies).on_request,
+                self.sockets.principals.get(endpoint.name),
+            )
+        # Imported only for listeners with SASL.
+        from barnabas.server.security.sasl.gate import SaslGate
+        from barnabas.server.security.sasl.mechanisms import ImageUsers, Mechanisms, TokenUsers
+
+        secret_key = self.config.optional_string(SECRET_KEY) or ""
+        users = ImageUsers(
+            self.cluster, self.cluster_id, TokenUsers(secret_key, self.runtime.clock)
+        )
+        mechanisms = Mechanisms(users, self.runtime).offered(settings)
+        gate = SaslGate(
+            settings, mechanisms, self.runtime.timer, find, dependencies, self.failed_logins
+        )
+        listener = Listener(
+            endpoint, self.config, self.connection_dependencies, connections, gate.on_request
+        )
+        listener.on_admitted = gate.on_admitted
+        return listener
 
     def _make_authorizer(self) -> NodeAuthorizer | None:
         config = AuthorizerConfig.of(self.config)
@@ -309,11 +348,7 @@ class SharedServer:
         from barnabas.server.security.authorizer.guard import NodeAuthorizer
 
         return NodeAuthorizer(
-            config,
-            self.config,
-            self.runtime.clock,
-            lambda: self.cluster.image,
-            self._check_loaded,
+            config, self.config, self.runtime.clock, lambda: self.cluster.image, self._check_loaded
         )
 
     def early_listeners(self) -> Collection[str]:

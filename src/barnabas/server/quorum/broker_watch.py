@@ -67,13 +67,15 @@ class BrokerWatch:
         dependencies: Callable[[], ChannelDependencies],
         inter_broker_listener: str,
     ) -> None:
-        """Args:
-        node_id: id of this controller.
-        listener: reacts to the death of brokers.
-        timer: runs the delay before a check.
-        dependencies: returns the dependencies of the probes' channels, created at the first use.
-        inter_broker_listener: listener for probes. The addresses of other listeners are for
-            clients.
+        """Create without connections of brokers.
+
+        Args:
+            node_id: id of this controller.
+            listener: reacts to the death of brokers.
+            timer: runs the delay before a check.
+            dependencies: returns the dependencies of the probes' channels, created at first use.
+            inter_broker_listener: listener for probes. The addresses of other listeners are for
+                clients.
         """
         self._node_id = node_id
         self._listener = listener

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from barnabas.server.configs.configuration import Configuration
 
-__all__ = ["RefusedPrincipal", "refusal_reason", "refused_principals"]
-
 # Errors of requests between nodes that the authorizer refuses. UNKNOWN_SERVER_ERROR is that of a
 # node that has not loaded the access control entries.
 _REFUSALS = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_SERVER_ERROR)

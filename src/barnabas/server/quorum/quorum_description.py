@@ -24,8 +24,6 @@ _DIRECTORIES_SINCE = 2
 class QuorumDescription:
     """Builds DescribeQuorum responses from the status of the raft driver."""
 
-    __slots__ = ("_clock", "_quorum")
-
     def __init__(self, quorum: RaftDriver, clock: Clock) -> None:
         self._quorum = quorum
         self._clock = clock

@@ -39,12 +39,14 @@ class QuorumWatch:
         has_contact: Callable[[], bool],
         is_first_contact_awaited: Callable[[], bool],
     ) -> None:
-        """Args:
-        dependencies: dependencies of the probes' channels.
-        quorum: the replica of this node.
-        has_contact: returns whether this node has had recent contact with the quorum.
-        is_first_contact_awaited: returns whether the node still waits for its first leader.
-            `QuorumWait` writes log lines in that case.
+        """Create the quorum watch.
+
+        Args:
+            dependencies: dependencies of the probes' channels.
+            quorum: the replica of this node.
+            has_contact: returns whether this node has had recent contact with the quorum.
+            is_first_contact_awaited: returns whether the node still waits for its first leader.
+                `QuorumWait` writes log lines in that case.
         """
         self._has_contact = has_contact
         self._is_first_contact_awaited = is_first_contact_awaited
@@ -173,15 +175,17 @@ class QuorumWait:
         has_vote: Callable[[], bool] = lambda: True,
         refusal: Callable[[], str] = lambda: "",
     ) -> None:
-        """Args:
-        dependencies: dependencies of the probes' channels.
-        voters: addresses of the other voters by node id.
-        has_controller: returns whether the active controller is known and, for a broker, connected.
-        broker_awaits: returns the condition that the broker waits for if there is a controller.
-        None without a
-            broker.
-        has_vote: returns whether this node, if it is a voter, takes part in elections.
-        refusal: returns why other nodes refuse the requests of this node; empty if they do not.
+        """Begin to log the reason at intervals.
+
+        Args:
+            dependencies: dependencies of the probes' channels.
+            voters: addresses of the other voters by node id.
+            has_controller: returns whether the active controller is known and, for a broker,
+                connected.
+            broker_awaits: returns the condition that the broker waits for if there is a controller.
+                None without a broker.
+            has_vote: returns whether this node, if it is a voter, takes part in elections.
+            refusal: returns why other nodes refuse the requests of this node; empty if they do not.
         """
         self._has_vote = has_vote
         self._refusal = refusal

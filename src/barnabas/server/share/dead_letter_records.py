@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     Reading = Generator[OffLoop | None, Any, None]
 
 
+_log = logging.getLogger(__name__)
+
 # Index of the offset in the headers.
 OFFSET_INDEX = 2
 OFFSET_HEADER = "__dlq.errors.offset"
@@ -238,8 +240,6 @@ class DeadLetterBatches:
         else:
             pending.sent_last = added
 
-
-_log = logging.getLogger(__name__)
 
 _FAILED = "Records cannot be copied to a dead-letter topic: partition=%s error=%s"
 # Maximum size of one read of the log, in bytes. A read returns at least one batch.

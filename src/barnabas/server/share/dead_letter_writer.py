@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.produce import (
@@ -36,60 +37,38 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.messages.create_topics import CreateTopicsResponse
     from barnabas.protocol.schema import Message
-    from barnabas.replication.fetcher.leader_channels import (
-        LeaderChannel,
-        LeaderChannels,
-        OnResponse,
-    )
+    from barnabas.replication.fetcher.leader_channels import LeaderChannel, OnResponse
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
-    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.conversion.conversion_queue import ConversionQueue
-    from barnabas.server.peers.peer_queues import PartsRequest
+    from barnabas.server.peers.peer_queues import PartsRequest, PeerDependencies
     from barnabas.server.share.dead_letter_records import DeadLetter
     from barnabas.server.share.group_settings import DeadLetterSettings
     from barnabas.waiting.steps import OffLoop
 
 
+_log = logging.getLogger(__name__)
+
+
 class LetterChannels:
     """Opens a channel to any broker, also to this one."""
 
-    __slots__ = ("_channels", "_node_id", "_replicas", "_timer")
-
-    def __init__(
-        self,
-        node_id: int,
-        replicas: ReplicaManager,
-        timer: Timer,
-        channels: LeaderChannels | None,
-    ) -> None:
-        """Create the channels.
-
-        Args:
-            node_id: this broker.
-            replicas: the partitions of this broker.
-            timer: delays the responses of this broker to the next turn.
-            channels: opens connections to other brokers; None in a cluster of one node.
-        """
-        self._node_id = node_id
+    def __init__(self, replicas: ReplicaManager, peers: PeerDependencies) -> None:
         self._replicas = replicas
-        self._timer = timer
-        self._channels = channels
+        self._peers = peers
 
     def open(self, broker_id: int, client_id: str) -> LeaderChannel:
         """Return a channel to a broker."""
-        if broker_id == self._node_id or self._channels is None:
-            return OwnBrokerChannel(self._replicas, self._timer)
-        return self._channels.open(broker_id, client_id)
+        peers = self._peers
+        if broker_id == peers.node_id or peers.channels is None:
+            return OwnBrokerChannel(self._replicas, peers.timer)
+        return peers.channels.open(broker_id, client_id)
 
 
 class OwnBrokerChannel:
     """Serves Produce requests of this broker to itself, without the network."""
-
-    __slots__ = ("_replicas", "_timer", "connections_created", "is_connected")
 
     def __init__(self, replicas: ReplicaManager, timer: Timer) -> None:
         self._replicas = replicas
@@ -143,8 +122,6 @@ def _partition_response(index: int, result: ProduceResult) -> PartitionProduceRe
     )
 
 
-_log = logging.getLogger(__name__)
-
 # All retries take 13 s. Kafka's first delay is 1 s.
 _BACKOFF = Backoff(first_ms=100.0, retries_max=7, factor=2.0)
 _PRODUCE_VERSION = 13
@@ -153,11 +130,7 @@ _QUEUE_MAX = 100_000
 _NONE = ErrorCode.NONE
 # Errors after which the leader is looked up again.
 _RETRIED = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.REQUEST_TIMED_OUT,
-    }
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT}
 )
 # Problems of letters that could not be queued.
 _NOT_QUEUED = {
@@ -186,50 +159,40 @@ class DeadLetterCounts(msgspec.Struct):
     failed_produces: int = 0
 
 
-class DeadLetterDependencies(msgspec.Struct, frozen=True):
-    """What the writer uses."""
-
-    node_id: int
-    cluster: ClusterView
-    settings: DeadLetterSettings
-    replicas: ReplicaManager
-    # Creates missing topics.
-    controller: ControllerAccess
-    # Builds batches in steps.
-    conversions: ConversionQueue
-    times: tuple[Clock, Timer]
-    # Opens connections to other brokers; None in a cluster of one node.
-    channels: LeaderChannels | None
-
-
 class DeadLetterWriter:
     """Writes dead letters, and creates the topics if the configuration allows it."""
 
-    __slots__ = (
-        "_clock",
-        "_creating",
-        "_dependencies",
-        "_problems",
-        "_queues",
-        "counts",
-    )
+    def __init__(
+        self,
+        settings: DeadLetterSettings,
+        replicas: ReplicaManager,
+        controller: ControllerAccess,
+        conversions: ConversionQueue,
+        peers: PeerDependencies,
+    ) -> None:
+        """Create the writer.
 
-    def __init__(self, dependencies: DeadLetterDependencies) -> None:
-        self._dependencies = dependencies
-        self._clock, timer = dependencies.times
-        node_id = dependencies.node_id
-        settings = PeerSettings(
-            node_id,
+        Args:
+            settings: the configuration of dead-letter topics.
+            replicas: the partitions of this broker.
+            controller: creates missing topics.
+            conversions: builds batches in steps.
+            peers: access to other brokers.
+        """
+        self._settings = settings
+        self._replicas = replicas
+        self._controller = controller
+        self._conversions = conversions
+        self._clock, self._cluster, self._node_id = peers.clock, peers.cluster, peers.node_id
+        peer_settings = PeerSettings(
             "dead-letters",
             _PRODUCE_VERSION,
             _QUEUE_MAX,
             no_leader=ErrorCode.LEADER_NOT_AVAILABLE,
             no_room=ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         )
-        channels = LetterChannels(node_id, dependencies.replicas, timer, dependencies.channels)
-        self._queues = PeerQueues(
-            self, settings, dependencies.cluster, self._clock, timer, channels
-        )
+        channels = LetterChannels(replicas, peers)
+        self._queues = PeerQueues(self, peer_settings, replace(peers, channels=channels))
         # Letters that wait for the creation of their topic, by topic.
         self._creating: dict[str, list[PendingLetter]] = {}
         # The last logged problem of each group with a dead-letter topic that cannot be used.
@@ -253,14 +216,14 @@ class DeadLetterWriter:
 
     def _dispatch(self, pending: PendingLetter) -> None:
         """Queue a letter for the leader of its partition, or create its topic."""
-        settings, letter = self._dependencies.settings, pending.letter
+        settings, letter = self._settings, pending.letter
         problem = settings.problem(letter.group_id)
         if problem is not None:
             self._give_up(pending, problem)
             return
         self._problems.pop(letter.group_id, None)
         topic = settings.topic(letter.group_id)
-        count = self._dependencies.cluster.partition_count(topic)
+        count = self._cluster.partition_count(topic)
         if not count:
             self._create(topic, pending)
             return
@@ -268,7 +231,7 @@ class DeadLetterWriter:
         own = self._queues.dispatch([pending])
         if own:
             # A request to this broker also has all waiting letters.
-            self._queues.add(self._dependencies.node_id, own)
+            self._queues.add(self._node_id, own)
 
     def _counts(self, pending: PendingLetter) -> DeadLetterCounts:
         return self.counts.setdefault(pending.letter.group_id, DeadLetterCounts())
@@ -300,7 +263,7 @@ class DeadLetterWriter:
             waiting.append(pending)
             return
         self._creating[topic] = [pending]
-        self._dependencies.controller.send(
+        self._controller.send(
             create_request(topic, int(TIMEOUT_MS)), partial(self._on_created, topic)
         )
 
@@ -330,15 +293,12 @@ class DeadLetterWriter:
 
     def make_request(self, request: PartsRequest[PendingLetter]) -> None:
         """Build the request in steps. Letters that do not fit wait for the next one."""
-        dependencies = self._dependencies
-        batches = DeadLetterBatches(
-            dependencies.settings, dependencies.replicas, self._clock.wall_ms
-        )
+        batches = DeadLetterBatches(self._settings, self._replicas, self._clock.wall_ms)
 
         def steps() -> Generator[OffLoop | None, Any, Message | Exception]:
             try:
                 yield from batches.build(request.parts)
-                return produce_request(dependencies.cluster, batches.content(), int(TIMEOUT_MS))
+                return produce_request(self._cluster, batches.content(), int(TIMEOUT_MS))
             except Exception as error:  # noqa: BLE001 - the request divides or refuses the letters
                 return error
 
@@ -351,11 +311,11 @@ class DeadLetterWriter:
                 self._counts(pending).produces += 1
             request.send(made)
 
-        dependencies.conversions.submit(request, steps(), on_built)
+        self._conversions.submit(request, steps(), on_built)
 
     def results_of(self, response: ProduceResponse) -> dict[TopicPartition, ErrorCode]:
         """Return the errors of a response."""
-        return errors_of(self._dependencies.cluster, response)
+        return errors_of(self._cluster, response)
 
     def on_result(self, part: PendingLetter, results: dict[TopicPartition, ErrorCode]) -> None:
         """Handle the result for a letter. A response without it is an unexpected error."""

@@ -60,7 +60,7 @@ class ShareFetchOptions(msgspec.Struct, frozen=True):
 
 
 class Allowed(msgspec.Struct):
-    """What a fetch may still acquire."""
+    """Records and batches that a fetch may still acquire."""
 
     records: int
     batches: int = BATCHES_MAX

@@ -48,8 +48,6 @@ _RESET = "share.auto.offset.reset"
 class ShareGroupSettings:
     """Looks up the current configuration of a group."""
 
-    __slots__ = ("_cluster", "_defaults")
-
     def __init__(self, config: ParsedConfig, cluster: ClusterView) -> None:
         self._cluster = cluster
         # Values of groups without configs.
@@ -96,8 +94,6 @@ _INTERNAL_PREFIX = "__"
 
 class DeadLetterSettings:
     """Looks up the configs of groups, topics and the broker."""
-
-    __slots__ = ("_cluster", "_dynamic")
 
     def __init__(self, dynamic: DynamicBrokerConfig, cluster: ClusterView) -> None:
         self._dynamic = dynamic

@@ -43,12 +43,8 @@ if TYPE_CHECKING:
         WriteShareGroupStateResponse,
     )
     from barnabas.protocol.schema import Message
-    from barnabas.replication.fetcher.leader_channels import LeaderChannels
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
-    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.auto_topics import AutoTopics
-    from barnabas.server.peers.peer_queues import PartsRequest
+    from barnabas.server.peers.peer_queues import PartsRequest, PeerDependencies
 
 # All retries take 13 s, which is enough to elect another coordinator. Kafka's first delay is 1 s.
 _BACKOFF = Backoff(first_ms=100.0, retries_max=7, factor=2.0, together_ms=10.0)
@@ -134,51 +130,31 @@ class Persister:
     coordinator is the error of the partitions that it affects, after several retries.
     """
 
-    __slots__ = (
-        "_auto_topics",
-        "_clock",
-        "_coordinator",
-        "_queues",
-        "_timer",
-    )
-
     def __init__(
-        self,
-        node_id: int,
-        cluster: ClusterView,
-        coordinator: ShareCoordinator,
-        auto_topics: AutoTopics,
-        times: tuple[Clock, Timer],
-        channels: LeaderChannels | None,
+        self, coordinator: ShareCoordinator, auto_topics: AutoTopics, peers: PeerDependencies
     ) -> None:
         """Create the persister.
 
         Args:
-            node_id: this broker.
-            cluster: finds the coordinators of share partitions.
             coordinator: serves share partitions whose coordinator is this broker.
             auto_topics: creates the state topic.
-            times: measures slices of work, and delays retries.
-            channels: opens connections to other brokers; None in a cluster of one node.
+            peers: access to other brokers.
         """
         self._coordinator = coordinator
         self._auto_topics = auto_topics
-        self._clock, self._timer = times
+        self._clock, self._timer = peers.clock, peers.timer
         # The queues by API.
         self._queues = {
             api.key: PeerQueues(
                 self,
                 PeerSettings(
-                    node_id,
                     "share-persister",
                     api.version,
                     _QUEUE_MAX,
                     no_leader=ErrorCode.COORDINATOR_NOT_AVAILABLE,
                     no_room=ErrorCode.COORDINATOR_NOT_AVAILABLE,
                 ),
-                cluster,
-                *times,
-                channels,
+                peers,
             )
             for api in state_api.ALL
         }

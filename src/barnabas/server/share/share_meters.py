@@ -1,4 +1,4 @@
-"""Distributions of times and sizes of share fetches and share partitions (KIP-932).
+"""Counters and distributions of share fetches, acknowledgements and share partitions (KIP-932).
 
 Kafka's threads lock a share partition while they read its log and acquire records. Here, one turn
 of the event loop does both, so a fetch never waits for a lock. The times are measured alike.
@@ -6,16 +6,20 @@ of the event loop does both, so a fetch never waits for a lock. The times are me
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from barnabas.metrics.measurements import Histogram
+from barnabas.protocol.errors import ErrorCode
+from barnabas.server.share.records.record_states import ACCEPT, REJECT, RELEASE, RENEW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from barnabas.runtime.clock import Clock
+    from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
     from barnabas.server.share.records.acquisition import AcquiredRange
 
 _PERCENT = 100.0
@@ -62,8 +66,6 @@ class GroupMeters(msgspec.Struct):
 
 class ShareMeters:
     """The distributions of all groups on this broker."""
-
-    __slots__ = ("groups", "load_ms")
 
     def __init__(self) -> None:
         # By group. A group without sessions is removed, so that sessions bound their number.
@@ -117,3 +119,44 @@ class FetchMeters:
         """Count a completed fetch."""
         if self._requested:
             self._group.fetch_percent.update(_PERCENT * partitions_read / self._requested)
+
+
+# Types of acknowledgements as labels.
+_TYPE_NAMES = {ACCEPT: "Accept", RELEASE: "Release", REJECT: "Reject", RENEW: "Renew"}
+
+
+class ShareCounts(msgspec.Struct):
+    """Counters since the start."""
+
+    # Fetches that timed out.
+    expired_fetches: int = 0
+    # Acknowledgements of single share partitions.
+    acknowledgements: dict[str, int] = msgspec.field(
+        default_factory=lambda: {"written": 0, "refused": 0}
+    )
+
+    # Acknowledged records by type.
+    records: dict[str, int] = msgspec.field(
+        default_factory=lambda: dict.fromkeys(_TYPE_NAMES.values(), 0)
+    )
+
+    def count_expired_fetch(self) -> None:
+        """Count a fetch that timed out."""
+        self.expired_fetches += 1
+
+    def count_records(self, batches: Iterable[AcknowledgedBatch]) -> None:
+        """Count the records of acknowledgements, whether these are refused or not."""
+        for batch in batches:
+            if len(batch.types) == 1:
+                counted = {batch.types[0]: batch.last - batch.first + 1}
+            else:
+                counted = dict(Counter(batch.types))
+            for acknowledge_type, count in counted.items():
+                name = _TYPE_NAMES.get(acknowledge_type)
+                if name is not None:
+                    self.records[name] += count
+
+    def count_acknowledgements(self, results: Iterable[tuple[ErrorCode, str | None]]) -> None:
+        """Count the results of a request."""
+        for error, _ in results:
+            self.acknowledgements["written" if error is ErrorCode.NONE else "refused"] += 1

@@ -81,7 +81,7 @@ class Status(Enum):
 
 
 class SharePartitionDependencies(msgspec.Struct, frozen=True):
-    """What all share partitions of a broker use."""
+    """Dependencies of all share partitions of a broker."""
 
     persister: Persister
     settings: ShareGroupSettings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,24 +10,16 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import ListOffsetResult
-from barnabas.server.share.delayed_share_fetch import (
-    AT_ONCE,
-    DelayedShareFetch,
-    WideShareFetch,
-)
-from barnabas.server.share.records.record_states import ACCEPT, REJECT, RELEASE, RENEW
-from barnabas.server.share.share_meters import FetchMeters, ShareMeters
-from barnabas.server.share.share_partition import (
-    SharePartition,
-    SharePartitionDependencies,
-)
+from barnabas.server.share.delayed_share_fetch import AT_ONCE, DelayedShareFetch, WideShareFetch
+from barnabas.server.share.share_meters import FetchMeters, ShareCounts, ShareMeters
+from barnabas.server.share.share_partition import SharePartition, SharePartitionDependencies
 from barnabas.server.share.share_sessions import ShareSessionCache
 from barnabas.server.share.state_writer import SharePartitionKey
 from barnabas.storage.results import FetchIsolation
 from barnabas.waiting.steps import in_parts, run_in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
@@ -54,8 +45,6 @@ SWEPT_AT = 10_000
 NARROW_PARTITIONS_MAX = 500
 
 _NONE = ErrorCode.NONE
-# Types of acknowledgements as labels.
-_TYPE_NAMES = {ACCEPT: "Accept", RELEASE: "Release", REJECT: "Reject", RENEW: "Renew"}
 # Errors after which a share partition is loaded again before its next use.
 _FENCING = frozenset(
     {
@@ -67,112 +56,59 @@ _FENCING = frozenset(
 )
 
 
-class ShareCounts(msgspec.Struct):
-    """Counters since the start."""
+class ShareDependencies(msgspec.Struct, frozen=True):
+    """Dependencies of `SharePartitions`."""
 
-    # Fetches that timed out.
-    expired_fetches: int = 0
-    # Acknowledgements of single share partitions.
-    acknowledgements: dict[str, int] = msgspec.field(
-        default_factory=lambda: {"written": 0, "refused": 0}
-    )
-
-    def count_expired_fetch(self) -> None:
-        """Count a fetch that timed out."""
-        self.expired_fetches += 1
-
-    # Acknowledged records by type.
-    records: dict[str, int] = msgspec.field(
-        default_factory=lambda: dict.fromkeys(_TYPE_NAMES.values(), 0)
-    )
-
-    def count_records(self, batches: Iterable[AcknowledgedBatch]) -> None:
-        """Count the records of acknowledgements, whether these are refused or not."""
-        for batch in batches:
-            if len(batch.types) == 1:
-                counted = {batch.types[0]: batch.last - batch.first + 1}
-            else:
-                counted = dict(Counter(batch.types))
-            for acknowledge_type, count in counted.items():
-                name = _TYPE_NAMES.get(acknowledge_type)
-                if name is not None:
-                    self.records[name] += count
-
-    def count_acknowledgements(self, results: Iterable[AcknowledgeResult]) -> None:
-        """Count the results of a request."""
-        for error, _ in results:
-            self.acknowledgements["written" if error is _NONE else "refused"] += 1
-
-
-class SharePartitionServices(msgspec.Struct, frozen=True):
-    """What share partitions use of the cluster."""
-
+    replicas: ReplicaManager
     # Access to the share coordinators.
     persister: Persister
     # The configuration of groups.
     settings: ShareGroupSettings
     dead_letters: DeadLetterWriter
+    # Runs offset lookups.
+    conversions: ConversionQueue
+    clock: Clock
+    wheel: TimingWheel
 
 
 class SharePartitions:
     """Share partitions by group and partition, created by the first fetch."""
 
-    __slots__ = (
-        "_by_partition",
-        "_clock",
-        "_conversions",
-        "_dependencies",
-        "_partitions",
-        "_replicas",
-        "_sweep_at",
-        "_wheel",
-        "counts",
-        "dead_letters",
-        "meters",
-        "sessions",
-        "settings",
-    )
-
     def __init__(
-        self,
-        replicas: ReplicaManager,
-        services: SharePartitionServices,
-        times: tuple[Clock, TimingWheel],
-        conversions: ConversionQueue,
-        sessions: tuple[int, Callable[[], int]],
+        self, dependencies: ShareDependencies, sessions_max: int, partition_count: Callable[[], int]
     ) -> None:
         """Create an empty cache.
 
         Args:
-            replicas: the replicas of the broker.
-            services: what share partitions use of the cluster.
-            times: clock and timing wheel.
-            conversions: runs offset lookups.
-            sessions: limit of sessions, and a function that returns the cluster's partition count.
+            dependencies: what share partitions use.
+            sessions_max: limit of sessions.
+            partition_count: returns the cluster's partition count.
         """
-        self._replicas = replicas
-        self._clock, self._wheel = times
-        self._conversions = conversions
-        self.settings = services.settings
-        self.dead_letters = services.dead_letters
+        self._replicas = dependencies.replicas
+        self._clock, self._wheel = dependencies.clock, dependencies.wheel
+        self._conversions = dependencies.conversions
+        self.settings = dependencies.settings
+        self.dead_letters = dependencies.dead_letters
         self._partitions: dict[SharePartitionKey, SharePartition] = {}
         # The share partitions of each partition, as in `_partitions`.
         self._by_partition: dict[TopicPartition, dict[SharePartitionKey, SharePartition]] = {}
-        self.sessions = ShareSessionCache(*sessions, self.release, self._drop_group)
+        self.sessions = ShareSessionCache(
+            sessions_max, partition_count, self.release, self._drop_group
+        )
         self.counts = ShareCounts()
         self.meters = ShareMeters()
         # Number of share partitions at which those of groups without sessions are dropped.
         self._sweep_at = SWEPT_AT
         self._dependencies = SharePartitionDependencies(
-            services.persister,
-            services.settings,
-            self._clock,
-            self._wheel,
-            self._find_start,
-            self._wake,
-            self._on_refused,
-            services.dead_letters.write,
-            self.meters.load_ms,
+            persister=dependencies.persister,
+            settings=dependencies.settings,
+            clock=dependencies.clock,
+            wheel=dependencies.wheel,
+            find_start=self._find_start,
+            wake=self._wake,
+            on_refused=self._on_refused,
+            write_dead_letter=dependencies.dead_letters.write,
+            load_ms=self.meters.load_ms,
         )
 
     def __len__(self) -> int:
@@ -272,10 +208,7 @@ class SharePartitions:
         self._replicas.share_fetches.check_and_complete(key)
 
     def _find_start(
-        self,
-        key: SharePartitionKey,
-        leader_epoch: int,
-        on_found: Callable[[int | ErrorCode], None],
+        self, key: SharePartitionKey, leader_epoch: int, on_found: Callable[[int | ErrorCode], None]
     ) -> None:
         """Find where the group begins to read, by its configuration."""
         timestamp = self.settings.offset_reset(key.group_id).timestamp(self._clock.wall_ms())

@@ -95,18 +95,6 @@ class ShareSessionCache:
     A broker refuses new sessions at its limit. It never evicts the session of a connected member.
     """
 
-    __slots__ = (
-        "_connections",
-        "_groups",
-        "_last_groups",
-        "_on_gone",
-        "_on_group_empty",
-        "_partition_count",
-        "_sessions",
-        "_sessions_max",
-        "evictions",
-    )
-
     def __init__(
         self,
         sessions_max: int,

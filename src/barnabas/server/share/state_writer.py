@@ -55,15 +55,14 @@ class StateWriter:
     __slots__ = ("_in_flight", "_key", "_offsets", "_persister", "_waiting")
 
     def __init__(
-        self,
-        key: SharePartitionKey,
-        persister: Persister,
-        offsets: Callable[[], WrittenOffsets],
+        self, key: SharePartitionKey, persister: Persister, offsets: Callable[[], WrittenOffsets]
     ) -> None:
-        """Args:
-        key: the share partition.
-        persister: sends the writes.
-        offsets: returns the current facts of the share partition.
+        """Create the state writer.
+
+        Args:
+            key: the share partition.
+            persister: sends the writes.
+            offsets: returns the current facts of the share partition.
         """
         self._key = key
         self._persister = persister

@@ -153,12 +153,14 @@ class ClusterIdCheck:
         has_joined: Callable[[], bool],
         on_failed: Callable[[NodeFailedError], None],
     ) -> None:
-        """Args:
-        dependencies: dependencies of the connections.
-        controllers: the other controllers.
-        directory: path and cluster id of the metadata log's directory, and whether it is new.
-        has_joined: returns whether this node has contact with the quorum.
-        on_failed: called once if this node belongs to another cluster.
+        """Create the cluster id check.
+
+        Args:
+            dependencies: dependencies of the connections.
+            controllers: the other controllers.
+            directory: path and cluster id of the metadata log's directory, and whether it is new.
+            has_joined: returns whether this node has contact with the quorum.
+            on_failed: called once if this node belongs to another cluster.
         """
         self._dependencies = dependencies
         self._controllers = controllers

@@ -139,7 +139,7 @@ class FormatError(Exception):
 
 
 class FirstVoters(enum.Enum):
-    """How the first voters are chosen if the operator does not list them."""
+    """Choice of the first voters if the operator does not list them."""
 
     # By the configuration: `controller.quorum.voters`, or this node in a single-node cluster.
     AS_CONFIGURED = enum.auto()

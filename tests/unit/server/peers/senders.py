@@ -23,10 +23,10 @@ from barnabas.runtime.executor import InlineExecutor
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.peers.latest_offsets import LatestOffsets
 from barnabas.server.peers.markers import NetworkMarkerSender
+from barnabas.server.peers.peer_queues import PeerDependencies
 from barnabas.server.peers.transaction_verification import Operation, TransactionVerification
 from barnabas.server.share.dead_letter_records import DeadLetter
 from barnabas.server.share.dead_letter_writer import (
-    DeadLetterDependencies,
     DeadLetterWriter,
 )
 from barnabas.server.share.persister import Persister
@@ -89,7 +89,9 @@ class Sender:
         )
         # Number of each ended part, and whether it succeeded.
         self.ended: dict[int, bool] = {}
-        self.times: Any = (self.runtime.clock, self.runtime.timer)
+        self.peers = PeerDependencies(
+            THIS, self.cluster, self.runtime.clock, self.runtime.timer, self.channels
+        )
         # Raised by the next callback of a part.
         self.error: Exception | None = None
 
@@ -127,8 +129,10 @@ class Verification(Sender):
         super().__init__()
         coordinator: Any = SimpleNamespace(runtime=SimpleNamespace(partition_for=lambda _: 0))
         self.verification = TransactionVerification(
-            THIS, self.cluster, SimpleNamespace(), coordinator, self.times, self.channels
-        )  # type: ignore[arg-type]
+            SimpleNamespace(),
+            coordinator,
+            self.peers,  # type: ignore[arg-type]
+        )
 
     def send(self, number: int) -> None:
         key = TopicPartition("t", number)
@@ -169,7 +173,7 @@ class MarkerSender(Sender):
     def __init__(self) -> None:
         super().__init__()
         writer: Any = SimpleNamespace()
-        self.sender = NetworkMarkerSender(THIS, self.cluster, writer, self.times, self.channels)
+        self.sender = NetworkMarkerSender(writer, self.peers)
 
     def send(self, number: int) -> None:
         producer_id = 1 << 63 if number == BAD else number
@@ -205,8 +209,10 @@ class StatePersister(Sender):
         super().__init__()
         coordinator: Any = SimpleNamespace(runtime=SimpleNamespace(partition_for=lambda _: 0))
         self.persister = Persister(
-            THIS, self.cluster, coordinator, SimpleNamespace(), self.times, self.channels
-        )  # type: ignore[arg-type]
+            coordinator,
+            SimpleNamespace(),
+            self.peers,  # type: ignore[arg-type]
+        )
 
     def send(self, number: int) -> None:
         count = 32_768 if number == BAD else 1
@@ -248,7 +254,7 @@ class Offsets(Sender):
     def __init__(self) -> None:
         super().__init__()
         replicas: Any = SimpleNamespace()
-        self.offsets = LatestOffsets(THIS, self.cluster, replicas, self.times, self.channels)
+        self.offsets = LatestOffsets(replicas, self.peers)
 
     def send(self, number: int) -> None:
         key = TopicPartition(SURROGATE if number == BAD else "t", number)
@@ -282,18 +288,7 @@ class DeadLetters(Sender):
         )
         nothing: Any = SimpleNamespace()
         conversions = ConversionQueue(self.runtime.timer, InlineExecutor())
-        self.writer = DeadLetterWriter(
-            DeadLetterDependencies(
-                THIS,
-                self.cluster,
-                settings,
-                nothing,
-                nothing,
-                conversions,
-                self.times,
-                self.channels,
-            )
-        )
+        self.writer = DeadLetterWriter(settings, nothing, nothing, conversions, self.peers)
 
     def send(self, number: int) -> None:
         group_id = f"group {number}"

@@ -22,6 +22,7 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from barnabas.server.peers.markers import NetworkMarkerSender
+from barnabas.server.peers.peer_queues import PeerDependencies
 from barnabas.sim.world import sim_runtime
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -99,8 +100,9 @@ class Scene:
         # Raised by the next write.
         self.error: Exception | None = None
         self.clock = SlowClock()
-        times: Any = (self.clock, runtime.timer)
-        self.sender = NetworkMarkerSender(THIS, cluster, writer, times, channels)
+        clock: Any = self.clock
+        peers = PeerDependencies(THIS, cluster, clock, runtime.timer, channels)
+        self.sender = NetworkMarkerSender(writer, peers)
 
     def _write(self, _ending: object, partitions: list[TopicPartition], on_result: Any) -> None:
         error, self.error = self.error, None

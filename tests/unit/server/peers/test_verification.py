@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.coordinator.transaction.transaction_metadata import Producer
 from barnabas.protocol.errors import ErrorCode
+from barnabas.server.peers.peer_queues import PeerDependencies
 from barnabas.server.peers.transaction_verification import Batch, Operation, TransactionVerification
 from barnabas.sim.world import SimWorld
 from barnabas.storage.producers.producer_entry import ProducerEntry
@@ -42,8 +43,8 @@ class Setup:
         )
         cluster: Any = SimpleNamespace(partition=lambda *_: SimpleNamespace(leader=1))
         replicas: Any = SimpleNamespace(partition=lambda _: partition)
-        times = (runtime.clock, runtime.timer)
-        self.verification = TransactionVerification(1, cluster, replicas, coordinator, times, None)
+        peers = PeerDependencies(1, cluster, runtime.clock, runtime.timer, None)
+        self.verification = TransactionVerification(replicas, coordinator, peers)
 
     def begin(self) -> None:
         """Ask for the first batch of the producer's next transaction."""

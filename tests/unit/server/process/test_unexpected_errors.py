@@ -205,8 +205,8 @@ def test_an_unexpected_error_of_a_metadata_listener_does_not_affect_others(
         raise RuntimeError("not foreseen")
 
     follower = broker.node.broker.follower
-    follower.add_listener(failing)
-    follower.add_listener(lambda changes: heard.append(len(changes.leaders)))
+    follower.on_changes.append(failing)
+    follower.on_changes.append(lambda changes: heard.append(len(changes.leaders)))
     broker.make_topic("more", 3)
     assert heard == [3]
     assert broker.produce("more", b"x").error_code == ErrorCode.NONE

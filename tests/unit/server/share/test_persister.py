@@ -14,6 +14,7 @@ from barnabas.protocol.messages import (
     initialize_share_group_state as initialize,
     read_share_group_state_summary as summary,
 )
+from barnabas.server.peers.peer_queues import PeerDependencies
 from barnabas.server.share.persister import Persister
 from unit.coordinator.share.share_world import GROUP, TOPIC_ID, ShareWorld
 
@@ -87,8 +88,8 @@ class Scene:
         )
         auto_topics: Any = SimpleNamespace(create=self.created.extend)
         channels: Any = SimpleNamespace(open=self._open)
-        times = runtime.clock, runtime.timer
-        self.persister = Persister(THIS, cluster, coordinator, auto_topics, times, channels)
+        peers = PeerDependencies(THIS, cluster, runtime.clock, runtime.timer, channels)
+        self.persister = Persister(coordinator, auto_topics, peers)
 
     def _partition_for(self, key: str) -> int | None:
         return int(key.rpartition(":")[2]) % 3 if self.has_topic else None

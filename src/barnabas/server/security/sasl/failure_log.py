@@ -21,8 +21,6 @@ _NAME_CHARS_MAX = 60
 class FailureLog:
     """Counts failed authentications, and logs them at a limited rate."""
 
-    __slots__ = ("_limit", "failures")
-
     def __init__(self, clock: Clock) -> None:
         # Failed authentications since the start.
         self.failures = 0

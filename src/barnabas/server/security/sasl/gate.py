@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from barnabas.network.principal import Principal
 from barnabas.protocol.api_table import API_ROWS, ApiKey
@@ -25,15 +25,9 @@ if TYPE_CHECKING:
 
     from barnabas.network.connection import Connection
     from barnabas.protocol.schema import Message
-    from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer
     from barnabas.server.configs.listener_sasl import ListenerSasl
-    from barnabas.server.dispatch.request import (
-        Entry,
-        Handle,
-        RequestContext,
-        RequestDependencies,
-    )
+    from barnabas.server.dispatch.request import Entry, Handle, RequestContext, RequestDependencies
     from barnabas.server.security.sasl.failure_log import FailureLog
     from barnabas.server.security.sasl.login import LoginReply, OfferedMechanism
 
@@ -60,13 +54,6 @@ LOGIN_MS_MAX = 60_000.0
 _LENGTH_BYTES = 4
 
 
-class GateTimes(NamedTuple):
-    """Clock and timer of the gate."""
-
-    clock: Clock
-    timer: Timer
-
-
 class SaslGate:
     """Receives the frames of one listener's connections."""
 
@@ -74,7 +61,7 @@ class SaslGate:
         self,
         settings: ListenerSasl,
         mechanisms: Mapping[str, OfferedMechanism],
-        times: GateTimes,
+        timer: Timer,
         find: Callable[[int], Entry | None],
         dependencies: RequestDependencies,
         failures: FailureLog,
@@ -84,14 +71,14 @@ class SaslGate:
         Args:
             settings: SASL settings of the listener.
             mechanisms: the enabled mechanisms by name.
-            times: clock and timer.
+            timer: delays the ends of connections after failed logins.
             find: returns the entry of an API key in the table of served APIs.
             dependencies: dependencies of all requests of the listener.
             failures: logs failed logins.
         """
         self._settings = settings
         self._mechanisms = mechanisms
-        self._times = times
+        self._clock, self._timer = dependencies.clock, timer
         self._find = find
         self._listener_name = dependencies.listener_name
         self._failures = failures
@@ -107,9 +94,9 @@ class SaslGate:
 
     def on_admitted(self, connection: Connection) -> None:
         """Prepare a new connection."""
-        connection.login = Login(self._mechanisms, self._times.clock)
+        connection.login = Login(self._mechanisms, self._clock)
         connection.limit_frames(self._settings.frame_bytes_max)
-        connection.login_due_ms = self._times.clock.monotonic_ms() + LOGIN_MS_MAX
+        connection.login_due_ms = self._clock.monotonic_ms() + LOGIN_MS_MAX
 
     def on_request(self, connection: Connection, frame: memoryview) -> None:
         """Serve one frame. It is valid only during the call.
@@ -238,7 +225,7 @@ class SaslGate:
         """
         self._failures.note(connection, self._listener_name, login)
         connection.close()
-        self._times.timer.call_later(self._settings.failure_delay_ms, finish)
+        self._timer.call_later(self._settings.failure_delay_ms, finish)
 
 
 def _login_of(context: RequestContext) -> Login:

@@ -1,9 +1,7 @@
 """Authentication of one connection, without I/O (Kafka: SaslServerAuthenticator).
 
 The caller passes handshakes and messages of the mechanism. It sends the responses, and closes the
-connection when the state is FAILED.
-
-States of the authentication of one connection (Kafka: SaslServerAuthenticator.SaslState).
+connection when the state is FAILED. A table lists the states and their events.
 """
 
 from __future__ import annotations
@@ -63,27 +61,19 @@ LOGIN_TABLE: Final = {
         _E.MECHANISM_CHOSEN: _S.AUTHENTICATING,
         _E.FAILURE: _S.FAILED,
     },
-    _S.VERSIONS_KNOWN: {
-        _E.MECHANISM_CHOSEN: _S.AUTHENTICATING,
-        _E.FAILURE: _S.FAILED,
-    },
+    _S.VERSIONS_KNOWN: {_E.MECHANISM_CHOSEN: _S.AUTHENTICATING, _E.FAILURE: _S.FAILED},
     _S.AUTHENTICATING: {
         _E.STEP: _S.AUTHENTICATING,
         _E.SUCCESS: _S.AUTHENTICATED,
         _E.FAILURE: _S.FAILED,
     },
-    _S.AUTHENTICATED: {
-        _E.BEGIN_AGAIN: _S.REAUTHENTICATING,
-        _E.FAILURE: _S.FAILED,
-    },
+    _S.AUTHENTICATED: {_E.BEGIN_AGAIN: _S.REAUTHENTICATING, _E.FAILURE: _S.FAILED},
     _S.REAUTHENTICATING: {
         _E.MECHANISM_CHOSEN: _S.AUTHENTICATING,
         _E.OTHER_MECHANISM: _S.MECHANISM_CHANGED,
         _E.FAILURE: _S.FAILED,
     },
-    _S.MECHANISM_CHANGED: {
-        _E.FAILURE: _S.FAILED,
-    },
+    _S.MECHANISM_CHANGED: {_E.FAILURE: _S.FAILED},
     _S.FAILED: {},
 }
 
@@ -134,9 +124,11 @@ class Login:
     )
 
     def __init__(self, mechanisms: Mapping[str, OfferedMechanism], clock: Clock) -> None:
-        """Args:
-        mechanisms: the enabled mechanisms of the listener, by name.
-        clock: the clock of session ends.
+        """Begin the authentication of a connection.
+
+        Args:
+            mechanisms: the enabled mechanisms of the listener, by name.
+            clock: the clock of session ends.
         """
         self._mechanisms = mechanisms
         self._clock = clock

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from barnabas.server.configs.oauth_settings import KeySource, OAuthSettings
 
 
+_log = logging.getLogger(__name__)
+
 # The credentials that are kept. Making one takes a few milliseconds.
 KEPT_MAX = 10_000
 
@@ -65,12 +67,12 @@ class TokenUsers:
     The salt is made from the HMAC, so that a token has the same credential on all nodes.
     """
 
-    __slots__ = ("_clock", "_kept", "_secret_key")
-
     def __init__(self, secret_key: str, clock: Clock) -> None:
-        """Args:
-        secret_key: `delegation.token.secret.key`; empty if tokens are switched off.
-        clock: its wall clock decides which tokens have expired.
+        """Create without credentials.
+
+        Args:
+            secret_key: `delegation.token.secret.key`; empty if tokens are switched off.
+            clock: its wall clock decides which tokens have expired.
         """
         self._secret_key = secret_key
         self._clock = clock
@@ -125,13 +127,13 @@ class _DummyData(msgspec.Struct, frozen=True):
 class ImageUsers:
     """Finds credentials in the current image."""
 
-    __slots__ = ("_cluster", "_cluster_id", "_dummy", "_tokens")
-
     def __init__(self, cluster: ClusterView, cluster_id: str, tokens: TokenUsers) -> None:
-        """Args:
-        cluster: has the current image.
-        cluster_id: a part of the secret of dummy credentials.
-        tokens: finds delegation tokens.
+        """Create the access to the stored users.
+
+        Args:
+            cluster: has the current image.
+            cluster_id: a part of the secret of dummy credentials.
+            tokens: finds delegation tokens.
         """
         self._cluster = cluster
         self._cluster_id = cluster_id.encode()
@@ -173,9 +175,6 @@ class ImageUsers:
             secret.digest(),
             {mechanism: tuple(sorted(each)) for mechanism, each in iterations.items()},
         )
-
-
-_log = logging.getLogger(__name__)
 
 
 def token_validator(settings: OAuthSettings, runtime: Runtime) -> Callable[[str], Identity]:
@@ -220,12 +219,12 @@ _NONCE_BYTES = 24
 class Mechanisms:
     """Creates the server's side of exchanges."""
 
-    __slots__ = ("_runtime", "_users")
-
     def __init__(self, users: ScramUsers, runtime: Runtime) -> None:
-        """Args:
-        users: the stored SCRAM credentials.
-        runtime: randomness of nonces, and dependencies of the validation of tokens.
+        """Create the mechanisms of a node.
+
+        Args:
+            users: the stored SCRAM credentials.
+            runtime: randomness of nonces, and dependencies of the validation of tokens.
         """
         self._users = users
         self._runtime = runtime

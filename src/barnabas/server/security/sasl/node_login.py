@@ -25,12 +25,12 @@ _LOG_MS = 10_000.0
 class NodeLogin:
     """Login of a node, which is repeated until it succeeds. Failures are logged."""
 
-    __slots__ = ("_clock", "_login", "_next_line_ms")
-
     def __init__(self, login: ClientLogin, clock: Clock) -> None:
-        """Args:
-        login: the credentials of the node.
-        clock: limits the rate of log lines.
+        """Create the node login.
+
+        Args:
+            login: the credentials of the node.
+            clock: limits the rate of log lines.
         """
         self._login = login
         self._clock = clock

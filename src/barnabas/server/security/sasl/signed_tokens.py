@@ -42,10 +42,12 @@ class IssuerKeys:
     """The current keys, and the timer that loads them again."""
 
     def __init__(self, source: KeySource, runtime: Runtime, load: Callable[[], bytes]) -> None:
-        """Args:
-        source: source of the keys, and the times of loading.
-        runtime: clock, timer and executor.
-        load: returns the key set as text. It may block, and is called outside of the event loop.
+        """Create without keys.
+
+        Args:
+            source: source of the keys, and the times of loading.
+            runtime: clock, timer and executor.
+            load: returns the key set as text. It may block, and is called outside the event loop.
         """
         self._source = source
         self._runtime = runtime
@@ -161,8 +163,6 @@ _TOKEN_CHARS_MAX = 64 * 1024
 
 class SignedTokens:
     """Returns the user of a token."""
-
-    __slots__ = ("_clock", "_keys", "_rules")
 
     def __init__(self, keys: IssuerKeys, rules: ClaimRules, clock: Clock) -> None:
         self._keys = keys

@@ -119,10 +119,7 @@ class Acknowledgement:
         if floor is None and batch.first < records.start_offset <= batch.last:
             floor = records.floor(records.start_offset)
         if floor is None:
-            return Refusal(
-                _INVALID_STATE,
-                "The acknowledged records are not in flight.",
-            )
+            return Refusal(_INVALID_STATE, "The acknowledged records are not in flight.")
         found = records.between(floor.first, batch.last)
         if found[-1].last < batch.first:
             return Refusal(ErrorCode.INVALID_REQUEST, _ABOVE_END.format("first"))
@@ -200,10 +197,7 @@ class Acknowledgement:
 def refuse_batch(run: RecordRun, member_id: str) -> Refusal | None:
     """Return why a member may not acknowledge a batch with a single state; None if it may."""
     if run.member_id == NO_MEMBER:
-        return Refusal(
-            _INVALID_STATE,
-            "The records are not acquired.",
-        )
+        return Refusal(_INVALID_STATE, "The records are not acquired.")
     if run.member_id != member_id:
         return Refusal(_INVALID_STATE, "Another member has acquired the records.")
     return None
