@@ -11,12 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.config import ClientConfig, keys_with_servers
-from barnabas.client.connections.topic_lookup import Sought, TopicLookup
+from barnabas.client.connections.topic_lookup import Sought, TopicLookup, look_up_all_topics
 from barnabas.client.errors import ClientError
 from barnabas.client.fetch.offset_lookups import ListedOffset, OffsetLookup, offset_spec
 from barnabas.client.fetch.record_stream import RecordStream
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
-from barnabas.client.retries import RetryingCall
 from barnabas.client.session.lifetime import ClosedByUser, WithBlock
 from barnabas.client.session.session import Session, await_broker
 from barnabas.client.topic_partition import (
@@ -187,19 +186,8 @@ class Client(ClosedByUser, WithBlock):
         return sorted(names)
 
     def _all_topics(self) -> dict[str, TopicInfo]:
-        def attempt(done: OnDone[dict[str, TopicInfo]]) -> None:
-            def on_done(_none: None, error: ClientError | None) -> None:
-                done(dict(self._cluster.metadata.topics) if error is None else None, error)
-
-            self._cluster.refresh(None, on_done)
-
         def start(on_done: OnDone[dict[str, TopicInfo]]) -> None:
-            RetryingCall(
-                self._cluster.retry_timer(self.config.default_api_timeout_ms),
-                "list of topics",
-                attempt,
-                on_done,
-            ).start()
+            look_up_all_topics(self._cluster, self.config.default_api_timeout_ms, on_done)
 
         return self._wait(start, "list of topics")
 

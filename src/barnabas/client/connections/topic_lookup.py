@@ -1,4 +1,4 @@
-"""Looks up topics by name, with retries for topics that were created recently."""
+"""Looks up topics, with retries: by name, also topics that were created recently, or all topics."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from barnabas.client.errors import (
     UnknownTopicError,
     broker_error,
 )
+from barnabas.client.retries import RetryingCall
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.retries import OnDone
 
-__all__ = ["Sought", "TopicLookup"]
+__all__ = ["Sought", "TopicLookup", "look_up_all_topics"]
 
 # About 1.5 s with the default backoff; by then all brokers know a new topic.
 _UNKNOWN_ATTEMPTS = 5
@@ -40,6 +41,20 @@ class Sought(NamedTuple):
 
 
 _ANY = Sought()
+
+
+def look_up_all_topics(
+    cluster: Cluster, timeout_ms: float, on_done: OnDone[dict[str, TopicInfo]]
+) -> None:
+    """Refresh the metadata of all topics, with retries, and pass the topics on by name."""
+
+    def attempt(done: OnDone[dict[str, TopicInfo]]) -> None:
+        def on_refreshed(_none: None, error: ClientError | None) -> None:
+            done(dict(cluster.metadata.topics) if error is None else None, error)
+
+        cluster.refresh(None, on_refreshed)
+
+    RetryingCall(cluster.retry_timer(timeout_ms), "list of topics", attempt, on_done).start()
 
 
 class TopicLookup:
