@@ -13,10 +13,10 @@ import pytest
 
 import barnabas
 from barnabas.client.admin import credentials
-from barnabas.client.admin.call import AdminCall
 from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.admin.group_descriptions import StreamsGroupDescription
 from barnabas.client.admin.log_dirs import ReplicaDirectories
+from barnabas.client.admin.sender import AdminCall
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.admin.transactions import AbortableTransaction, TransactionDescription
 from barnabas.client.errors import BrokerError, ProducerFencedError

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.config import ClientConfig, keys_with_servers
-from barnabas.client.connections.topic_lookup import Sought, TopicLookup, look_up_all_topics
+from barnabas.client.connections.lookups import Sought, TopicLookup, look_up_all_topics
 from barnabas.client.errors import ClientError
 from barnabas.client.fetch.offset_lookups import ListedOffset, OffsetLookup, offset_spec
 from barnabas.client.fetch.record_stream import RecordStream
@@ -384,7 +384,7 @@ class Client(ClosedByUser, WithBlock):
         Raises:
             AdminResultsError: Some topics were not created, and `raise_errors` is True.
         """
-        from barnabas.client.admin.call import errors_of, raise_failed, run
+        from barnabas.client.admin.sender import errors_of, raise_failed, run
         from barnabas.client.admin.topics import create_topic_ids
 
         plan = create_topic_ids(self.admin.sender, list(topics), validate_only=validate_only)

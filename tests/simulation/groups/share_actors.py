@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.errors import ClientError
 from barnabas.client.producer.producer_core import ProducerCore
 from barnabas.client.producer.producer_plans import Until

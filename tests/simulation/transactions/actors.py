@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.consumer import consumer_plans
 from barnabas.client.consumer.consumer_calls import ConsumerCalls, ConsumerIterator
 from barnabas.client.consumer.consumer_core import ConsumerCore
@@ -22,7 +22,7 @@ from chaos.transactional.clients import AbortableError, FatalError
 from chaos.transactional.history import Place
 
 if TYPE_CHECKING:
-    from barnabas.client.consumer.records.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.consumer_records import ConsumerRecords
     from barnabas.client.group.membership import OnHostDone
     from barnabas.runtime.loop import Runtime
 

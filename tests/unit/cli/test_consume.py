@@ -21,7 +21,7 @@ from barnabas.cli.consume.skipping import ErrorPolicy
 from barnabas.cli.consume.source import Chunk
 from barnabas.cli.consume.templates import Reading, compile_template, value_lines
 from barnabas.client.errors import RecordDeserializationError
-from barnabas.client.fetch.record_decoding import ConsumerRecord
+from barnabas.client.fetch.record_set import ConsumerRecord
 from barnabas.client.topic_partition import TopicPartition
 
 TP = TopicPartition("t", 3)

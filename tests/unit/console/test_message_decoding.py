@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.fetch.record_decoding import ConsumerRecord
+from barnabas.client.fetch.record_set import ConsumerRecord
 from barnabas.console.messages.message_decoding import MessageDecoder
 from barnabas.console.messages.shown_bytes import FULL_BYTES, LISTED_BYTES, ShownBytes
 from barnabas.runtime import web

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import CorruptRecordsError
-from barnabas.client.fetch.record_decoding import read_records
+from barnabas.client.fetch.record_set import read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.errors import CorruptBatchError
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from barnabas.cli.consume.skipping import ErrorPolicy
     from barnabas.client.consumer.consumer import Consumer
-    from barnabas.client.consumer.records.partition_records import PartitionRecords
+    from barnabas.client.consumer.partition_records import PartitionRecords
     from barnabas.client.errors import ClientError
     from barnabas.client.facade import Client
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["GroupSource"]

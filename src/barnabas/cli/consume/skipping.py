@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.cli.consume.templates import Render
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.record.compiled import CompiledRecord
 
 __all__ = ["ErrorPolicy"]

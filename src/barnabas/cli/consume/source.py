@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.client.errors import CorruptRecordsError
-from barnabas.client.fetch.record_decoding import read_records, span_records, visible_batches
+from barnabas.client.fetch.record_set import read_records, span_records, visible_batches
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.errors import CorruptBatchError
 

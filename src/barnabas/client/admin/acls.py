@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, checked, error_or_none, raise_error
+from barnabas.client.admin.sender import AdminCall, checked, error_or_none, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, broker_error
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
@@ -31,8 +31,7 @@ from barnabas.protocol.messages.describe_acls import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
 
 __all__ = ["Acl", "AclFilter", "AclOperation", "AclPermission", "AclResourceType", "PatternType"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from barnabas.client.admin.call import AdminCall, error_or_none, raise_error
 from barnabas.client.admin.cluster import require_broker
+from barnabas.client.admin.sender import AdminCall, error_or_none, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_resource import ConfigResource, ResourceType
@@ -52,8 +52,7 @@ from barnabas.protocol.messages.list_config_resources import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.errors import ClientError
     from barnabas.protocol.schema import Message
 

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.admin.call import AdminCall, checked, error_or_none, raise_error
+from barnabas.client.admin.sender import AdminCall, checked, error_or_none, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, broker_error
 from barnabas.protocol.api_keys import ApiKey
@@ -54,8 +54,7 @@ from barnabas.sasl.scram_keys import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.retries import OnDone
     from barnabas.protocol.schema import Message
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.client.admin.call import AdminCall, names_of
+from barnabas.client.admin.sender import AdminCall, names_of
 from barnabas.client.errors import (
     BrokerError,
     ClientError,
@@ -33,8 +33,7 @@ from barnabas.protocol.records.consumer_protocol_subscription import ConsumerPro
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
 
 __all__ = [

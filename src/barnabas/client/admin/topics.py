@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.client.admin.call import (
+from barnabas.client.admin.sender import (
     AdminCall,
     checked,
     errors_by_name,
@@ -59,8 +59,7 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
 
 __all__ = ["NewPartitions", "NewTopic", "PartitionState", "TopicListing", "TopicState"]

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, names_of, raise_error, raise_failed
 from barnabas.client.admin.cluster import broker_ids
-from barnabas.client.admin.sender import CoordinatorOf
-from barnabas.client.connections.coordinators import TRANSACTION
+from barnabas.client.admin.sender import (
+    AdminCall,
+    CoordinatorOf,
+    names_of,
+    raise_error,
+    raise_failed,
+)
+from barnabas.client.connections.lookups import TRANSACTION
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions import requests
@@ -37,8 +42,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.transactions.state import OpenTransaction
     from barnabas.protocol.messages.end_txn import EndTxnResponse
     from barnabas.protocol.schema import Message

@@ -14,8 +14,8 @@ from barnabas.client.consumer import consumer_plans
 from barnabas.client.consumer.consumer_base import CLOSE_S, MS_PER_S, ConsumerBase, consumer_config
 from barnabas.client.consumer.consumer_calls import ConsumerCalls, ConsumerIterator
 from barnabas.client.consumer.consumer_core import ConsumerCore
+from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.consumer.errors import ConcurrentUseError
-from barnabas.client.consumer.records.consumer_records import ConsumerRecords
 from barnabas.client.errors import RecordDeserializationError
 from barnabas.client.session.plans import AwaitsPlans, run_plan_async
 from barnabas.client.user_code import UserCode
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.group.membership import OnHostDone
     from barnabas.client.session.plans import WaitingPlan
 

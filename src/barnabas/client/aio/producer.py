@@ -17,8 +17,7 @@ from barnabas.client.producer import producer_plans
 from barnabas.client.producer.partitioner import check_partitioner
 from barnabas.client.producer.producer_batch import DeliveryState
 from barnabas.client.producer.producer_plans import ProducerBase
-from barnabas.client.producer.unfit_record import record_parts
-from barnabas.client.producer.user_objects import ProducerRecord, take_parts
+from barnabas.client.producer.user_objects import ProducerRecord, record_parts, take_parts
 from barnabas.client.session.plans import AwaitsPlans, run_plan_async
 from barnabas.serializers.lookups import SchemaLookup
 

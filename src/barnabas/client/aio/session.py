@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakMethod
 
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.errors import (
     ClientClosedError,
     ClientError,

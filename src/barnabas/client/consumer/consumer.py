@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from barnabas.client.consumer.consumer_base import CLOSE_S, MS_PER_S, ConsumerBase, consumer_config
 from barnabas.client.consumer.consumer_calls import ConsumerCalls, ConsumerIterator
 from barnabas.client.consumer.consumer_core import ConsumerCore
+from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.consumer.errors import ConcurrentUseError
-from barnabas.client.consumer.records.consumer_records import ConsumerRecords
 from barnabas.client.session.lifetime import ClosedByUser, WithBlock
 from barnabas.client.session.plans import RunsPlans, run_plan
 from barnabas.client.session.session import Session
@@ -24,7 +24,7 @@ from barnabas.client.user_code import UserCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.group.membership import OnHostDone
     from barnabas.client.session.plans import Until, WaitingPlan
 

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.consumer.consumer_core import ConsumerCore
-    from barnabas.client.consumer.records.consumer_records import ConsumerRecords
-    from barnabas.client.consumer.records.partition_records import PartitionRecords
+    from barnabas.client.consumer.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.partition_records import PartitionRecords
     from barnabas.client.errors import ClientError
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.retries import OnDone
     from barnabas.client.session.plans import WaitingPlan
     from barnabas.client.topic_partition import TopicPartition

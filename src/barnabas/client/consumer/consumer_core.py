@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.consumer.assignment.fetch_collector import CollectedRecords, FetchCollector
 from barnabas.client.consumer.assignment.positions import PositionDependencies, Positions
-from barnabas.client.consumer.assignment.subscribed_topics import SubscribedTopics
 from barnabas.client.consumer.assignment.subscription import (
+    SubscribedTopics,
     Subscription,
     SubscriptionKind,
     SubscriptionPattern,
@@ -21,6 +21,7 @@ from barnabas.client.consumer.assignment.subscription import (
 from barnabas.client.consumer.assignment.topic_partition_state import OffsetReset
 from barnabas.client.consumer.commits import CommitDependencies, Commits
 from barnabas.client.consumer.consumer_metrics import ConsumerMetrics
+from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.consumer.errors import (
     CommitFailedError,
     InvalidGroupIdError,
@@ -28,8 +29,7 @@ from barnabas.client.consumer.errors import (
     WakeupError,
 )
 from barnabas.client.consumer.group_host import GroupHost, GroupHostDependencies, make_membership
-from barnabas.client.consumer.records.consumer_records import ConsumerRecords
-from barnabas.client.consumer.records.partition_records import PartitionRecords
+from barnabas.client.consumer.partition_records import PartitionRecords
 from barnabas.client.errors import ClientError, CorruptRecordsError, broker_error
 from barnabas.client.fetch.fetcher import Fetcher, ReaderOptions
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.connections.coordinators import Coordinators
+    from barnabas.client.connections.lookups import Coordinators
     from barnabas.client.consumer.assignment.subscription import RebalanceListener, Topics
     from barnabas.client.consumer.commits import CommitCallback
     from barnabas.client.consumer.user_objects import UserObjects

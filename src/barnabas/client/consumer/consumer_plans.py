@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.client.connections.topic_lookup import TopicLookup, look_up_all_topics
+from barnabas.client.connections.lookups import TopicLookup, look_up_all_topics
 from barnabas.client.consumer.assignment.topic_partition_state import OffsetReset
 from barnabas.client.consumer.commits import as_offsets
 from barnabas.client.fetch.offset_lookups import EARLIEST, LATEST, OffsetLookup

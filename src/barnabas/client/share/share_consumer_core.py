@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.connections.cluster import ANY_NODE
 from barnabas.client.connections.connections import Call
-from barnabas.client.consumer.assignment.subscribed_topics import SubscribedTopics
-from barnabas.client.consumer.assignment.subscription import Subscription, SubscriptionKind
+from barnabas.client.consumer.assignment.subscription import (
+    SubscribedTopics,
+    Subscription,
+    SubscriptionKind,
+)
 from barnabas.client.consumer.errors import SubscriptionError, WakeupError
 from barnabas.client.errors import broker_error
 from barnabas.client.share.acknowledgements import (
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.connections.coordinators import Coordinators
+    from barnabas.client.connections.lookups import Coordinators
     from barnabas.client.consumer.user_objects import Deserializing
     from barnabas.client.errors import ClientError
     from barnabas.client.retries import OnDone

@@ -20,7 +20,7 @@ from barnabas.serializers.wire_format import schema_id_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.runtime.clock import Clock
     from barnabas.serializers.registry import SchemaRegistry
 

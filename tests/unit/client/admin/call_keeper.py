@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-from barnabas.client.admin.call import AdminCall
+from barnabas.client.admin.sender import AdminCall
 from barnabas.client.topic_partition import TopicPartition
 
 
