@@ -69,7 +69,7 @@ class Client(ClosedByUser, WithBlock):
         self._session = Session(self.config)
         self._cluster = self._session.cluster
         self._groups = GroupOffsets(self._cluster, self._session.coordinators)
-        self._wait = self._session.wait
+        self._wait = self._session.waiter.wait
         # Open producers and streams of this client; they remove themselves when they are closed.
         self._producers: list[SharedProducer] = []
         self._streams: list[RecordStream] = []

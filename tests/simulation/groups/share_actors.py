@@ -75,7 +75,7 @@ class ActingShareConsumer:
 
     def pump(self) -> None:
         """Record the results of acknowledgements."""
-        self.core.run_callbacks()
+        self.core.results.run()
 
     def poll(self, timeout_ms: float) -> Work[list[ShareRecord]]:
         """Return the next records; empty after the timeout or an error."""

@@ -187,13 +187,13 @@ def _acl(
 ) -> Acl:
     """Build an entry; its resource is in the same struct or in the enclosing one."""
     return Acl(
-        AclResourceType(resource.resource_type),
-        resource.resource_name,
-        entry.principal,
-        AclOperation(entry.operation),
-        AclPermission(entry.permission_type),
-        entry.host,
-        PatternType(resource.pattern_type),
+        resource_type=AclResourceType(resource.resource_type),
+        resource_name=resource.resource_name,
+        principal=entry.principal,
+        operation=AclOperation(entry.operation),
+        permission=AclPermission(entry.permission_type),
+        host=entry.host,
+        pattern_type=PatternType(resource.pattern_type),
     )
 
 

@@ -182,18 +182,18 @@ def _described(
 
 def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
-        entry.name,
-        entry.value,
-        _SOURCES.get(entry.config_source, "unknown"),
-        entry.config_source == _DEFAULT_SOURCE,
-        entry.read_only,
-        entry.is_sensitive,
-        _TYPES.get(entry.config_type, ""),
-        tuple(
+        name=entry.name,
+        value=entry.value,
+        source=_SOURCES.get(entry.config_source, "unknown"),
+        is_default=entry.config_source == _DEFAULT_SOURCE,
+        is_read_only=entry.read_only,
+        is_sensitive=entry.is_sensitive,
+        type=_TYPES.get(entry.config_type, ""),
+        synonyms=tuple(
             ConfigSynonym(synonym.name, synonym.value, _SOURCES.get(synonym.source, "unknown"))
             for synonym in entry.synonyms
         ),
-        entry.documentation or None,
+        documentation=entry.documentation or None,
     )
 
 

@@ -371,28 +371,28 @@ def _topic(topic: Any, state: Callable[[Any], PartitionState]) -> TopicState | C
 def _state(partition: DescribeTopicPartitionsResponsePartition) -> PartitionState:
     elr, last_known = partition.eligible_leader_replicas, partition.last_known_elr
     return PartitionState(
-        partition.partition_index,
-        partition.leader_id,
-        partition.leader_epoch,
-        tuple(partition.replica_nodes),
-        tuple(partition.isr_nodes),
+        number=partition.partition_index,
+        leader=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replicas=tuple(partition.replica_nodes),
+        isr=tuple(partition.isr_nodes),
         # A broker without the feature sends null or an empty list.
-        tuple(elr or ()),
-        tuple(last_known or ()),
-        tuple(partition.offline_replicas),
+        elr=tuple(elr or ()),
+        last_known_elr=tuple(last_known or ()),
+        offline_replicas=tuple(partition.offline_replicas),
     )
 
 
 def _metadata_state(partition: MetadataResponsePartition) -> PartitionState:
     return PartitionState(
-        partition.partition_index,
-        partition.leader_id,
-        partition.leader_epoch,
-        tuple(partition.replica_nodes),
-        tuple(partition.isr_nodes),
-        None,
-        None,
-        tuple(partition.offline_replicas),
+        number=partition.partition_index,
+        leader=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replicas=tuple(partition.replica_nodes),
+        isr=tuple(partition.isr_nodes),
+        elr=None,
+        last_known_elr=None,
+        offline_replicas=tuple(partition.offline_replicas),
     )
 
 

@@ -178,13 +178,13 @@ def _describe_coordinated(
                 found[each.transactional_id] = broker_error(each.error_code, subject)
                 continue
             found[each.transactional_id] = TransactionDescription(
-                coordinator_id,
-                each.transaction_state,
-                each.producer_id,
-                each.producer_epoch,
-                each.transaction_timeout_ms,
-                each.transaction_start_time_ms,
-                tuple(
+                coordinator_id=coordinator_id,
+                state=each.transaction_state,
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                timeout_ms=each.transaction_timeout_ms,
+                start_time_ms=each.transaction_start_time_ms,
+                partitions=tuple(
                     TopicPartition(t.topic, number) for t in each.topics for number in t.partitions
                 ),
             )

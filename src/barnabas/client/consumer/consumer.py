@@ -223,7 +223,7 @@ class Consumer(ClosedByUser, WithBlock, ConsumerBase, RunsPlans):
             self._session.stepper.run_until(_never, 0)
         except BaseException:
             # Interrupted, for example by Ctrl-C: the user has not received the records.
-            self._core.give_back({tp: len(part) for tp, part in records.items()})
+            self._core.collector.give_back({tp: len(part) for tp, part in records.items()})
             raise
 
     def __iter__(self) -> Iterator[ConsumerRecord]:

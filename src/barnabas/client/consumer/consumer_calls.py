@@ -105,11 +105,11 @@ class ConsumerIterator:
             seen -= here
             if here < whole:
                 unseen[tp] = whole - here
-        self._core.give_back(unseen)
+        self._core.collector.give_back(unseen)
 
 
 class ConsumerCalls:
-    """What the plans of a consumer's calls use; also a context manager around every call.
+    """Core, clock and waits of a consumer's plans, and a context manager around every call.
 
     The consumers override how a call begins and ends.
     """

@@ -37,7 +37,7 @@ from barnabas.client.group.membership import GroupGeneration
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.lookups import Coordinators
@@ -411,10 +411,10 @@ class ConsumerCore:
                 if not made and first_error is None:
                     first_error = error
         if first_error is not None:
-            self.give_back({tp: len(part) for tp, part in parts.items()})
+            self.collector.give_back({tp: len(part) for tp, part in parts.items()})
             raise first_error
         if undone:
-            self.give_back(undone)
+            self.collector.give_back(undone)
         return done
 
     def _deserialize(
@@ -426,10 +426,6 @@ class ConsumerCore:
         except CorruptRecordsError as corrupt:
             made, error = apply(part.before(corrupt.offset))
             return made, error or corrupt
-
-    def give_back(self, counts: Mapping[TopicPartition, int]) -> None:
-        """Undo the last `take` for the last `counts[tp]` records of each partition."""
-        self.collector.give_back(counts)
 
     def has_sent_fetches(self) -> bool:
         """Return whether fetch requests were sent since the last call of this method."""

@@ -282,13 +282,13 @@ class ClassicMembership:
             for name, assignor in self._assignors.items()
         }
         dependencies = RebalanceDependencies(
-            self._config,
-            self._group_id,
-            self._calls,
-            self._status,
-            self._leader,
-            self._start_heartbeats,
-            self._stop_heartbeats,
+            config=self._config,
+            group_id=self._group_id,
+            calls=self._calls,
+            status=self._status,
+            leader=self._leader,
+            start_heartbeats=self._start_heartbeats,
+            stop_heartbeats=self._stop_heartbeats,
         )
         self._rebalance = Rebalance(dependencies, protocols, self._steps.wake)
         self._rebalance.start()

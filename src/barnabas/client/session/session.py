@@ -180,14 +180,6 @@ class Session:
         self.coordinators = Coordinators(self.cluster)
         self.waiter = Waiter(self.stepper, self.check_usable, config.default_api_timeout_ms)
 
-    def wait(self, start: Callable[[OnDone[T]], None], operation: str) -> T:
-        """Start a call and run the loop until its end; a timeout error contains `operation`.
-
-        Raises:
-            ClientError: the call failed.
-        """
-        return self.waiter.wait(start, operation)
-
     def check_idle(self) -> None:
         """Raise unless the loop may run now; at the end of a program, daemon threads may run it.
 

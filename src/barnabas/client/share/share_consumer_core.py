@@ -206,7 +206,7 @@ class ShareConsumerCore:
             IllegalAcknowledgementError: In explicit mode, records are not acknowledged.
             SubscriptionError: The consumer has no subscription.
         """
-        self.run_callbacks()
+        self.results.run()
         self._returned = self._unseen()
         if self._is_explicit:
             if self._in_flight.unacknowledged:
@@ -242,7 +242,7 @@ class ShareConsumerCore:
         self.check_wakeup()
         self._topics.check()
         self._topics.maybe_refresh()
-        self.run_callbacks()
+        self.results.run()
         if self._membership is not None:
             self._membership.poll()
         if self.fetcher.errors:
@@ -342,17 +342,13 @@ class ShareConsumerCore:
 
         In implicit mode, all records that the user has seen are accepted.
         """
-        self.run_callbacks()
+        self.results.run()
         if not self._is_explicit:
             self._in_flight.accept_all(self._unseen())
         acks = self._in_flight.take()
         commit = ShareCommit(source.tp for source in acks)
         self._deliver(acks, is_urgent=True, commit=commit)
         return commit
-
-    def run_callbacks(self) -> None:
-        """Pass results of acknowledgements to the user's callback."""
-        self.results.run()
 
     def _deliver(
         self,

@@ -70,7 +70,7 @@ def close(core: ShareConsumerCore, timeout_ms: float) -> WaitingPlan[None]:
     """Leave the group, run the callback for the last results, and stop the core."""
     try:
         yield from leave(core, timeout_ms)
-        core.run_callbacks()
+        core.results.run()
     finally:
         core.stop()
 
@@ -97,7 +97,7 @@ def commit_sync(
     yield Until(lambda: commit.is_done or core.is_wakeup_wanted, limit_ms)
     if not commit.is_done:
         core.check_wakeup()
-    core.run_callbacks()
+    core.results.run()
     return commit.results(limit_ms)
 
 
