@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from barnabas import Client, Consumer, Producer
-from barnabas.client.fetch.record_decoding import ConsumerRecord
+from barnabas.client.fetch.record_set import ConsumerRecord
 from examples.flights.demo import committed_end
 from examples.flights.processes import DemoError, Process, batches
 from examples.late_events import network

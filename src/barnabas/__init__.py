@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         SubscriptionPattern as SubscriptionPattern,
     )
     from barnabas.client.consumer.consumer import Consumer as Consumer
+    from barnabas.client.consumer.consumer_records import ConsumerRecords as ConsumerRecords
     from barnabas.client.consumer.errors import (
         CommitFailedError as CommitFailedError,
         ConcurrentUseError as ConcurrentUseError,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
         SubscriptionError as SubscriptionError,
         WakeupError as WakeupError,
     )
-    from barnabas.client.consumer.records.consumer_records import ConsumerRecords as ConsumerRecords
     from barnabas.client.consumer.user_objects import ConsumerInterceptor as ConsumerInterceptor
     from barnabas.client.errors import (
         AdminResultsError as AdminResultsError,
@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     )
     from barnabas.client.facade import Client as Client
     from barnabas.client.fetch.offset_lookups import ListedOffset as ListedOffset
-    from barnabas.client.fetch.record_decoding import ConsumerRecord as ConsumerRecord
+    from barnabas.client.fetch.record_set import ConsumerRecord as ConsumerRecord
     from barnabas.client.group.group_offsets import CommittedOffset as CommittedOffset
     from barnabas.client.group.membership import GroupGeneration as GroupGeneration
     from barnabas.client.producer.producer import Producer as Producer
@@ -156,7 +156,7 @@ _DEFINED_IN = {
     "barnabas.client.admin.transactions": ("TransactionFilter",),
     "barnabas.client.consumer.consumer": ("Consumer",),
     "barnabas.client.consumer.user_objects": ("ConsumerInterceptor",),
-    "barnabas.client.consumer.records.consumer_records": ("ConsumerRecords",),
+    "barnabas.client.consumer.consumer_records": ("ConsumerRecords",),
     "barnabas.client.consumer.errors": (
         "CommitFailedError",
         "ConcurrentUseError",
@@ -216,7 +216,7 @@ _DEFINED_IN = {
         "ProducerRecord",
     ),
     "barnabas.client.producer.producer": ("Producer",),
-    "barnabas.client.fetch.record_decoding": ("ConsumerRecord",),
+    "barnabas.client.fetch.record_set": ("ConsumerRecord",),
     "barnabas.client.share.acknowledgements": (
         "AcknowledgeType",
         "IllegalAcknowledgementError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.connections.topic_lookup import TopicLookup
+from barnabas.client.connections.lookups import TopicLookup
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell
 

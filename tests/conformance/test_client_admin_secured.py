@@ -13,10 +13,10 @@ import pytest
 
 import barnabas
 from barnabas.client.admin import credentials
-from barnabas.client.admin.call import AdminCall
 from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.admin.group_descriptions import StreamsGroupDescription
 from barnabas.client.admin.log_dirs import ReplicaDirectories
+from barnabas.client.admin.sender import AdminCall
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.admin.transactions import AbortableTransaction, TransactionDescription
 from barnabas.client.errors import BrokerError, ProducerFencedError
@@ -36,6 +36,7 @@ from barnabas.protocol.messages.streams_group_heartbeat import (
 from barnabas.testing.free_ports import free_ports
 from conformance.raw_client import RawClient
 from jvm.kafka_process import KafkaProcess
+from unit.client.admin.call_keeper import call_of
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
@@ -124,24 +125,40 @@ def test_tokens_are_created_renewed_listed_and_expired(kafka: SecuredKafka) -> N
         def execute(call: AdminCall[Any], version: int) -> Any:
             return call.read(raw.ask(call.build(version), version))
 
-        made = execute(credentials.create_token("User:owner", ["User:helper"], 3_600_000), 3)
+        creation = call_of(
+            credentials.create_delegation_token,
+            ["User:helper"],
+            owner="User:owner",
+            max_lifetime_ms=3_600_000,
+        )
+        made = execute(creation, 3)
         assert (made.owner, made.requester, made.renewers) == (
             "User:owner",
             "User:admin",
             ("User:helper",),
         )
         assert made.max_timestamp - made.issue_timestamp == 3_600_000
-        eventually(lambda: execute(credentials.describe_tokens(["User:owner"]), 3) == [made])
-        assert made in execute(credentials.describe_tokens(None), 3)
+        eventually(
+            lambda: (
+                execute(call_of(credentials.describe_delegation_tokens, ["User:owner"]), 3)
+                == [made]
+            )
+        )
+        assert made in execute(call_of(credentials.describe_delegation_tokens, None), 3)
         with pytest.raises(BrokerError) as caught:
-            execute(credentials.renew_token(b"no such token", -1), 2)
+            execute(call_of(credentials.renew_delegation_token, b"no such token", -1), 2)
         assert caught.value.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-        own = execute(credentials.create_token(None, [], -1), 3)
-        eventually(lambda: own in execute(credentials.describe_tokens(None), 3))
+        own = execute(call_of(credentials.create_delegation_token), 3)
+        eventually(lambda: own in execute(call_of(credentials.describe_delegation_tokens, None), 3))
         assert own.owner == "User:admin"
-        assert execute(credentials.renew_token(own.hmac, 1_000_000), 2) > own.issue_timestamp
-        execute(credentials.expire_token(own.hmac, -1), 2)
-        eventually(lambda: [made] == execute(credentials.describe_tokens(None), 3))
+        assert (
+            execute(call_of(credentials.renew_delegation_token, own.hmac, 1_000_000), 2)
+            > own.issue_timestamp
+        )
+        execute(call_of(credentials.expire_delegation_token, own.hmac, -1), 2)
+        eventually(
+            lambda: [made] == execute(call_of(credentials.describe_delegation_tokens, None), 3)
+        )
     finally:
         raw.close()
 

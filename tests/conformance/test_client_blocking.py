@@ -19,7 +19,7 @@ from barnabas.client.errors import (
     UnknownTopicError,
 )
 from barnabas.client.facade import Client
-from barnabas.client.fetch.record_decoding import read_records
+from barnabas.client.fetch.record_set import read_records
 from barnabas.client.producer.producer_batch import RecordMetadata
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode

@@ -19,7 +19,7 @@ from barnabas.client.errors import (
     UnfitRecordError,
 )
 from barnabas.client.facade import Client
-from barnabas.client.fetch.record_decoding import read_records
+from barnabas.client.fetch.record_set import read_records
 from barnabas.client.producer.producer_batch import RecordMetadata
 from barnabas.client.producer.user_objects import ProducerRecord
 from barnabas.record.record import Record

@@ -26,7 +26,7 @@ from barnabas.client.errors import (
     TransactionAbortedError,
 )
 from barnabas.client.facade import Client
-from barnabas.client.fetch.record_decoding import read_records
+from barnabas.client.fetch.record_set import read_records
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition

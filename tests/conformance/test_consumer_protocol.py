@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition as ConfluentParti
 import barnabas
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.errors import BrokerError
 from barnabas.client.facade import Client
 from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 import barnabas
+from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.consumer.errors import (
     ConcurrentUseError,
     InvalidGroupIdError,
@@ -20,7 +21,6 @@ from barnabas.client.consumer.errors import (
     SubscriptionError,
     WakeupError,
 )
-from barnabas.client.consumer.records.consumer_records import ConsumerRecords
 from barnabas.client.errors import (
     ClientClosedError,
     ClientError,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from barnabas.client.facade import Client
-from barnabas.client.fetch.record_decoding import read_records
+from barnabas.client.fetch.record_set import read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell

@@ -23,7 +23,7 @@ from barnabas.client.errors import (
     UnsupportedVersionError,
 )
 from barnabas.client.facade import Client
-from barnabas.client.fetch.record_decoding import read_records
+from barnabas.client.fetch.record_set import read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.state import PreparedTransaction
 from barnabas.protocol.api_keys import ApiKey

@@ -16,7 +16,7 @@ from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
-from barnabas.client.fetch.record_decoding import read_records
+from barnabas.client.fetch.record_set import read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.testing.cluster_process import ClusterProcess, NodeOptions, NodeProcess
 from jvm.kafka_node import KafkaNode

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.client.group.assignors.assignor import MemberSubscription
-from barnabas.client.group.assignors.sticky_assignment import Claim
-from barnabas.client.group.assignors.sticky_assignors import sticky_user_data
+from barnabas.client.group.assignor import MemberSubscription
+from barnabas.client.group.built_in_assignors import sticky_user_data
+from barnabas.client.group.sticky_assignment import Claim
 from barnabas.client.topic_partition import TopicPartition
 from unit.client.group.assignor_cases import AssignorCase, GroupHistory
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import ClientError
@@ -16,7 +16,7 @@ from unit.server.simulated_broker import HOST, PORT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.consumer.records.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.consumer_records import ConsumerRecords
     from barnabas.client.group.membership import OnHostDone
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.sim.world import SimWorld

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.producer.producer_plans import Until
 from barnabas.client.share.share_consumer_base import share_consumer_config
 from barnabas.client.share.share_consumer_core import ShareConsumerCore

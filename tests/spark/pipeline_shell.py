@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from barnabas.client.facade import Client
-from barnabas.client.fetch.record_decoding import read_records
+from barnabas.client.fetch.record_set import read_records
 from examples.flights.proof import table_files
 from waiting import eventually
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from barnabas.cli.admin.topics import topics
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
-from barnabas.client.fetch.record_decoding import ConsumerRecord
+from barnabas.client.fetch.record_set import ConsumerRecord
 from barnabas.spark.errors import DeadLetterError, ValueDecodeError
 from barnabas.spark.topics.json_inference import infer_topic
 from barnabas.spark.topics.offsets import OffsetRange

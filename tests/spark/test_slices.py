@@ -11,7 +11,7 @@ from pyspark.sql.types import StringType, StructType
 
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
-from barnabas.client.fetch.record_decoding import read_records
+from barnabas.client.fetch.record_set import read_records
 from barnabas.spark.errors import OptionError
 from barnabas.spark.topics.clients import transactional_client
 from barnabas.spark.topics.options import SinkOptions, parse_sink_options

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from barnabas.client.group.classic.group_leader import BUILT_IN
+from barnabas.client.group.group_leader import BUILT_IN
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 from storms.storm import Outcome, StormOptions, run_storm

@@ -206,7 +206,7 @@ class ClientConfig(_WrittenKeys):
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     # Assignors of the classic protocol in order of preference: names, Java class names, or the
-    # user's own classes or objects (see `client.group.assignors.assignor.Assignor`).
+    # user's own classes or objects (see `client.group.assignor.Assignor`).
     partition_assignment_strategy: tuple[object, ...] = ("range", "cooperative-sticky")
     # Share consumers only: whether a poll accepts the records of the previous poll (implicit), or
     # the user acknowledges each record (explicit).

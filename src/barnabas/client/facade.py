@@ -11,12 +11,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.config import ClientConfig, keys_with_servers
-from barnabas.client.connections.topic_lookup import Sought, TopicLookup
+from barnabas.client.connections.lookups import Sought, TopicLookup, look_up_all_topics
 from barnabas.client.errors import ClientError
 from barnabas.client.fetch.offset_lookups import ListedOffset, OffsetLookup, offset_spec
 from barnabas.client.fetch.record_stream import RecordStream
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets, offsets_of
-from barnabas.client.retries import RetryingCall
 from barnabas.client.session.lifetime import ClosedByUser, WithBlock
 from barnabas.client.session.session import Session, await_broker
 from barnabas.client.topic_partition import (
@@ -70,7 +69,7 @@ class Client(ClosedByUser, WithBlock):
         self._session = Session(self.config)
         self._cluster = self._session.cluster
         self._groups = GroupOffsets(self._cluster, self._session.coordinators)
-        self._wait = self._session.wait
+        self._wait = self._session.waiter.wait
         # Open producers and streams of this client; they remove themselves when they are closed.
         self._producers: list[SharedProducer] = []
         self._streams: list[RecordStream] = []
@@ -187,19 +186,8 @@ class Client(ClosedByUser, WithBlock):
         return sorted(names)
 
     def _all_topics(self) -> dict[str, TopicInfo]:
-        def attempt(done: OnDone[dict[str, TopicInfo]]) -> None:
-            def on_done(_none: None, error: ClientError | None) -> None:
-                done(dict(self._cluster.metadata.topics) if error is None else None, error)
-
-            self._cluster.refresh(None, on_done)
-
         def start(on_done: OnDone[dict[str, TopicInfo]]) -> None:
-            RetryingCall(
-                self._cluster.retry_timer(self.config.default_api_timeout_ms),
-                "list of topics",
-                attempt,
-                on_done,
-            ).start()
+            look_up_all_topics(self._cluster, self.config.default_api_timeout_ms, on_done)
 
         return self._wait(start, "list of topics")
 
@@ -396,7 +384,7 @@ class Client(ClosedByUser, WithBlock):
         Raises:
             AdminResultsError: Some topics were not created, and `raise_errors` is True.
         """
-        from barnabas.client.admin.call import errors_of, raise_failed, run
+        from barnabas.client.admin.sender import errors_of, raise_failed, run
         from barnabas.client.admin.topics import create_topic_ids
 
         plan = create_topic_ids(self.admin.sender, list(topics), validate_only=validate_only)

@@ -15,6 +15,7 @@ __all__ = [
     "as_partitions",
     "by_partition",
     "by_topic",
+    "flat_partitions",
     "numbers_by_topic",
 ]
 
@@ -49,6 +50,20 @@ def as_partition(given: object) -> TopicPartition:
 def as_partitions(given: Iterable[tuple[str, int]]) -> list[TopicPartition]:
     """Convert partitions as `as_partition` does, in the same order."""
     return [as_partition(each) for each in given]
+
+
+def flat_partitions(
+    given: Iterable[tuple[str, int] | Iterable[tuple[str, int]]],
+) -> list[TopicPartition]:
+    """Return partitions as one list; each argument is a partition or a collection of partitions."""
+    found: list[TopicPartition] = []
+    for item in given:
+        # A plain string is not a collection of partitions; `as_partition` rejects it.
+        if isinstance(item, str) or (isinstance(item, tuple) and item and isinstance(item[0], str)):
+            found.append(as_partition(item))
+        else:
+            found += map(as_partition, item)
+    return found
 
 
 def by_partition(given: Mapping[K, V]) -> dict[TopicPartition, V]:

@@ -21,7 +21,7 @@ from barnabas.serializers.schema import schema_id_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.runtime.clock import Clock
     from barnabas.serializers.registry import SchemaRegistry
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.consumer.assignment.subscription import RebalanceListener
 from barnabas.client.consumer.commits import as_offsets
 from barnabas.client.consumer.consumer_core import ConsumerCore

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.errors import ClientError
 from barnabas.client.producer.producer_core import ProducerCore
 from barnabas.client.producer.producer_plans import Until
@@ -75,7 +75,7 @@ class ActingShareConsumer:
 
     def pump(self) -> None:
         """Record the results of acknowledgements."""
-        self.core.run_callbacks()
+        self.core.results.run()
 
     def poll(self, timeout_ms: float) -> Work[list[ShareRecord]]:
         """Return the next records; empty after the timeout or an error."""

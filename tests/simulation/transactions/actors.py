@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
-from barnabas.client.consumer.calls.lookups import Lookups
+from barnabas.client.connections.lookups import Coordinators
+from barnabas.client.consumer import consumer_plans
+from barnabas.client.consumer.consumer_calls import ConsumerCalls, ConsumerIterator
 from barnabas.client.consumer.consumer_core import ConsumerCore
 from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import ClientError, ClientTimeoutError, ProducerFencedError
-from barnabas.client.fetch.offset_lookups import LATEST
 from barnabas.client.producer import producer_plans
 from barnabas.client.producer.producer_core import ProducerCore
 from barnabas.client.producer.user_objects import take_parts
@@ -22,7 +22,7 @@ from chaos.transactional.clients import AbortableError, FatalError
 from chaos.transactional.history import Place
 
 if TYPE_CHECKING:
-    from barnabas.client.consumer.records.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.consumer_records import ConsumerRecords
     from barnabas.client.group.membership import OnHostDone
     from barnabas.runtime.loop import Runtime
 
@@ -209,7 +209,7 @@ class ActingConsumer:
         cluster = Cluster(runtime, config)
         parts, _ = take_user_objects({})
         self._core = ConsumerCore(cluster, Coordinators(cluster), parts, _run)
-        self._lookups = Lookups(cluster, self._core)
+        self._calls = ConsumerCalls(cluster, self._core, ConsumerIterator(self._core))
         self.errors: list[ClientError] = []
 
     def pump(self) -> None:
@@ -240,26 +240,24 @@ class ActingConsumer:
     def committed(self, places: Iterable[Place]) -> Work[dict[Place, int]]:
         """Return the group's stable offsets; 0 for partitions without one."""
         wanted = list(places)
-        found = yield from self._look_up(lambda: self._lookups.committed(wanted, None))
+        found = yield from self._look_up(lambda: consumer_plans.committed(self._calls, wanted))
         told = {tuple(tp): 0 if at is None else at.offset for tp, at in found.items()}
         return {place: told[place] for place in wanted}
 
     def ends(self, places: Iterable[Place]) -> Work[dict[Place, int]]:
         """Return the end offsets of partitions for the isolation level."""
         wanted = list(places)
-        found = yield from self._look_up(lambda: self._lookups.ends(wanted, LATEST, None))
+        found = yield from self._look_up(lambda: consumer_plans.end_offsets(self._calls, wanted))
         return {place: found[TopicPartition(*place)] for place in wanted}
 
-    def _look_up(self, start: Callable[[], Any]) -> Work[Any]:
+    def _look_up(self, plan: Callable[[], WaitingPlan[T]]) -> Work[T]:
         """Retry a lookup until it succeeds."""
         deadline_ms = self._clock.monotonic_ms() + CALL_MS
         while True:
-            outcomes: list[tuple[Any, ClientError | None]] = []
-            start()(lambda *outcome, found=outcomes: found.append(outcome))
-            yield Until(lambda found=outcomes: bool(found), CALL_MS)
-            if outcomes and outcomes[0][1] is None:
-                return outcomes[0][0]
-            self.errors += [error for _, error in outcomes if error is not None]
+            try:
+                return (yield from plan())
+            except ClientError as error:
+                self.errors.append(error)
             if self._clock.monotonic_ms() > deadline_ms:
                 raise FatalError
             yield from sleep(50)

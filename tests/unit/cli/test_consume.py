@@ -17,7 +17,7 @@ from barnabas.cli.records.printer import Printer, RecordFilter, check_reader, js
 from barnabas.cli.records.source import Chunk, ErrorPolicy, Place, PlaceKind, check_end, parse_place
 from barnabas.cli.records.templates import Reading, compile_template, value_lines
 from barnabas.client.errors import RecordDeserializationError
-from barnabas.client.fetch.record_decoding import ConsumerRecord
+from barnabas.client.fetch.record_set import ConsumerRecord
 from barnabas.client.topic_partition import TopicPartition
 
 TP = TopicPartition("t", 3)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from barnabas.client.consumer.calls.lookups import flat_partitions
-from barnabas.client.topic_partition import TopicPartition, as_partition
+from barnabas.client.topic_partition import TopicPartition, as_partition, flat_partitions
 
 TP = TopicPartition("ab", 1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.connections.connections import deliver_response
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.connections.metadata_cache import MetadataCache
 from barnabas.client.errors import (
     BrokerError,
@@ -17,7 +17,7 @@ from barnabas.client.errors import (
 )
 from barnabas.client.fetch.offset_lookups import LATEST, OffsetLookup
 from barnabas.client.fetch.record_set import scan_records
-from barnabas.client.group.classic.member_payloads import read_assignment
+from barnabas.client.group.group_leader import read_assignment
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.producer.producer_identity import ProducerIdentity
 from barnabas.client.topic_partition import TopicPartition

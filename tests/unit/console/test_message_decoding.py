@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.fetch.record_decoding import ConsumerRecord
+from barnabas.client.fetch.record_set import ConsumerRecord
 from barnabas.console.message_decoding import FULL_BYTES, LISTED_BYTES, MessageDecoder, ShownBytes
 from barnabas.runtime import web
 from barnabas.runtime.clock import SystemClock

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.fetch.record_decoding import read_records
-from barnabas.client.fetch.record_set import RecordSet, scan_records
+from barnabas.client.fetch.record_set import RecordSet, read_records, scan_records
 from barnabas.coordinator.runtime.loader import Loader
 from barnabas.record.compression import GZIP, NONE, ZSTD
 from barnabas.record.decoded_columns import decode_record_set

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.client.aio.consumer import Consumer
 from barnabas.client.aio.producer import Producer
 from barnabas.client.errors import ClientTimeoutError, CorruptRecordsError
-from barnabas.client.fetch.record_decoding import read_records
+from barnabas.client.fetch.record_set import read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.errors import CorruptBatchError
 from barnabas.runtime.loop import new_loop

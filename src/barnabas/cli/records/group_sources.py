@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from barnabas.cli.records.source import ErrorPolicy
     from barnabas.client.consumer.consumer import Consumer
-    from barnabas.client.consumer.records.partition_records import PartitionRecords
+    from barnabas.client.consumer.partition_records import PartitionRecords
     from barnabas.client.errors import ClientError, RecordDeserializationError
     from barnabas.client.facade import Client
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.share.acquired_records import ShareRecord
     from barnabas.client.share.share_consumer import ShareConsumer
     from barnabas.client.topic_partition import TopicPartition

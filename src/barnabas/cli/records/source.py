@@ -17,7 +17,7 @@ from barnabas.cli.common.output import moment_ms, warning
 from barnabas.cli.common.printable import counted
 from barnabas.cli.common.units import duration_ms
 from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
-from barnabas.client.fetch.record_decoding import read_records, span_records, visible_batches
+from barnabas.client.fetch.record_set import read_records, span_records, visible_batches
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.errors import CorruptBatchError
 
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from barnabas.cli.records.templates import Render
     from barnabas.client.errors import ClientError
     from barnabas.client.facade import Client
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
-    from barnabas.client.fetch.record_set import RecordSet
+    from barnabas.client.fetch.record_set import ConsumerRecord, RecordSet
     from barnabas.client.fetch.record_stream import RecordStream
     from barnabas.record.compiled import CompiledRecord
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, checked, error_or_none, raise_error
+from barnabas.client.admin.sender import AdminCall, checked, error_or_none, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, broker_error
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
@@ -31,8 +31,7 @@ from barnabas.protocol.messages.describe_acls import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
 
 __all__ = ["Acl", "AclFilter", "AclOperation", "AclPermission", "AclResourceType", "PatternType"]
@@ -188,13 +187,13 @@ def _acl(
 ) -> Acl:
     """Build an entry; its resource is in the same struct or in the enclosing one."""
     return Acl(
-        AclResourceType(resource.resource_type),
-        resource.resource_name,
-        entry.principal,
-        AclOperation(entry.operation),
-        AclPermission(entry.permission_type),
-        entry.host,
-        PatternType(resource.pattern_type),
+        resource_type=AclResourceType(resource.resource_type),
+        resource_name=resource.resource_name,
+        principal=entry.principal,
+        operation=AclOperation(entry.operation),
+        permission=AclPermission(entry.permission_type),
+        host=entry.host,
+        pattern_type=PatternType(resource.pattern_type),
     )
 
 

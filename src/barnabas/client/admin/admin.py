@@ -23,8 +23,7 @@ from barnabas.client.admin import (
     topics,
     transactions,
 )
-from barnabas.client.admin.call import run
-from barnabas.client.admin.sender import AdminSender
+from barnabas.client.admin.sender import AdminSender, run
 from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.session.lifetime import BoundToProcess, ClosedByUser, WithBlock
 from barnabas.client.session.plans import PlanMethod, RunsPlans
@@ -33,10 +32,10 @@ from barnabas.client.session.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.client.admin.call import Plan
+    from barnabas.client.admin.sender import Plan
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.connections.coordinators import Coordinators
-    from barnabas.client.session.waiter import Waiter
+    from barnabas.client.connections.lookups import Coordinators
+    from barnabas.client.session.session import Waiter
 
 __all__ = ["Admin", "AdminCalls", "AdminClient"]
 

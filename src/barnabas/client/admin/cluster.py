@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.admin.call import AdminCall, raise_error, require_success
+from barnabas.client.admin.sender import AdminCall, raise_error, require_success
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.connections.connections import SOFTWARE_NAME, SOFTWARE_VERSION
 from barnabas.client.connections.metadata_cache import NodeInfo
@@ -50,8 +50,7 @@ from barnabas.protocol.messages.update_features import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
 
 __all__ = [

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from barnabas.client.admin.call import AdminCall, error_or_none, raise_error
 from barnabas.client.admin.cluster import require_broker
+from barnabas.client.admin.sender import AdminCall, error_or_none, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.config_resource import ConfigResource, ResourceType
@@ -52,8 +52,7 @@ from barnabas.protocol.messages.list_config_resources import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.errors import ClientError
     from barnabas.protocol.schema import Message
 
@@ -183,18 +182,18 @@ def _described(
 
 def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
-        entry.name,
-        entry.value,
-        _SOURCES.get(entry.config_source, "unknown"),
-        entry.config_source == _DEFAULT_SOURCE,
-        entry.read_only,
-        entry.is_sensitive,
-        _TYPES.get(entry.config_type, ""),
-        tuple(
+        name=entry.name,
+        value=entry.value,
+        source=_SOURCES.get(entry.config_source, "unknown"),
+        is_default=entry.config_source == _DEFAULT_SOURCE,
+        is_read_only=entry.read_only,
+        is_sensitive=entry.is_sensitive,
+        type=_TYPES.get(entry.config_type, ""),
+        synonyms=tuple(
             ConfigSynonym(synonym.name, synonym.value, _SOURCES.get(synonym.source, "unknown"))
             for synonym in entry.synonyms
         ),
-        entry.documentation or None,
+        documentation=entry.documentation or None,
     )
 
 

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.admin.call import AdminCall, checked, error_or_none, raise_error
+from barnabas.client.admin.sender import AdminCall, checked, error_or_none, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, broker_error
 from barnabas.protocol.api_keys import ApiKey
@@ -54,8 +54,7 @@ from barnabas.sasl.scram_keys import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.retries import OnDone
     from barnabas.protocol.schema import Message
 
@@ -259,16 +258,16 @@ def create_delegation_token(
     def read(response: CreateDelegationTokenResponse) -> DelegationToken:
         raise_error(response.error_code, "delegation token")
         return DelegationToken(
-            response.token_id,
-            bytes(response.hmac),
-            f"{response.principal_type}:{response.principal_name}",
-            _joined(
+            token_id=response.token_id,
+            hmac=bytes(response.hmac),
+            owner=f"{response.principal_type}:{response.principal_name}",
+            requester=_joined(
                 response.token_requester_principal_type, response.token_requester_principal_name
             ),
-            tuple(renewers),
-            response.issue_timestamp_ms,
-            response.expiry_timestamp_ms,
-            response.max_timestamp_ms,
+            renewers=tuple(renewers),
+            issue_timestamp=response.issue_timestamp_ms,
+            expiry_timestamp=response.expiry_timestamp_ms,
+            max_timestamp=response.max_timestamp_ms,
         )
 
     call = AdminCall(ApiKey.CREATE_DELEGATION_TOKEN, build, read)
@@ -330,14 +329,16 @@ def describe_delegation_tokens(
         raise_error(response.error_code, "delegation tokens")
         return [
             DelegationToken(
-                each.token_id,
-                bytes(each.hmac),
-                f"{each.principal_type}:{each.principal_name}",
-                _joined(each.token_requester_principal_type, each.token_requester_principal_name),
-                tuple(f"{r.principal_type}:{r.principal_name}" for r in each.renewers),
-                each.issue_timestamp,
-                each.expiry_timestamp,
-                each.max_timestamp,
+                token_id=each.token_id,
+                hmac=bytes(each.hmac),
+                owner=f"{each.principal_type}:{each.principal_name}",
+                requester=_joined(
+                    each.token_requester_principal_type, each.token_requester_principal_name
+                ),
+                renewers=tuple(f"{r.principal_type}:{r.principal_name}" for r in each.renewers),
+                issue_timestamp=each.issue_timestamp,
+                expiry_timestamp=each.expiry_timestamp,
+                max_timestamp=each.max_timestamp,
             )
             for each in response.tokens
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.client.admin.call import AdminCall, names_of
+from barnabas.client.admin.sender import AdminCall, names_of
 from barnabas.client.errors import (
     BrokerError,
     ClientError,
@@ -33,8 +33,7 @@ from barnabas.protocol.records.consumer_protocol_subscription import ConsumerPro
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
 
 __all__ = [
@@ -270,25 +269,25 @@ def _consumer(group: consumer_groups.DescribedGroup) -> GroupDescription | Clien
         return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
     members = tuple(
         GroupMember(
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host.removeprefix("/"),
-            tuple(sorted(member.subscribed_topic_names)),
-            _partitions(member.assignment),
-            _partitions(member.target_assignment),
-            member.member_epoch,
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            host=member.client_host.removeprefix("/"),
+            topics=tuple(sorted(member.subscribed_topic_names)),
+            assignment=_partitions(member.assignment),
+            target=_partitions(member.target_assignment),
+            epoch=member.member_epoch,
         )
         for member in group.members
     )
     return GroupDescription(
-        group.group_id,
-        "consumer",
-        group.group_state,
-        "consumer",
-        group.assignor_name,
-        members,
-        group.group_epoch,
+        group_id=group.group_id,
+        type="consumer",
+        state=group.group_state,
+        protocol_type="consumer",
+        protocol=group.assignor_name,
+        members=members,
+        epoch=group.group_epoch,
     )
 
 
@@ -320,13 +319,13 @@ def _share(group: share_groups.DescribedGroup) -> GroupDescription | ClientError
         for member in group.members
     )
     return GroupDescription(
-        group.group_id,
-        "share",
-        group.group_state,
-        "share",
-        group.assignor_name,
-        members,
-        group.group_epoch,
+        group_id=group.group_id,
+        type="share",
+        state=group.group_state,
+        protocol_type="share",
+        protocol=group.assignor_name,
+        members=members,
+        epoch=group.group_epoch,
     )
 
 
@@ -336,12 +335,12 @@ def _streams(group: streams_groups.DescribedGroup) -> StreamsGroupDescription | 
     topology = group.topology
     subtopologies = (topology.subtopologies or []) if topology is not None else []
     return StreamsGroupDescription(
-        group.group_id,
-        group.group_state,
-        group.group_epoch,
-        group.assignment_epoch,
-        topology.epoch if topology is not None else -1,
-        tuple(
+        group_id=group.group_id,
+        state=group.group_state,
+        epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        topology_epoch=topology.epoch if topology is not None else -1,
+        subtopologies=tuple(
             Subtopology(
                 each.subtopology_id,
                 tuple(each.source_topics),
@@ -351,17 +350,17 @@ def _streams(group: streams_groups.DescribedGroup) -> StreamsGroupDescription | 
             )
             for each in subtopologies
         ),
-        tuple(
+        members=tuple(
             StreamsMember(
-                member.member_id,
-                member.instance_id,
-                member.client_id,
-                member.client_host.removeprefix("/"),
-                member.process_id,
-                member.member_epoch,
-                member.topology_epoch,
-                _tasks(member.assignment),
-                _tasks(member.target_assignment),
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                host=member.client_host.removeprefix("/"),
+                process_id=member.process_id,
+                epoch=member.member_epoch,
+                topology_epoch=member.topology_epoch,
+                assignment=_tasks(member.assignment),
+                target=_tasks(member.target_assignment),
             )
             for member in group.members
         ),
@@ -400,19 +399,25 @@ def as_group(group: StreamsGroupDescription) -> GroupDescription:
 
     members = tuple(
         GroupMember(
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.host,
-            topics,
-            partitions(member.assignment),
-            partitions(member.target),
-            member.epoch,
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            host=member.host,
+            topics=topics,
+            assignment=partitions(member.assignment),
+            target=partitions(member.target),
+            epoch=member.epoch,
         )
         for member in group.members
     )
     return GroupDescription(
-        group.group_id, "streams", group.state, "streams", "", members, group.epoch
+        group_id=group.group_id,
+        type="streams",
+        state=group.state,
+        protocol_type="streams",
+        protocol="",
+        members=members,
+        epoch=group.epoch,
     )
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.admin.call import (
+from barnabas.client.admin.cluster import broker_ids
+from barnabas.client.admin.group_descriptions import describe_groups
+from barnabas.client.admin.sender import (
     AdminCall,
+    CoordinatorOf,
     checked,
     error_or_none,
     errors_by_name,
     names_of,
     raise_error,
 )
-from barnabas.client.admin.cluster import broker_ids
-from barnabas.client.admin.group_descriptions import describe_groups
-from barnabas.client.admin.sender import CoordinatorOf
 from barnabas.client.connections.versions import OFFSET_COMMIT_MAX_BY_NAME
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.group.group_offsets import CommittedOffset, commit_request, offsets_of
@@ -44,8 +44,7 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.retries import OnDone
     from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
     from barnabas.protocol.schema import Message

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, error_or_none, raise_error, raise_failed
 from barnabas.client.admin.cluster import require_broker
+from barnabas.client.admin.sender import AdminCall, error_or_none, raise_error, raise_failed
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.topic_partition import K, TopicPartition, as_partition, by_topic
 from barnabas.protocol.api_keys import ApiKey
@@ -24,8 +24,7 @@ from barnabas.protocol.messages.describe_log_dirs import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
 
 __all__ = ["LogDirectory", "ReplicaDirectories", "ReplicaInfo"]

@@ -13,7 +13,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, checked, error_or_none, raise_error
+from barnabas.client.admin.sender import AdminCall, checked, error_or_none, raise_error
 from barnabas.client.connections.cluster import CONTROLLER
 from barnabas.client.errors import BrokerError, ClientError, broker_error
 from barnabas.client.fetch.offset_lookups import ListedOffset, offset_spec
@@ -54,8 +54,7 @@ from barnabas.protocol.messages.list_partition_reassignments import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
 
 __all__ = ["ActiveProducer", "ElectionType", "Reassignment"]

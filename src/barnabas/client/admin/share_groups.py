@@ -11,10 +11,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, checked, error_or_none, names_of, raise_error
-from barnabas.client.admin.sender import CoordinatorOf
+from barnabas.client.admin.sender import (
+    AdminCall,
+    CoordinatorOf,
+    checked,
+    error_or_none,
+    names_of,
+    raise_error,
+)
 from barnabas.client.admin.topics import describe_topic_partitions
-from barnabas.client.connections.coordinators import SHARE
+from barnabas.client.connections.lookups import SHARE
 from barnabas.client.errors import BrokerError, ClientError, UnknownTopicError, broker_error
 from barnabas.client.topic_partition import K, TopicPartition, as_partitions, by_partition, by_topic
 from barnabas.protocol.api_keys import ApiKey
@@ -44,8 +50,7 @@ from barnabas.protocol.primitives import uuid_to_string
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
 
 __all__ = ["ShareOffset", "ShareRecordState", "ShareState", "ShareStateBatch"]

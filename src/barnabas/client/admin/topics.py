@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.client.admin.call import (
+from barnabas.client.admin.sender import (
     AdminCall,
     checked,
     errors_by_name,
@@ -59,8 +59,7 @@ from barnabas.protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
 
 __all__ = ["NewPartitions", "NewTopic", "PartitionState", "TopicListing", "TopicState"]
@@ -372,28 +371,28 @@ def _topic(topic: Any, state: Callable[[Any], PartitionState]) -> TopicState | C
 def _state(partition: DescribeTopicPartitionsResponsePartition) -> PartitionState:
     elr, last_known = partition.eligible_leader_replicas, partition.last_known_elr
     return PartitionState(
-        partition.partition_index,
-        partition.leader_id,
-        partition.leader_epoch,
-        tuple(partition.replica_nodes),
-        tuple(partition.isr_nodes),
+        number=partition.partition_index,
+        leader=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replicas=tuple(partition.replica_nodes),
+        isr=tuple(partition.isr_nodes),
         # A broker without the feature sends null or an empty list.
-        tuple(elr or ()),
-        tuple(last_known or ()),
-        tuple(partition.offline_replicas),
+        elr=tuple(elr or ()),
+        last_known_elr=tuple(last_known or ()),
+        offline_replicas=tuple(partition.offline_replicas),
     )
 
 
 def _metadata_state(partition: MetadataResponsePartition) -> PartitionState:
     return PartitionState(
-        partition.partition_index,
-        partition.leader_id,
-        partition.leader_epoch,
-        tuple(partition.replica_nodes),
-        tuple(partition.isr_nodes),
-        None,
-        None,
-        tuple(partition.offline_replicas),
+        number=partition.partition_index,
+        leader=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replicas=tuple(partition.replica_nodes),
+        isr=tuple(partition.isr_nodes),
+        elr=None,
+        last_known_elr=None,
+        offline_replicas=tuple(partition.offline_replicas),
     )
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.call import AdminCall, names_of, raise_error, raise_failed
 from barnabas.client.admin.cluster import broker_ids
-from barnabas.client.admin.sender import CoordinatorOf
-from barnabas.client.connections.coordinators import TRANSACTION
+from barnabas.client.admin.sender import (
+    AdminCall,
+    CoordinatorOf,
+    names_of,
+    raise_error,
+    raise_failed,
+)
+from barnabas.client.connections.lookups import TRANSACTION
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions import requests
@@ -37,8 +42,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from barnabas.client.admin.call import Plan
-    from barnabas.client.admin.sender import AdminSender
+    from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.transactions.state import OpenTransaction
     from barnabas.protocol.messages.end_txn import EndTxnResponse
     from barnabas.protocol.schema import Message
@@ -174,13 +178,13 @@ def _describe_coordinated(
                 found[each.transactional_id] = broker_error(each.error_code, subject)
                 continue
             found[each.transactional_id] = TransactionDescription(
-                coordinator_id,
-                each.transaction_state,
-                each.producer_id,
-                each.producer_epoch,
-                each.transaction_timeout_ms,
-                each.transaction_start_time_ms,
-                tuple(
+                coordinator_id=coordinator_id,
+                state=each.transaction_state,
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                timeout_ms=each.transaction_timeout_ms,
+                start_time_ms=each.transaction_start_time_ms,
+                partitions=tuple(
                     TopicPartition(t.topic, number) for t in each.topics for number in t.partitions
                 ),
             )

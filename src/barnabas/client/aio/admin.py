@@ -10,8 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.admin.admin import AdminCalls
-from barnabas.client.admin.call import Pause
-from barnabas.client.admin.sender import AdminSender
+from barnabas.client.admin.sender import AdminSender, Pause
 from barnabas.client.aio.session import AsyncClosedByUser, AsyncSession, AsyncWithBlock
 from barnabas.client.config import ClientConfig, keys_with_servers
 from barnabas.client.session.plans import AwaitsPlans, run_plan_async
@@ -19,7 +18,7 @@ from barnabas.client.session.plans import AwaitsPlans, run_plan_async
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.client.admin.call import Plan, Step
+    from barnabas.client.admin.sender import Plan, Step
 
 __all__ = ["Admin"]
 

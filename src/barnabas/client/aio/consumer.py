@@ -7,36 +7,126 @@ coroutines. There is no thread: a group member sends heartbeats only while the e
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.client.aio.consumer_calls import AsyncCalls
 from barnabas.client.aio.session import AsyncClosedByUser, AsyncSession, AsyncWithBlock
-from barnabas.client.consumer.calls.consumer_calls import ConsumerIterator
+from barnabas.client.consumer import consumer_plans
 from barnabas.client.consumer.consumer_base import CLOSE_S, MS_PER_S, ConsumerBase, consumer_config
+from barnabas.client.consumer.consumer_calls import ConsumerCalls, ConsumerIterator
 from barnabas.client.consumer.consumer_core import ConsumerCore
-from barnabas.client.consumer.records.consumer_records import ConsumerRecords
+from barnabas.client.consumer.consumer_records import ConsumerRecords
+from barnabas.client.consumer.errors import ConcurrentUseError
 from barnabas.client.errors import RecordDeserializationError
-from barnabas.client.fetch.offset_lookups import EARLIEST, LATEST
-from barnabas.client.topic_partition import TopicPartition, as_partition
+from barnabas.client.session.plans import AwaitsPlans, run_plan_async
 from barnabas.client.user_code import UserCode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Callable,
+        Collection,
+        Coroutine,
+        Iterable,
+        Sequence,
+    )
 
-    from barnabas.client.connections.metadata_cache import PartitionInfo
-    from barnabas.client.fetch.offset_lookups import ListedOffset
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
-    from barnabas.client.group.group_offsets import CommittedOffset
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.group.membership import OnHostDone
-    from barnabas.client.topic_partition import K
+    from barnabas.client.session.plans import WaitingPlan
 
     Partition = tuple[str, int]
     Partitions = Partition | Iterable[Partition]
 
 __all__ = ["Consumer"]
 
+T = TypeVar("T")
 
-class Consumer(AsyncWithBlock, ConsumerBase, AsyncClosedByUser):
+
+class AsyncCalls(ConsumerCalls):
+    """Entry, waiting and closing of the asyncio consumer. All calls except polls may overlap."""
+
+    __slots__ = ("_is_polling", "_session")
+    may_overlap = True
+
+    def __init__(
+        self, session: AsyncSession, core: ConsumerCore, iterator: ConsumerIterator
+    ) -> None:
+        super().__init__(session.cluster, core, iterator)
+        self._session = session
+        # Whether a task is inside `poll`; set by `begin_poll`, cleared by `end_poll`.
+        self._is_polling = False
+        core.on_wake = session.conditions.check
+
+    def _begin(self) -> None:
+        self._session.check_usable()
+
+    def wakeup(self) -> None:
+        """Make waiting calls check their conditions again. Safe from any thread."""
+        self._session.conditions.check_soon()
+
+    def begin_poll(self) -> None:
+        """Mark a poll as active until `end_poll`.
+
+        Raises:
+            ConcurrentUseError: Another task is inside `poll`.
+        """
+        if self._is_polling:
+            raise ConcurrentUseError("another task is in a poll of this consumer")
+        self._is_polling = True
+
+    def end_poll(self) -> None:
+        """Mark the poll as ended, so that other tasks may poll."""
+        self._is_polling = False
+
+    async def wait(self, deadline_ms: float, begun: int) -> bool:
+        """Wait for an event, see `event_before`; return whether there is time left."""
+        await self._session.conditions.until(self.event_before(deadline_ms, begun))
+        return self.clock.monotonic_ms() < deadline_ms
+
+    async def run(self, plan: WaitingPlan[T]) -> T:
+        """Run a plan to its end and return its result."""
+        return await run_plan_async(plan, self._session.conditions.until)
+
+    def leave_now(self, tasks: Collection[object]) -> Coroutine[Any, Any, None] | None:
+        """Give up all partitions without waiting for the coordinator's response, which is not used.
+
+        Args:
+            tasks: Running `async def` callbacks of the user.
+
+        Returns:
+            A coroutine to await if callbacks of the user are still running; otherwise None.
+
+        Raises:
+            BaseException: A callback of the user raised this exception.
+        """
+        core = self.core
+        if core.host.is_leaving:
+            return None
+        core.unsubscribe("the consumer unsubscribed", lambda: None)
+        if core.host.is_leaving and tasks:
+            return self.run(consumer_plans.finish_leaving(self))
+        core.end_subscription()
+        self.raise_callback_error()
+        return None
+
+    async def close(self, timeout_ms: float) -> None:
+        """Close the consumer; do nothing if it is closed or closing.
+
+        Raises:
+            BaseException: A callback of the user raised this exception.
+        """
+        if self._session.lifetime.is_closed or self._session.lifetime.is_forked or self.closings:
+            return
+        self.closings += 1
+        self._session.conditions.check()
+        try:
+            await self.run(self.close_core(timeout_ms))
+        finally:
+            await self._session.close()
+        self.raise_callback_error()
+
+
+class Consumer(AsyncWithBlock, ConsumerBase, AwaitsPlans, AsyncClosedByUser):
     """Read records from topics. Use it in an `async with` block, or await `close()`.
 
     Create it where an event loop runs. The methods of a `RebalanceListener` may be `async def`.
@@ -62,7 +152,7 @@ class Consumer(AsyncWithBlock, ConsumerBase, AsyncClosedByUser):
         core = ConsumerCore(session.cluster, session.coordinators, parts, self._run_callback)
         iterator = ConsumerIterator(core)
         self._calls = AsyncCalls(session, core, iterator)
-        super().__init__(session.cluster, core, iterator, self._calls)
+        super().__init__(core, iterator, self._calls)
         if topics:
             self.subscribe(topics)
         self._watch(session.lifetime)
@@ -85,10 +175,9 @@ class Consumer(AsyncWithBlock, ConsumerBase, AsyncClosedByUser):
         """
         await self._calls.close(timeout * MS_PER_S)
 
-    async def unsubscribe(self) -> None:
-        """Give up all partitions, and leave the group if the consumer is a member."""
+    async def _run_plan(self, plan: Callable[..., WaitingPlan[T]], *args: Any, **kwargs: Any) -> T:
         with self._calls as calls:
-            await calls.leave()
+            return await calls.run(plan(calls, *args, **kwargs))
 
     def _end_subscription(self) -> None:
         """Leave at once; await `async def` callbacks of the listener in the background.
@@ -164,7 +253,7 @@ class Consumer(AsyncWithBlock, ConsumerBase, AsyncClosedByUser):
                         return records
                     if not has_time:
                         return ConsumerRecords({}, {})
-                    has_time = await calls.wait(deadline_ms)
+                    has_time = await calls.wait(deadline_ms, begun)
             finally:
                 calls.end_poll()
                 core.metrics.on_poll_end()
@@ -191,164 +280,3 @@ class Consumer(AsyncWithBlock, ConsumerBase, AsyncClosedByUser):
             if not records and may_end:
                 return
             iterator.begin(records)
-
-    # Positions
-
-    async def position(
-        self,
-        partition: Partition,
-        timeout: float | None = None,
-    ) -> int:
-        """Return the offset of the record that the next poll begins with.
-
-        Args:
-            partition: An assigned partition, as (topic, number).
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Raises:
-            SubscriptionError: The partition is not assigned.
-            ClientTimeoutError: The position was not found within the timeout.
-        """
-        tp = as_partition(partition)
-        with self._calls as calls:
-            state = self._core.subscription.partition(tp)
-            await calls.until(lambda: state.has_position, timeout, f"position of {tp}")
-            return state.offset
-
-    async def seek_to_time(self, timestamp_ms: int, *partitions: Partitions) -> None:
-        """Continue at the first record at or after a timestamp; at the end if there is none.
-
-        Args:
-            timestamp_ms: Timestamp in ms since the epoch.
-            partitions: (topic, number) pairs; all assigned partitions if omitted.
-
-        Raises:
-            SubscriptionError: A partition is not assigned.
-            ValueError: The timestamp is negative.
-        """
-        with self._calls as calls:
-            await calls.result(
-                self._lookups.seek_to_time(timestamp_ms, partitions), "seek to a time"
-            )
-
-    # Commits
-
-    async def commit(
-        self,
-        offsets: Mapping[K, int | CommittedOffset] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Commit offsets and wait for the result; see `barnabas.Consumer.commit`.
-
-        Args:
-            offsets: For each partition the offset of the next record to read; None commits all
-                positions.
-            timeout: Seconds; None for default.api.timeout.ms.
-        """
-        with self._calls as calls:
-            try:
-                await calls.result(self._lookups.commit(offsets, timeout), "commit", timeout)
-            finally:
-                self._core.commits.run_callbacks()
-
-    async def committed(
-        self,
-        partitions: Iterable[Partition],
-        timeout: float | None = None,
-    ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return the group's committed offsets of these partitions; None where there is none.
-
-        Args:
-            partitions: (topic, number) pairs.
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Raises:
-            InvalidGroupIdError: `group.id` is missing.
-        """
-        with self._calls as calls:
-            return await calls.result(
-                self._lookups.committed(partitions, timeout), "committed offsets", timeout
-            )
-
-    # Offsets and topics
-
-    async def beginning_offsets(
-        self,
-        partitions: Iterable[Partition],
-        timeout: float | None = None,
-    ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition.
-
-        Args:
-            partitions: (topic, number) pairs.
-            timeout: Seconds; None for default.api.timeout.ms.
-        """
-        with self._calls as calls:
-            return await calls.result(
-                self._lookups.ends(partitions, EARLIEST, timeout), "offsets", timeout
-            )
-
-    async def end_offsets(
-        self,
-        partitions: Iterable[Partition],
-        timeout: float | None = None,
-    ) -> dict[TopicPartition, int]:
-        """Return the end offset of each partition: the offset after the last visible record.
-
-        With isolation.level=read_committed this is the last stable offset.
-
-        Args:
-            partitions: (topic, number) pairs.
-            timeout: Seconds; None for default.api.timeout.ms.
-        """
-        with self._calls as calls:
-            return await calls.result(
-                self._lookups.ends(partitions, LATEST, timeout), "offsets", timeout
-            )
-
-    async def offsets_for_times(
-        self,
-        timestamps: Mapping[K, int],
-        timeout: float | None = None,
-    ) -> dict[TopicPartition, ListedOffset | None]:
-        """Return for each partition the first record at or after a timestamp, or None.
-
-        Args:
-            timestamps: Timestamps in ms since the epoch, by partition.
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Returns:
-            Offset, timestamp and leader epoch by partition; None where no record is that recent.
-
-        Raises:
-            ValueError: A timestamp is negative.
-        """
-        with self._calls as calls:
-            return await calls.result(self._lookups.times(timestamps, timeout), "offsets", timeout)
-
-    async def partitions_for(
-        self,
-        topic: str,
-        timeout: float | None = None,
-    ) -> list[PartitionInfo]:
-        """Return the partitions of a topic, with leaders and replicas.
-
-        Args:
-            topic: Name of the topic.
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Raises:
-            UnknownTopicError: The topic does not exist.
-        """
-        with self._calls as calls:
-            return await calls.result(
-                self._lookups.partitions(topic, timeout), f"partitions of {topic}", timeout
-            )
-
-    async def list_topics(
-        self,
-        timeout: float | None = None,
-    ) -> dict[str, list[PartitionInfo]]:
-        """Return all topics that this principal may describe, with their partitions."""
-        with self._calls as calls:
-            return await calls.result(self._lookups.topics(timeout), "list of topics", timeout)

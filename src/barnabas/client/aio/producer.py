@@ -17,8 +17,7 @@ from barnabas.client.producer import producer_plans
 from barnabas.client.producer.partitioner import check_partitioner
 from barnabas.client.producer.producer_batch import DeliveryState
 from barnabas.client.producer.producer_plans import ProducerBase
-from barnabas.client.producer.unfit_record import record_parts
-from barnabas.client.producer.user_objects import ProducerRecord, take_parts
+from barnabas.client.producer.user_objects import ProducerRecord, record_parts, take_parts
 from barnabas.client.session.plans import AwaitsPlans, run_plan_async
 from barnabas.serializers.lookups import SchemaLookup
 
@@ -35,12 +34,11 @@ if TYPE_CHECKING:
     from barnabas.client.producer.accumulator import BatchRecord
     from barnabas.client.producer.producer_batch import RecordMetadata
     from barnabas.client.producer.producer_core import SendOptions
-    from barnabas.client.session.plans import Until, WaitingPlan
+    from barnabas.client.session.plans import WaitingPlan
 
 __all__ = ["AsyncDelivery", "Producer"]
 
 T = TypeVar("T")
-_MS_PER_S = 1000
 
 
 class AsyncDelivery(DeliveryState, eq=False):
@@ -99,9 +97,7 @@ class Producer(AsyncWithBlock, ProducerBase, AwaitsPlans, AsyncClosedByUser):
         checked = check_partitioner(ClientConfig.parse(keys_with_servers(bootstrap_servers, keys)))
         self._session = AsyncSession(checked, "producer", self._on_end_of_loop)
         super().__init__(self._session, checked, parts)
-        self._core.on_progress = self._wake_waiting_calls
-        # Waiting calls: the condition and the future of each; checked whenever a batch completes.
-        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
+        self._core.on_progress = self._check_conditions
         # Upper limit of the time (ms) between two turns of the event loop while records are sent.
         self._turn_ms = max(1, checked.linger_ms)
         # Whether a turn of the event loop is scheduled that sends the queued records.
@@ -240,6 +236,13 @@ class Producer(AsyncWithBlock, ProducerBase, AwaitsPlans, AsyncClosedByUser):
 
     # Waiting
 
+    def _check_conditions(self) -> None:
+        """End the waits whose conditions hold.
+
+        Through this method the core keeps the producer alive while it has undelivered records.
+        """
+        self._session.conditions.check()
+
     def _plan_pump(self) -> None:
         """Schedule sending for linger.ms=0, in the next turn of the event loop.
 
@@ -266,28 +269,4 @@ class Producer(AsyncWithBlock, ProducerBase, AwaitsPlans, AsyncClosedByUser):
 
     async def _run(self, plan: WaitingPlan[T]) -> T:
         """Run a plan to its end and return its result."""
-        return await run_plan_async(plan, self._until)
-
-    async def _until(self, step: Until) -> bool:
-        """Wait for the condition of a step; return whether it holds."""
-        if step.condition():
-            return True
-        entry = (step.condition, self._session.loop.create_future())
-        self._waiting.append(entry)
-        try:
-            await asyncio.wait_for(entry[1], step.limit_ms / _MS_PER_S)
-        except TimeoutError:
-            return step.condition()
-        finally:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-        return True
-
-    def _wake_waiting_calls(self) -> None:
-        """Wake the waiting calls whose condition now holds."""
-        for entry in list(self._waiting):
-            predicate, future = entry
-            if predicate():
-                self._waiting.remove(entry)
-                if not future.done():
-                    future.set_result(None)
+        return await run_plan_async(plan, self._session.conditions.until)

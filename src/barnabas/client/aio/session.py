@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from weakref import WeakMethod
 
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.errors import (
     ClientClosedError,
     ClientError,
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
     from barnabas.client.config import ClientConfig
     from barnabas.client.retries import OnDone
+    from barnabas.client.session.plans import Until
 
-__all__ = ["AsyncClosedByUser", "AsyncSession", "AsyncWithBlock"]
+__all__ = ["AsyncClosedByUser", "AsyncSession", "AsyncWithBlock", "Conditions"]
 
 _log = logging.getLogger(__name__)
 K = TypeVar("K")
@@ -117,6 +118,53 @@ async def _at_end_of_loop(close: WeakMethod[Callable[[], Awaitable[None]]]) -> A
             await method()
 
 
+class Conditions:
+    """The conditions that asyncio calls wait for."""
+
+    __slots__ = ("_loop", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # The condition and the future of each waiting call. The result of the future is whether
+        # `check` found that the condition holds.
+        self._waiting: list[tuple[Callable[[], bool], asyncio.Future[bool]]] = []
+
+    def check(self) -> None:
+        """End the waits whose conditions hold; to be called at each event that may change one."""
+        for condition, future in self._waiting:
+            if not future.done() and condition():
+                future.set_result(True)
+
+    def check_soon(self) -> None:
+        """Call `check` in the next turn of the event loop. Safe from any thread."""
+        self._loop.call_soon_threadsafe(self.check)
+
+    async def until(self, step: Until) -> bool:
+        """Perform a step of a plan: wait for its condition.
+
+        Returns:
+            Whether the condition held at any time; another call may have changed it since.
+        """
+        holds = step.condition()
+        if holds or step.limit_ms <= 0:
+            # Let the event loop run once, to handle responses that have already arrived.
+            await asyncio.sleep(0)
+            return holds or step.condition()
+        entry = (step.condition, self._loop.create_future())
+        self._waiting.append(entry)
+        alarm = self._loop.call_later(step.limit_ms / _MS_PER_S, _end_wait, entry[1])
+        try:
+            return await entry[1] or step.condition()
+        finally:
+            alarm.cancel()
+            self._waiting.remove(entry)
+
+
+def _end_wait(future: asyncio.Future[bool]) -> None:
+    if not future.done():
+        future.set_result(False)
+
+
 class AsyncSession:
     """Connections on the running event loop, for one or several client objects.
 
@@ -142,6 +190,7 @@ class AsyncSession:
             raise ClientError(
                 f"the {kind} must be created where an event loop runs, inside an `async def`"
             ) from None
+        self.conditions = Conditions(self.loop)
         self.runtime = system_runtime(self.loop, _WORKERS)
         self.cluster = Cluster(self.runtime, config)
         self.coordinators = Coordinators(self.cluster)

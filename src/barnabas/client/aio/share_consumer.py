@@ -6,12 +6,13 @@ coroutines. There is no thread: heartbeats are sent only while the event loop ru
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.client.aio.session import AsyncClosedByUser, AsyncSession, AsyncWithBlock
 from barnabas.client.consumer.errors import ConcurrentUseError
 from barnabas.client.errors import RecordDeserializationError
+from barnabas.client.session.plans import AwaitsPlans, run_plan_async
+from barnabas.client.share import share_consumer_plans
 from barnabas.client.share.acquired_records import ShareRecords
 from barnabas.client.share.share_consumer_base import (
     CLOSE_S,
@@ -22,16 +23,17 @@ from barnabas.client.share.share_consumer_base import (
 from barnabas.client.share.share_consumer_core import ShareConsumerCore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
-    from barnabas.client.errors import ClientError
+    from barnabas.client.session.plans import WaitingPlan
     from barnabas.client.share.acquired_records import ShareRecord
-    from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["ShareConsumer"]
 
+T = TypeVar("T")
 
-class ShareConsumer(AsyncWithBlock, ShareConsumerBase, AsyncClosedByUser):
+
+class ShareConsumer(AsyncWithBlock, ShareConsumerBase, AwaitsPlans, AsyncClosedByUser):
     """Acquire records of topics together with other members of a share group.
 
     Use it in an `async with` block, or await `close()`. Create it where an event loop runs.
@@ -53,13 +55,11 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase, AsyncClosedByUser):
         self._session = session = AsyncSession(checked, "share consumer", self._on_end_of_loop)
         core = ShareConsumerCore(session.cluster, session.coordinators, deserializing)
         super().__init__(core, session.runtime.clock)
-        # Set at each event; every waiting call then checks its condition.
-        self._event_occurred = asyncio.Event()
         # Whether a task is inside `poll`.
         self._is_polling = False
-        core.on_wake = self._event_occurred.set
+        core.on_wake = session.conditions.check
         if topics:
-            core.subscribe(self._topic_names(topics))
+            core.subscribe(share_consumer_plans.topic_names(topics))
         self._watch(session.lifetime)
 
     async def _end(self, timeout: float) -> None:
@@ -73,52 +73,12 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase, AsyncClosedByUser):
         """Do nothing: calls may overlap."""
 
     def _interrupt(self) -> None:
-        self._session.loop.call_soon_threadsafe(self._event_occurred.set)
+        self._session.conditions.check_soon()
 
-    async def _wait_until(self, is_over: Callable[[], bool], timeout_ms: float) -> None:
-        """Wait until `is_over`, and at most for `timeout_ms`; let the event loop run once."""
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        await asyncio.sleep(0)
-        while not is_over():
-            left_ms = deadline_ms - self._clock.monotonic_ms()
-            if left_ms <= 0:
-                return
-            self._event_occurred.clear()
-            alarm = self._session.loop.call_later(left_ms / MS_PER_S, self._event_occurred.set)
-            try:
-                await self._event_occurred.wait()
-            finally:
-                alarm.cancel()
-
-    # Subscription
-
-    async def subscribe(self, topics: Iterable[str] | str) -> None:
-        """Subscribe to topics; replace earlier topics. The next poll joins the group.
-
-        Args:
-            topics: One name or several. An empty collection means `unsubscribe`.
-
-        Raises:
-            SubscriptionError: The topics are None, a pattern, or a name is blank.
-        """
-        names = self._topic_names(topics)
+    async def _run_plan(self, plan: Callable[..., WaitingPlan[T]], *args: Any, **kwargs: Any) -> T:
         with self._call() as core:
-            if names:
-                core.subscribe(names)
-            else:
-                await self.unsubscribe()
-
-    async def unsubscribe(self) -> None:
-        """Leave the group: send pending acknowledgements, and release all other records."""
-        with self._call():
-            await self._end_membership(self.config.default_api_timeout_ms)
-
-    async def _end_membership(self, timeout_ms: float) -> None:
-        ended: list[bool] = []
-        self._core.leave(lambda: ended.append(True))
-        await self._wait_until(lambda: bool(ended), timeout_ms)
-        if not ended:
-            self._core.abandon()
+            conditions = self._session.conditions
+            return await run_plan_async(plan(core, *args, **kwargs), conditions.until)
 
     # Reading
 
@@ -157,9 +117,7 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase, AsyncClosedByUser):
                         return records
                     if not has_time:
                         return ShareRecords({})
-                    await self._wait_until(
-                        lambda: core.is_awake or core.is_wakeup_wanted, self._wait_ms(deadline_ms)
-                    )
+                    await self._session.conditions.until(self._event_before(deadline_ms))
                     has_time = self._clock.monotonic_ms() < deadline_ms
             finally:
                 self._is_polling = False
@@ -181,53 +139,7 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase, AsyncClosedByUser):
                 return
             self._core.begin_rows(records)
 
-    # Acknowledgements
-
-    async def commit_sync(
-        self,
-        timeout: float | None = None,
-    ) -> dict[TopicPartition, ClientError | None]:
-        """Send the acknowledgements and wait for the results.
-
-        See `barnabas.ShareConsumer.commit_sync`.
-
-        Args:
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Returns:
-            For each partition with acknowledgements its error, or None if they succeeded.
-
-        Raises:
-            WakeupError: `wakeup` was called; the results go to the callback.
-        """
-        with self._call() as core:
-            commit = core.commit()
-            timeout_ms = self._timeout_ms(timeout)
-            await self._wait_until(lambda: commit.is_done or core.is_wakeup_wanted, timeout_ms)
-            if not commit.is_done:
-                core.check_wakeup()
-            core.run_callbacks()
-            return commit.results(timeout_ms)
-
-    # Client instance, closing
-
-    async def client_instance_id(
-        self,
-        timeout: float | None = None,
-    ) -> str:
-        """Return the id that the brokers use for this client's telemetry (KIP-714).
-
-        Args:
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Raises:
-            UnsupportedVersionError: The brokers do not collect client telemetry.
-            ClientTimeoutError: No broker responded in time.
-        """
-        with self._call() as core:
-            return await self._session.wait(
-                core.client_instance_id, self._timeout_ms(timeout), "client instance id"
-            )
+    # Closing
 
     async def close(self, timeout: float = CLOSE_S) -> None:
         """Send pending acknowledgements, release all other records, leave the group and close.
@@ -242,9 +154,8 @@ class ShareConsumer(AsyncWithBlock, ShareConsumerBase, AsyncClosedByUser):
             await session.close()
             return
         with self._call() as core:
+            plan = share_consumer_plans.close(core, timeout * MS_PER_S)
             try:
-                await self._end_membership(timeout * MS_PER_S)
-                core.run_callbacks()
+                await run_plan_async(plan, session.conditions.until)
             finally:
-                core.stop()
                 await session.close()

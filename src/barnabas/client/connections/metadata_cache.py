@@ -233,13 +233,13 @@ def _has_valid_address(broker: MetadataResponseBroker) -> bool:
 
 def _partition_info(partition: MetadataResponsePartition) -> PartitionInfo:
     return PartitionInfo(
-        partition.partition_index,
-        partition.leader_id,
-        partition.leader_epoch,
-        tuple(partition.replica_nodes),
-        tuple(partition.isr_nodes),
-        tuple(partition.offline_replicas),
-        partition.error_code,
+        partition=partition.partition_index,
+        leader=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replicas=tuple(partition.replica_nodes),
+        isr=tuple(partition.isr_nodes),
+        offline_replicas=tuple(partition.offline_replicas),
+        error_code=partition.error_code,
     )
 
 

@@ -9,36 +9,110 @@ no thread.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.client.consumer.calls.blocking_calls import BlockingCalls
-from barnabas.client.consumer.calls.consumer_calls import ConsumerIterator
 from barnabas.client.consumer.consumer_base import CLOSE_S, MS_PER_S, ConsumerBase, consumer_config
+from barnabas.client.consumer.consumer_calls import ConsumerCalls, ConsumerIterator
 from barnabas.client.consumer.consumer_core import ConsumerCore
-from barnabas.client.consumer.records.consumer_records import ConsumerRecords
-from barnabas.client.fetch.offset_lookups import EARLIEST, LATEST
+from barnabas.client.consumer.consumer_records import ConsumerRecords
+from barnabas.client.consumer.errors import ConcurrentUseError
 from barnabas.client.session.lifetime import ClosedByUser, WithBlock
+from barnabas.client.session.plans import RunsPlans, run_plan
 from barnabas.client.session.session import Session
-from barnabas.client.topic_partition import TopicPartition, as_partition
 from barnabas.client.user_code import UserCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from barnabas.client.connections.metadata_cache import PartitionInfo
-    from barnabas.client.fetch.offset_lookups import ListedOffset
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
-    from barnabas.client.group.group_offsets import CommittedOffset
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.group.membership import OnHostDone
-    from barnabas.client.topic_partition import K
+    from barnabas.client.session.plans import Until, WaitingPlan
 
     Partition = tuple[str, int]
     Partitions = Partition | Iterable[Partition]
 
 __all__ = ["Consumer"]
 
+T = TypeVar("T")
 
-class Consumer(ClosedByUser, WithBlock, ConsumerBase):
+
+class BlockingCalls(ConsumerCalls):
+    """Entry, waiting and closing of the blocking consumer. Calls made by callbacks may nest."""
+
+    __slots__ = ("_deferred_close_ms", "_session")
+
+    def __init__(self, session: Session, core: ConsumerCore, iterator: ConsumerIterator) -> None:
+        super().__init__(session.cluster, core, iterator)
+        self._session = session
+        # The timeout (ms) of a `close` that was called inside another call, for example by a
+        # callback. The outermost call closes the consumer when it ends. None if no close is
+        # pending.
+        self._deferred_close_ms: float | None = None
+
+    def _begin(self) -> None:
+        self._session.check_usable()
+        if not self._session.stepper.enter():
+            raise ConcurrentUseError(
+                "another thread is in a call of this consumer: one thread at a time may use it, "
+                "except for wakeup() and close()"
+            )
+
+    def _end(self) -> None:
+        stepper = self._session.stepper
+        stepper.leave()
+        if self._deferred_close_ms is not None and not stepper.is_inside:
+            self.close(self._deferred_close_ms)
+
+    def wait(self, deadline_ms: float, begun: int) -> bool:
+        """Wait for an event, see `event_before`; return whether there is time left."""
+        self.until(self.event_before(deadline_ms, begun))
+        return self.clock.monotonic_ms() < deadline_ms
+
+    def until(self, step: Until) -> bool:
+        """Perform a step of a plan."""
+        return self._session.stepper.run_until(step.condition, step.limit_ms)
+
+    def wakeup(self) -> None:
+        """Make a waiting call check its condition again. Safe from any thread."""
+        self._session.stepper.wake()
+
+    def close(self, timeout_ms: float) -> None:
+        """Close the consumer, from any thread.
+
+        If the current thread is inside a call of this consumer, the close takes place when that
+        call ends.
+
+        Raises:
+            ConcurrentUseError: Another thread did not leave its call within the timeout.
+            BaseException: A callback of the user raised this exception.
+        """
+        session = self._session
+        if session.lifetime.is_closed or session.lifetime.is_forked:
+            session.close()
+            return
+        self.closings += 1
+        if session.stepper.is_inside:
+            self._deferred_close_ms = timeout_ms
+            session.stepper.wake()
+            return
+        session.stepper.wake()
+        if not session.stepper.enter(wait_ms=timeout_ms):
+            raise ConcurrentUseError("close: another thread does not leave its call")
+        try:
+            if not session.lifetime.is_closed:
+                self._close(timeout_ms)
+        finally:
+            session.stepper.leave()
+
+    def _close(self, timeout_ms: float) -> None:
+        try:
+            run_plan(self.close_core(timeout_ms), self.until)
+        finally:
+            self._session.close()
+        self.raise_callback_error()
+
+
+class Consumer(ClosedByUser, WithBlock, ConsumerBase, RunsPlans):
     """Read records from topics. Use it in a `with` block, or call `close()`.
 
     Args:
@@ -62,7 +136,7 @@ class Consumer(ClosedByUser, WithBlock, ConsumerBase):
         core = ConsumerCore(session.cluster, session.coordinators, parts, _run_callback)
         iterator = ConsumerIterator(core)
         self._calls = BlockingCalls(session, core, iterator)
-        super().__init__(session.cluster, core, iterator, self._calls)
+        super().__init__(core, iterator, self._calls)
         if topics:
             self.subscribe(topics)
         self._watch(session.lifetime)
@@ -88,12 +162,9 @@ class Consumer(ClosedByUser, WithBlock, ConsumerBase):
         """
         self._calls.close(timeout * MS_PER_S)
 
-    # Subscription
-
-    def unsubscribe(self) -> None:
-        """Give up all partitions, and leave the group if the consumer is a member."""
+    def _run_plan(self, plan: Callable[..., WaitingPlan[T]], *args: Any, **kwargs: Any) -> T:
         with self._calls as calls:
-            calls.leave()
+            return run_plan(plan(calls, *args, **kwargs), calls.until)
 
     def _end_subscription(self) -> None:
         self.unsubscribe()
@@ -152,7 +223,7 @@ class Consumer(ClosedByUser, WithBlock, ConsumerBase):
             self._session.stepper.run_until(_never, 0)
         except BaseException:
             # Interrupted, for example by Ctrl-C: the user has not received the records.
-            self._core.give_back({tp: len(part) for tp, part in records.items()})
+            self._core.collector.give_back({tp: len(part) for tp, part in records.items()})
             raise
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -181,149 +252,6 @@ class Consumer(ClosedByUser, WithBlock, ConsumerBase):
                     return
                 iterator.begin(records)
             yield iterator.rows
-
-    # Positions
-
-    def position(self, partition: Partition, timeout: float | None = None) -> int:
-        """Return the offset of the record that the next poll begins with.
-
-        Args:
-            partition: An assigned partition, as (topic, number).
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Raises:
-            SubscriptionError: The partition is not assigned.
-            ClientTimeoutError: The position was not found within the timeout.
-        """
-        tp = as_partition(partition)
-        with self._calls as calls:
-            state = self._core.subscription.partition(tp)
-            calls.until(lambda: state.has_position, timeout, f"position of {tp}")
-            return state.offset
-
-    def seek_to_time(self, timestamp_ms: int, *partitions: Partitions) -> None:
-        """Continue at the first record at or after a timestamp; at the end if there is none.
-
-        Args:
-            timestamp_ms: Timestamp in ms since the epoch.
-            partitions: (topic, number) pairs; all assigned partitions if omitted.
-
-        Raises:
-            SubscriptionError: A partition is not assigned.
-            ValueError: The timestamp is negative.
-        """
-        with self._calls as calls:
-            calls.result(self._lookups.seek_to_time(timestamp_ms, partitions), "seek to a time")
-
-    # Commits
-
-    def commit(
-        self,
-        offsets: Mapping[K, int | CommittedOffset] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        """Commit offsets and wait for the result (Java's commitSync).
-
-        Args:
-            offsets: For each partition the offset of the next record to read; None commits all
-                positions.
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Raises:
-            CommitFailedError: The group has assigned the partitions to other members.
-            ClientTimeoutError: The commit did not succeed within the timeout.
-            InvalidGroupIdError: `group.id` is missing.
-        """
-        with self._calls as calls:
-            try:
-                calls.result(self._lookups.commit(offsets, timeout), "commit", timeout)
-            finally:
-                self._core.commits.run_callbacks()
-
-    def committed(
-        self, partitions: Iterable[Partition], timeout: float | None = None
-    ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return the group's committed offsets of these partitions; None where there is none.
-
-        Args:
-            partitions: (topic, number) pairs.
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Raises:
-            InvalidGroupIdError: `group.id` is missing.
-        """
-        with self._calls as calls:
-            return calls.result(
-                self._lookups.committed(partitions, timeout), "committed offsets", timeout
-            )
-
-    # Offsets and topics
-
-    def beginning_offsets(
-        self, partitions: Iterable[Partition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition.
-
-        Args:
-            partitions: (topic, number) pairs.
-            timeout: Seconds; None for default.api.timeout.ms.
-        """
-        with self._calls as calls:
-            return calls.result(
-                self._lookups.ends(partitions, EARLIEST, timeout), "offsets", timeout
-            )
-
-    def end_offsets(
-        self, partitions: Iterable[Partition], timeout: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """Return the end offset of each partition: the offset after the last visible record.
-
-        With isolation.level=read_committed this is the last stable offset.
-
-        Args:
-            partitions: (topic, number) pairs.
-            timeout: Seconds; None for default.api.timeout.ms.
-        """
-        with self._calls as calls:
-            return calls.result(self._lookups.ends(partitions, LATEST, timeout), "offsets", timeout)
-
-    def offsets_for_times(
-        self, timestamps: Mapping[K, int], timeout: float | None = None
-    ) -> dict[TopicPartition, ListedOffset | None]:
-        """Return for each partition the first record at or after a timestamp, or None.
-
-        Args:
-            timestamps: Timestamps in ms since the epoch, by partition.
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Returns:
-            Offset, timestamp and leader epoch by partition; None where no record is that recent.
-
-        Raises:
-            ValueError: A timestamp is negative.
-        """
-        with self._calls as calls:
-            return calls.result(self._lookups.times(timestamps, timeout), "offsets", timeout)
-
-    def partitions_for(self, topic: str, timeout: float | None = None) -> list[PartitionInfo]:
-        """Return the partitions of a topic, with leaders and replicas.
-
-        Args:
-            topic: Name of the topic.
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Raises:
-            UnknownTopicError: The topic does not exist.
-        """
-        with self._calls as calls:
-            return calls.result(
-                self._lookups.partitions(topic, timeout), f"partitions of {topic}", timeout
-            )
-
-    def list_topics(self, timeout: float | None = None) -> dict[str, list[PartitionInfo]]:
-        """Return all topics that this principal may describe, with their partitions."""
-        with self._calls as calls:
-            return calls.result(self._lookups.topics(timeout), "list of topics", timeout)
 
 
 def _run_callback(call: Callable[[], object], on_done: OnHostDone) -> None:

@@ -1,4 +1,4 @@
-"""Base of the blocking and the asyncio consumer: all calls that do not wait."""
+"""Base of the blocking and the asyncio consumer: all calls but those that read records."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.config import ClientConfig, keys_with_servers
+from barnabas.client.consumer import consumer_plans
 from barnabas.client.consumer.assignment.subscription import Subscription
 from barnabas.client.consumer.assignment.topic_partition_state import OffsetReset
-from barnabas.client.consumer.calls.lookups import Lookups, flat_partitions
 from barnabas.client.consumer.commits import as_offsets
 from barnabas.client.consumer.user_objects import UserObjects, take_user_objects
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.topic_partition import TopicPartition, as_partition, as_partitions
+from barnabas.client.session.plans import PlanMethod
+from barnabas.client.topic_partition import (
+    TopicPartition,
+    as_partition,
+    as_partitions,
+    flat_partitions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.connections.cluster import Cluster
     from barnabas.client.consumer.assignment.subscription import RebalanceListener, Topics
-    from barnabas.client.consumer.calls.consumer_calls import ConsumerCalls, ConsumerIterator
     from barnabas.client.consumer.commits import CommitCallback
+    from barnabas.client.consumer.consumer_calls import ConsumerCalls, ConsumerIterator
     from barnabas.client.consumer.consumer_core import ConsumerCore
     from barnabas.client.errors import ClientError
     from barnabas.client.group.group_offsets import CommittedOffset
@@ -74,7 +79,6 @@ class ConsumerBase(ABC):
 
     def __init__(
         self,
-        cluster: Cluster,
         core: ConsumerCore,
         iterator: ConsumerIterator,
         calls: ConsumerCalls,
@@ -84,9 +88,8 @@ class ConsumerBase(ABC):
         self._core = core
         self._iterator = iterator
         self._entry = calls
-        self._lookups = Lookups(cluster, core)
         self._limit = core.config.max_poll_records
-        self._clock = cluster.runtime.clock
+        self._clock = calls.clock
         # When the event loop last ran for a poll that did not wait (ms, monotonic clock).
         self._loop_ran_ms = 0.0
 
@@ -176,7 +179,12 @@ class ConsumerBase(ABC):
         with self._entry:
             return set(self._core.subscription.topics)
 
+    unsubscribe = PlanMethod(consumer_plans.unsubscribe)
+
     # Positions
+
+    position = PlanMethod(consumer_plans.position)
+    seek_to_time = PlanMethod(consumer_plans.seek_to_time)
 
     def seek(self, partition: Partition, offset: int | CommittedOffset) -> None:
         """Continue at `offset` with the next poll.
@@ -240,6 +248,9 @@ class ConsumerBase(ABC):
 
     # Commits and the group
 
+    commit = PlanMethod(consumer_plans.commit)
+    committed = PlanMethod(consumer_plans.committed)
+
     def commit_async(
         self,
         offsets: Mapping[K, int | CommittedOffset] | None = None,
@@ -276,6 +287,14 @@ class ConsumerBase(ABC):
         """Return this member and its generation, for `send_offsets_to_transaction`."""
         with self._entry:
             return self._core.generation
+
+    # Offsets and topics
+
+    beginning_offsets = PlanMethod(consumer_plans.beginning_offsets)
+    end_offsets = PlanMethod(consumer_plans.end_offsets)
+    offsets_for_times = PlanMethod(consumer_plans.offsets_for_times)
+    partitions_for = PlanMethod(consumer_plans.partitions_for)
+    list_topics = PlanMethod(consumer_plans.list_topics)
 
     # Health and metrics
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.consumer.assignment.fetch_collector import CollectedRecords, FetchCollector
 from barnabas.client.consumer.assignment.positions import PositionDependencies, Positions
-from barnabas.client.consumer.assignment.subscribed_topics import SubscribedTopics
 from barnabas.client.consumer.assignment.subscription import (
+    SubscribedTopics,
     Subscription,
     SubscriptionKind,
     SubscriptionPattern,
@@ -21,6 +21,7 @@ from barnabas.client.consumer.assignment.subscription import (
 from barnabas.client.consumer.assignment.topic_partition_state import OffsetReset
 from barnabas.client.consumer.commits import CommitDependencies, Commits
 from barnabas.client.consumer.consumer_metrics import ConsumerMetrics
+from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.consumer.errors import (
     CommitFailedError,
     InvalidGroupIdError,
@@ -28,8 +29,7 @@ from barnabas.client.consumer.errors import (
     WakeupError,
 )
 from barnabas.client.consumer.group_host import GroupHost, GroupHostDependencies, make_membership
-from barnabas.client.consumer.records.consumer_records import ConsumerRecords
-from barnabas.client.consumer.records.partition_records import PartitionRecords
+from barnabas.client.consumer.partition_records import PartitionRecords
 from barnabas.client.errors import ClientError, CorruptRecordsError, broker_error
 from barnabas.client.fetch.fetcher import Fetcher, ReaderOptions
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
@@ -37,10 +37,10 @@ from barnabas.client.group.membership import GroupGeneration
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.connections.coordinators import Coordinators
+    from barnabas.client.connections.lookups import Coordinators
     from barnabas.client.consumer.assignment.subscription import RebalanceListener, Topics
     from barnabas.client.consumer.commits import CommitCallback
     from barnabas.client.consumer.user_objects import UserObjects
@@ -411,10 +411,10 @@ class ConsumerCore:
                 if not made and first_error is None:
                     first_error = error
         if first_error is not None:
-            self.give_back({tp: len(part) for tp, part in parts.items()})
+            self.collector.give_back({tp: len(part) for tp, part in parts.items()})
             raise first_error
         if undone:
-            self.give_back(undone)
+            self.collector.give_back(undone)
         return done
 
     def _deserialize(
@@ -426,10 +426,6 @@ class ConsumerCore:
         except CorruptRecordsError as corrupt:
             made, error = apply(part.before(corrupt.offset))
             return made, error or corrupt
-
-    def give_back(self, counts: Mapping[TopicPartition, int]) -> None:
-        """Undo the last `take` for the last `counts[tp]` records of each partition."""
-        self.collector.give_back(counts)
 
     def has_sent_fetches(self) -> bool:
         """Return whether fetch requests were sent since the last call of this method."""

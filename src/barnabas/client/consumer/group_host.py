@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.config import ClientConfig
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.connections.coordinators import Coordinators
+    from barnabas.client.connections.lookups import Coordinators
     from barnabas.client.consumer.assignment.fetch_collector import FetchCollector
     from barnabas.client.consumer.assignment.subscription import Subscription
     from barnabas.client.consumer.commits import Commits
@@ -38,7 +38,7 @@ def make_membership(
         from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership
 
         return ConsumerProtocolMembership(cluster, coordinators, config, host)
-    from barnabas.client.group.classic.classic_membership import ClassicMembership
+    from barnabas.client.group.classic_membership import ClassicMembership
 
     return ClassicMembership(cluster, coordinators, config, host)
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from barnabas.client.consumer.records.partition_records import PartitionRecords
+from barnabas.client.consumer.partition_records import PartitionRecords
 from barnabas.client.errors import ClientConfigError, RecordDeserializationError
 from barnabas.client.user_code import LogUserErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from barnabas.client.consumer.records.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.consumer_records import ConsumerRecords
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import TopicPartition
 

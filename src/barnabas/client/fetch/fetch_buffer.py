@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from barnabas.client.connections.metadata_cache import ZERO_ID
 from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.fetch.fetched_batch import BatchOrigin, FetchedBatch, Piece
-from barnabas.client.fetch.record_decoding import visible_batches
+from barnabas.client.fetch.record_set import visible_batches
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.errors import CorruptBatchError
 

@@ -12,7 +12,7 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import CorruptRecordsError
-from barnabas.client.fetch.record_decoding import iter_span_records, span_records
+from barnabas.client.fetch.record_set import iter_span_records, span_records
 from barnabas.record.batch import MAGIC_V2, read_header
 from barnabas.record.columns import append_columns, record_slices, uncompressed
 from barnabas.record.errors import CorruptBatchError

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.client.connections.topic_lookup import TopicLookup
+from barnabas.client.connections.lookups import TopicLookup
 from barnabas.client.errors import RangeStalledError
 from barnabas.client.fetch.fetch_buffer import FetchState
 from barnabas.client.fetch.fetcher import Fetcher
-from barnabas.client.fetch.record_decoding import ConsumerRecord, decode_record_set, iter_record_set
-from barnabas.client.fetch.record_set import FetchFailure, RecordSet
+from barnabas.client.fetch.record_set import (
+    ConsumerRecord,
+    FetchFailure,
+    RecordSet,
+    decode_record_set,
+    iter_record_set,
+)
 from barnabas.client.session.lifetime import WithBlock
 from barnabas.client.topic_partition import TopicPartition
 
@@ -20,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import ClientError
     from barnabas.client.retries import OnDone
-    from barnabas.client.session.waiter import Waiter
+    from barnabas.client.session.session import Waiter
 
 __all__ = ["RecordStream"]
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from barnabas.client.config import ClientConfig
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.errors import ClientError
-    from barnabas.client.group.member_polls import AssignmentSteps
-    from barnabas.client.group.membership import MembershipHost, OnHostDone
+    from barnabas.client.group.membership import AssignmentSteps, MembershipHost, OnHostDone
 
 __all__ = [
     "CONSUMER_MEMBER_STATES",

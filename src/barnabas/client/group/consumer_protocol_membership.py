@@ -23,10 +23,8 @@ from barnabas.client.group.consumer_member import (
     Reconciliation,
     TopicNames,
 )
-from barnabas.client.group.group_calls import GroupCalls
-from barnabas.client.group.heartbeats import HeartbeatSchedule
-from barnabas.client.group.member_polls import AssignmentSteps, PollSteps, PollWatch
-from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group.group_calls import GroupCalls, HeartbeatSchedule
+from barnabas.client.group.membership import AssignmentSteps, GroupGeneration, PollSteps, PollWatch
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.config import ClientConfig
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.connections.coordinators import Coordinators
+    from barnabas.client.connections.lookups import Coordinators
     from barnabas.client.group.membership import MembershipHost
     from barnabas.protocol.messages.consumer_group_heartbeat import Assignment
     from barnabas.protocol.schema import Message

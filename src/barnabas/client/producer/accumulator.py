@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import RecordTooLargeError
 from barnabas.client.producer.producer_batch import ProducerBatch, split
-from barnabas.client.producer.unfit_record import exact_timestamp, raise_unfit, record_parts
+from barnabas.client.producer.user_objects import exact_timestamp, raise_unfit, record_parts
 from barnabas.record.compression import CODES
 from barnabas.runtime.system.memory import keep_freed_memory
 

@@ -19,8 +19,7 @@ from barnabas.client.producer import producer_plans
 from barnabas.client.producer.partitioner import check_partitioner
 from barnabas.client.producer.producer_batch import Delivery
 from barnabas.client.producer.producer_plans import ProducerBase
-from barnabas.client.producer.unfit_record import raise_unfit
-from barnabas.client.producer.user_objects import ProducerRecord, take_parts
+from barnabas.client.producer.user_objects import ProducerRecord, raise_unfit, take_parts
 from barnabas.client.session.lifetime import ClosedByUser, WithBlock
 from barnabas.client.session.plans import RunsPlans, run_plan
 from barnabas.client.session.session import Session

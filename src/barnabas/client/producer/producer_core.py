@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
-from barnabas.client.connections.topic_lookup import Sought, TopicLookup
+from barnabas.client.connections.lookups import Sought, TopicLookup
 from barnabas.client.errors import ClientClosedError, UnknownPartitionError
 from barnabas.client.producer.accumulator import REFUSALS, Accumulator
 from barnabas.client.producer.partitioner import partitioner_for_topic
 from barnabas.client.producer.sender import Sender
-from barnabas.client.producer.unfit_record import (
+from barnabas.client.producer.user_objects import (
+    ProducerRecord,
     check_options,
     exact_partition,
     exact_topic,
     raise_unfit,
     record_parts,
 )
-from barnabas.client.producer.user_objects import ProducerRecord
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.calls import TransactionCalls
 from barnabas.client.transactions.manager import TransactionManager
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.config import ClientConfig
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.connections.coordinators import Coordinators
+    from barnabas.client.connections.lookups import Coordinators
     from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
     from barnabas.client.errors import ClientError
     from barnabas.client.producer.accumulator import BatchRecord, PartitionQueue

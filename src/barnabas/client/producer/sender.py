@@ -23,8 +23,8 @@ from barnabas.client.errors import (
     DeliveryTimeoutError,
     broker_error,
 )
+from barnabas.client.producer.producer_batch import ProducerMetrics
 from barnabas.client.producer.producer_identity import ProducerIdentity
-from barnabas.client.producer.producer_metrics import ProducerMetrics
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.produce import (

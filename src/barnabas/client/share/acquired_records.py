@@ -16,8 +16,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
-from barnabas.client.fetch.record_decoding import span_records
-from barnabas.client.fetch.record_set import scan_records
+from barnabas.client.fetch.record_set import scan_records, span_records
 from barnabas.client.share.acknowledgements import (
     GAP,
     Acknowledgements,

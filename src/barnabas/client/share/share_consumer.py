@@ -7,13 +7,13 @@ keeps the membership alive between calls.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.client.consumer.calls.consumer_calls import outcome_of
 from barnabas.client.consumer.errors import ConcurrentUseError
-from barnabas.client.errors import ClientTimeoutError
 from barnabas.client.session.lifetime import ClosedByUser, WithBlock
+from barnabas.client.session.plans import RunsPlans, run_plan
 from barnabas.client.session.session import Session
+from barnabas.client.share import share_consumer_plans
 from barnabas.client.share.acquired_records import ShareRecords
 from barnabas.client.share.share_consumer_base import (
     CLOSE_S,
@@ -24,16 +24,17 @@ from barnabas.client.share.share_consumer_base import (
 from barnabas.client.share.share_consumer_core import ShareConsumerCore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from barnabas.client.errors import ClientError
+    from barnabas.client.session.plans import Until, WaitingPlan
     from barnabas.client.share.acquired_records import ShareRecord
-    from barnabas.client.topic_partition import TopicPartition
 
 __all__ = ["ShareConsumer"]
 
+T = TypeVar("T")
 
-class ShareConsumer(ClosedByUser, WithBlock, ShareConsumerBase):
+
+class ShareConsumer(ClosedByUser, WithBlock, ShareConsumerBase, RunsPlans):
     """Acquire records of topics together with other members of a share group.
 
     Each record is acknowledged on its own, and several members may read one partition. Use the
@@ -80,39 +81,12 @@ class ShareConsumer(ClosedByUser, WithBlock, ShareConsumerBase):
     def _interrupt(self) -> None:
         self._session.stepper.wake()
 
-    def _run_until(self, is_over: Callable[[], bool], timeout_ms: float) -> None:
-        """Run the event loop until `is_over`, and at most for `timeout_ms`."""
-        self._session.stepper.run_until(is_over, timeout_ms)
-
-    # Subscription
-
-    def subscribe(self, topics: Iterable[str] | str) -> None:
-        """Subscribe to topics; replace earlier topics. The next poll joins the group.
-
-        Args:
-            topics: One name or several. An empty collection means `unsubscribe`.
-
-        Raises:
-            SubscriptionError: The topics are None, a pattern, or a name is blank.
-        """
-        names = self._topic_names(topics)
+    def _run_plan(self, plan: Callable[..., WaitingPlan[T]], *args: Any, **kwargs: Any) -> T:
         with self._call() as core:
-            if names:
-                core.subscribe(names)
-            else:
-                self.unsubscribe()
+            return run_plan(plan(core, *args, **kwargs), self._until)
 
-    def unsubscribe(self) -> None:
-        """Leave the group: send pending acknowledgements, and release all other records."""
-        with self._call():
-            self._end_membership(self.config.default_api_timeout_ms)
-
-    def _end_membership(self, timeout_ms: float) -> None:
-        ended: list[bool] = []
-        self._core.leave(lambda: ended.append(True))
-        self._run_until(lambda: bool(ended), timeout_ms)
-        if not ended:
-            self._core.abandon()
+    def _until(self, step: Until) -> bool:
+        return self._session.stepper.run_until(step.condition, step.limit_ms)
 
     # Reading
 
@@ -148,9 +122,7 @@ class ShareConsumer(ClosedByUser, WithBlock, ShareConsumerBase):
                         return records
                     if not has_time:
                         return ShareRecords({})
-                    self._run_until(
-                        lambda: core.is_awake or core.is_wakeup_wanted, self._wait_ms(deadline_ms)
-                    )
+                    self._until(self._event_before(deadline_ms))
                     has_time = self._clock.monotonic_ms() < deadline_ms
             finally:
                 core.end_poll()
@@ -173,53 +145,7 @@ class ShareConsumer(ClosedByUser, WithBlock, ShareConsumerBase):
                 return
             self._core.begin_rows(records)
 
-    # Acknowledgements
-
-    def commit_sync(self, timeout: float | None = None) -> dict[TopicPartition, ClientError | None]:
-        """Send the acknowledgements and wait for the results.
-
-        In implicit mode, the records of the last poll are accepted.
-
-        Args:
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Returns:
-            For each partition with acknowledgements its error, or None if they succeeded; a
-            `ClientTimeoutError` if the result did not arrive in time.
-
-        Raises:
-            WakeupError: `wakeup` was called; the results go to the callback.
-        """
-        with self._call() as core:
-            commit = core.commit()
-            timeout_ms = self._timeout_ms(timeout)
-            self._run_until(lambda: commit.is_done or core.is_wakeup_wanted, timeout_ms)
-            if not commit.is_done:
-                core.check_wakeup()
-            core.run_callbacks()
-            return commit.results(timeout_ms)
-
-    # Client instance, closing
-
-    def client_instance_id(self, timeout: float | None = None) -> str:
-        """Return the id that the brokers use for this client's telemetry (KIP-714).
-
-        Args:
-            timeout: Seconds; None for default.api.timeout.ms.
-
-        Raises:
-            UnsupportedVersionError: The brokers do not collect client telemetry.
-            ClientTimeoutError: No broker responded in time.
-        """
-        with self._call() as core:
-            outcomes: list[tuple[str | None, ClientError | None]] = []
-            core.client_instance_id(lambda found, error: outcomes.append((found, error)))
-            timeout_ms = self._timeout_ms(timeout)
-            self._run_until(lambda: bool(outcomes) or core.is_wakeup_wanted, timeout_ms)
-            if not outcomes:
-                core.check_wakeup()
-                raise ClientTimeoutError(f"no broker responded within {timeout_ms:.0f} ms")
-            return outcome_of(outcomes[0])
+    # Closing
 
     def close(self, timeout: float = CLOSE_S) -> None:
         """Send pending acknowledgements, release all other records, leave the group and close.
@@ -240,8 +166,6 @@ class ShareConsumer(ClosedByUser, WithBlock, ShareConsumerBase):
             return
         with self._call() as core:
             try:
-                self._end_membership(timeout * MS_PER_S)
-                core.run_callbacks()
+                run_plan(share_consumer_plans.close(core, timeout * MS_PER_S), self._until)
             finally:
-                core.stop()
                 session.close()

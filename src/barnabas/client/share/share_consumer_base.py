@@ -1,22 +1,22 @@
-"""Base of the blocking and the asyncio share consumer: configuration, calls without waiting."""
+"""Base of the blocking and the asyncio share consumer: all calls but those that read records."""
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.config import ClientConfig, keys_with_servers
-from barnabas.client.consumer.assignment.subscription import Subscription, SubscriptionPattern
-from barnabas.client.consumer.errors import InvalidGroupIdError, SubscriptionError
+from barnabas.client.consumer.errors import InvalidGroupIdError
 from barnabas.client.consumer.user_objects import take_user_objects
 from barnabas.client.errors import ClientConfigError
+from barnabas.client.session.plans import PlanMethod, Until
+from barnabas.client.share import share_consumer_plans
 from barnabas.client.share.acknowledgements import AcknowledgeType
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from barnabas.client.consumer.user_objects import Deserializing
     from barnabas.client.errors import ClientError
@@ -120,22 +120,18 @@ class ShareConsumerBase(ABC):
         finally:
             self._leave()
 
-    def _wait_ms(self, deadline_ms: float) -> float:
-        """Return how long (ms) to wait for an event; 0 after the deadline."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms >= deadline_ms:
-            return 0.0
-        due_ms = self._core.next_deadline_ms() - now_ms
-        return min(deadline_ms - now_ms, max(due_ms, _SHORTEST_MS))
+    def _event_before(self, deadline_ms: float) -> Until:
+        """Return a step that waits for an event or a wake-up, until the deadline."""
+        core, now_ms, limit_ms = self._core, self._clock.monotonic_ms(), 0.0
+        if now_ms < deadline_ms:
+            due_ms = core.next_deadline_ms() - now_ms
+            limit_ms = min(deadline_ms - now_ms, max(due_ms, _SHORTEST_MS))
+        return Until(lambda: core.is_awake or core.is_wakeup_wanted, limit_ms)
 
     def _iteration_s(self) -> float:
         """Return how long (s) one poll of an iteration waits for records."""
         limit_ms = self.config.consumer_timeout_ms
         return CLOSE_S if limit_ms < 0 else limit_ms / MS_PER_S
-
-    def _timeout_ms(self, timeout: float | None) -> float:
-        """Convert the user's timeout in seconds to ms; None means default.api.timeout.ms."""
-        return self.config.default_api_timeout_ms if timeout is None else timeout * MS_PER_S
 
     def wakeup(self) -> None:
         """Make the current call, or the next call that waits, raise `WakeupError`.
@@ -147,20 +143,8 @@ class ShareConsumerBase(ABC):
 
     # Subscription
 
-    @staticmethod
-    def _topic_names(topics: Iterable[str] | str) -> tuple[str, ...]:
-        """Return topic names as a tuple.
-
-        Raises:
-            SubscriptionError: The topics are None, a name is blank, or a pattern was given.
-        """
-        if topics is None or isinstance(topics, re.Pattern | SubscriptionPattern):
-            raise SubscriptionError(
-                f"subscribe: a share consumer needs names of topics, not {topics!r}"
-            )
-        names = Subscription.wanted(topics, None)
-        assert isinstance(names, tuple), names
-        return names
+    subscribe = PlanMethod(share_consumer_plans.subscribe)
+    unsubscribe = PlanMethod(share_consumer_plans.unsubscribe)
 
     def subscription(self) -> set[str]:
         """Return the subscribed topics."""
@@ -218,6 +202,8 @@ class ShareConsumerBase(ABC):
         with self._call() as core:
             core.acknowledge(tp, offset, kind, is_by_offset=True)
 
+    commit_sync = PlanMethod(share_consumer_plans.commit_sync)
+
     def commit_async(self) -> None:
         """Send the acknowledgements without waiting for the result.
 
@@ -241,6 +227,8 @@ class ShareConsumerBase(ABC):
         """Return for how long (ms) acquired records are locked; None before the first records."""
         with self._call() as core:
             return core.fetcher.lock_timeout_ms
+
+    client_instance_id = PlanMethod(share_consumer_plans.client_instance_id)
 
     @property
     def trouble(self) -> ClientError | None:

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.connections.cluster import ANY_NODE
 from barnabas.client.connections.connections import Call
-from barnabas.client.consumer.assignment.subscribed_topics import SubscribedTopics
-from barnabas.client.consumer.assignment.subscription import Subscription, SubscriptionKind
+from barnabas.client.consumer.assignment.subscription import (
+    SubscribedTopics,
+    Subscription,
+    SubscriptionKind,
+)
 from barnabas.client.consumer.errors import SubscriptionError, WakeupError
 from barnabas.client.errors import broker_error
 from barnabas.client.share.acknowledgements import (
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.connections.coordinators import Coordinators
+    from barnabas.client.connections.lookups import Coordinators
     from barnabas.client.consumer.user_objects import Deserializing
     from barnabas.client.errors import ClientError
     from barnabas.client.retries import OnDone
@@ -203,7 +206,7 @@ class ShareConsumerCore:
             IllegalAcknowledgementError: In explicit mode, records are not acknowledged.
             SubscriptionError: The consumer has no subscription.
         """
-        self.run_callbacks()
+        self.results.run()
         self._returned = self._unseen()
         if self._is_explicit:
             if self._in_flight.unacknowledged:
@@ -239,7 +242,7 @@ class ShareConsumerCore:
         self.check_wakeup()
         self._topics.check()
         self._topics.maybe_refresh()
-        self.run_callbacks()
+        self.results.run()
         if self._membership is not None:
             self._membership.poll()
         if self.fetcher.errors:
@@ -339,17 +342,13 @@ class ShareConsumerCore:
 
         In implicit mode, all records that the user has seen are accepted.
         """
-        self.run_callbacks()
+        self.results.run()
         if not self._is_explicit:
             self._in_flight.accept_all(self._unseen())
         acks = self._in_flight.take()
         commit = ShareCommit(source.tp for source in acks)
         self._deliver(acks, is_urgent=True, commit=commit)
         return commit
-
-    def run_callbacks(self) -> None:
-        """Pass results of acknowledgements to the user's callback."""
-        self.results.run()
 
     def _deliver(
         self,

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import ClientError
 from barnabas.client.group.consumer_member import PartitionsById, TopicNames
-from barnabas.client.group.group_calls import GroupCalls
-from barnabas.client.group.heartbeats import HeartbeatSchedule
-from barnabas.client.group.member_polls import PollWatch
+from barnabas.client.group.group_calls import GroupCalls, HeartbeatSchedule
+from barnabas.client.group.membership import PollWatch
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.share_group_heartbeat import (
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.connections.coordinators import Coordinators
+    from barnabas.client.connections.lookups import Coordinators
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.schema import Message
 

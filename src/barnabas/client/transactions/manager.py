@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.client.connections.coordinators import TRANSACTION, Coordinators
+from barnabas.client.connections.lookups import TRANSACTION, Coordinators
 from barnabas.client.errors import (
     ClientConfigError,
     ClientError,

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Generator
-from typing import Any
 
 import pytest
 
 from barnabas.client.admin import cluster, credentials, groups, log_dirs, transactions
-from barnabas.client.admin.call import AdminCall
 from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.admin.log_dirs import LogDirectory, ReplicaDirectories, ReplicaInfo
 from barnabas.client.errors import BrokerError
@@ -28,33 +25,9 @@ from barnabas.protocol.messages.update_features import (
 )
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from barnabas.protocol.protocol_error import ProtocolError
+from unit.client.admin.call_keeper import call_of
 
 TP = TopicPartition("t", 3)
-
-
-class CallKeeper:
-    """An `AdminSender` that keeps the call of a plan."""
-
-    timeout_ms = 1000
-    call: AdminCall[Any]
-
-    def send(self, _to: object, call: AdminCall[Any]) -> Generator[None, None, None]:
-        self.call = call
-        yield
-
-    def send_to_leaders(
-        self,
-        partitions: list[TopicPartition],
-        call_for: Callable[[list[TopicPartition]], AdminCall[Any]],
-    ) -> Generator[None, None, None]:
-        return self.send(None, call_for(partitions))
-
-
-def call_of(plan: Callable[..., Generator[Any, Any, Any]], *args: Any, **kwargs: Any) -> Any:
-    """Return the first call that a plan makes."""
-    sender = CallKeeper()
-    next(plan(sender, *args, **kwargs))
-    return sender.call
 
 
 def test_a_password_is_salted_as_rfc_7677_does_in_its_example() -> None:

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from barnabas.client.admin import groups, topics
-from barnabas.client.admin.call import Plan, checked, raise_failed, run
-from barnabas.client.admin.sender import AdminSender
+from barnabas.client.admin.sender import AdminSender, Plan, checked, raise_failed, run
 from barnabas.client.admin.topics import TopicListing
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.errors import AdminResultsError, BrokerError, UnsupportedVersionError
-from barnabas.client.session.waiter import Waiter
+from barnabas.client.session.session import Waiter
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse

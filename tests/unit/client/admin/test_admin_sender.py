@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.admin.call import AdminCall, Plan, run
 from barnabas.client.admin.groups import delete_groups
 from barnabas.client.admin.partitions import delete_records
-from barnabas.client.admin.sender import AdminSender, CoordinatorOf
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.admin.sender import AdminCall, AdminSender, CoordinatorOf, Plan, run
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.errors import (
     BrokerError,
@@ -19,7 +18,7 @@ from barnabas.client.errors import (
     DisconnectedError,
     broker_error,
 )
-from barnabas.client.session.waiter import Waiter
+from barnabas.client.session.session import Waiter
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.client.connections.topic_lookup import Sought, TopicLookup
+from barnabas.client.connections.lookups import Sought, TopicLookup
 from barnabas.client.errors import ClientError, UnknownTopicError
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.consumer.assignment.subscription import Subscription
 from barnabas.client.consumer.commits import CommitDependencies, Commits
 from barnabas.client.consumer.errors import CommitFailedError

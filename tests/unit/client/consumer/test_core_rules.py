@@ -12,10 +12,11 @@ import pytest
 import barnabas
 import barnabas.aio
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
+from barnabas.client.consumer import consumer_plans
 from barnabas.client.consumer.assignment.subscription import Subscription
 from barnabas.client.consumer.assignment.topic_partition_state import PositionState
-from barnabas.client.consumer.calls.lookups import Lookups
 from barnabas.client.consumer.commits import CommitDependencies, Commits
+from barnabas.client.consumer.consumer_calls import ConsumerCalls, ConsumerIterator
 from barnabas.client.consumer.errors import (
     ConcurrentUseError,
     InvalidGroupIdError,
@@ -23,7 +24,6 @@ from barnabas.client.consumer.errors import (
     WakeupError,
 )
 from barnabas.client.errors import ClientClosedError, ClientError, OffsetOutOfRangeError
-from barnabas.client.fetch.offset_lookups import LATEST
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
@@ -335,7 +335,8 @@ def test_fetches_and_lookups_have_the_isolation_level(level: str, number: int) -
 def test_lookups_of_the_user_have_the_isolation_level(level: str, number: int) -> None:
     reading = Reading(isolation_level=level)
     stand_in: Any = reading.cluster
-    Lookups(stand_in, reading.core).ends([TP], LATEST, None)(lambda _found, _error: None)
+    calls = ConsumerCalls(stand_in, reading.core, ConsumerIterator(reading.core))
+    next(consumer_plans.end_offsets(calls, [TP]))
     assert reading.answer_offset(9).isolation_level == number
 
 

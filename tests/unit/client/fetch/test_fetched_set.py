@@ -9,8 +9,12 @@ import pytest
 from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.fetch.fetch_buffer import FetchedSet
 from barnabas.client.fetch.fetched_batch import DECODED_RECORDS_MAX
-from barnabas.client.fetch.record_decoding import decode_record_set, iter_record_set
-from barnabas.client.fetch.record_set import RecordSet, scan_records
+from barnabas.client.fetch.record_set import (
+    RecordSet,
+    decode_record_set,
+    iter_record_set,
+    scan_records,
+)
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import ZSTD
 from barnabas.record.control import ControlType, encode_control_key

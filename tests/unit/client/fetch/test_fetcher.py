@@ -9,8 +9,7 @@ import pytest
 
 from barnabas.client.errors import CorruptRecordsError, OffsetOutOfRangeError
 from barnabas.client.fetch.fetcher import ReaderOptions
-from barnabas.client.fetch.record_decoding import read_records
-from barnabas.client.fetch.record_set import FetchFailure, RecordSet
+from barnabas.client.fetch.record_set import FetchFailure, RecordSet, read_records
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.frame_buffers import FrameBuffers
 from barnabas.protocol.messages.fetch import FetchResponse

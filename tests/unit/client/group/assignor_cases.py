@@ -6,14 +6,14 @@ import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from barnabas.client.group.assignors.assignor import (
+from barnabas.client.group.assignor import (
     AssignablePartition,
     Assignor,
     MemberSubscription,
 )
-from barnabas.client.group.assignors.sticky_assignment import Claim
-from barnabas.client.group.assignors.sticky_assignors import sticky_user_data
-from barnabas.client.group.classic.group_leader import resolve_assignors
+from barnabas.client.group.built_in_assignors import sticky_user_data
+from barnabas.client.group.group_leader import resolve_assignors
+from barnabas.client.group.sticky_assignment import Claim
 from barnabas.client.topic_partition import TopicPartition
 
 RACKS = ("a", "b", "c")

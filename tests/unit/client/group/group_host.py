@@ -7,9 +7,9 @@ from typing import Any
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.errors import ClientError
-from barnabas.client.group.classic.classic_membership import ClassicMembership
+from barnabas.client.group.classic_membership import ClassicMembership
 from barnabas.client.group.membership import GroupGeneration, OnHostDone
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.runtime.loop import Runtime

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from barnabas.client.group.assignors.assignor import (
+from barnabas.client.group.assignor import (
     Assignment,
     Assignor,
     MemberSubscription,

@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode

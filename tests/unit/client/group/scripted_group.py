@@ -12,7 +12,7 @@ from typing import Any
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.connections import Call
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.connections.metadata_cache import (
     MetadataCache,
     NodeInfo,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.client.errors import ClientConfigError
-from barnabas.client.group.assignors.assignor import (
+from barnabas.client.group.assignor import (
     AssignablePartition,
     Assignment,
     Assignor,
@@ -13,14 +13,14 @@ from barnabas.client.group.assignors.assignor import (
     RackMatch,
     RebalanceProtocol,
 )
-from barnabas.client.group.assignors.sticky_assignment import Claim
-from barnabas.client.group.assignors.sticky_assignors import (
+from barnabas.client.group.built_in_assignors import (
     StickyAssignor,
     read_sticky_user_data,
     sticky_user_data,
 )
-from barnabas.client.group.classic.group_leader import BUILT_IN, common_protocol, resolve_assignors
+from barnabas.client.group.group_leader import BUILT_IN, common_protocol, resolve_assignors
 from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group.sticky_assignment import Claim
 from barnabas.client.topic_partition import TopicPartition
 
 

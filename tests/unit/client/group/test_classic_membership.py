@@ -6,8 +6,8 @@ import pytest
 
 from barnabas.client.connections.connections import Call
 from barnabas.client.errors import ClientConfigError, ClientError
-from barnabas.client.group.classic.member_payloads import read_subscription
 from barnabas.client.group.group_calls import GroupCalls
+from barnabas.client.group.group_leader import read_subscription
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.join_group import JoinGroupResponse

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.errors import BrokerError, ClientError
-from barnabas.client.group.heartbeats import HeartbeatState
+from barnabas.client.group.group_calls import HeartbeatState
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey

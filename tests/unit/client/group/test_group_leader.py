@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.client.group.assignors.assignor import (
+from barnabas.client.group.assignor import (
     Assignment,
     AssignorError,
     MemberSubscription,
     RebalanceProtocol,
 )
-from barnabas.client.group.classic.group_leader import GroupLeader
-from barnabas.client.group.classic.member_payloads import write_subscription
+from barnabas.client.group.group_leader import GroupLeader, write_subscription
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from unit.client.group.scripted_group import ScriptedGroup

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.errors import BrokerError, ClientError, ClientTimeoutError
 from barnabas.client.group.group_offsets import CommittedOffset, GroupOffsets
 from barnabas.client.group.membership import GroupGeneration

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.client.errors import ClientError, broker_error
-from barnabas.client.group.heartbeats import Heartbeat, HeartbeatCallbacks
+from barnabas.client.group.group_calls import Heartbeat, HeartbeatCallbacks
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.heartbeat import HeartbeatResponse

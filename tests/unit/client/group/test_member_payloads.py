@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.group.assignors.assignor import Assignment, MemberSubscription
-from barnabas.client.group.classic.member_payloads import (
+from barnabas.client.group.assignor import Assignment, MemberSubscription
+from barnabas.client.group.group_leader import (
     VERSION_MAX,
     read_assignment,
     read_subscription,

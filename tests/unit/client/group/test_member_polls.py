@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.client.group.member_polls import PollSteps
+from barnabas.client.group.membership import PollSteps
 
 if TYPE_CHECKING:
     from barnabas.client.group.membership import OnHostDone

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.client.group.classic.classic_member_state import (
+from barnabas.client.group.classic_member_state import (
     JOIN_STEPS,
     MEMBER_STATES,
     ClassicMemberState,
@@ -19,7 +19,7 @@ from barnabas.client.group.consumer_member import (
     ConsumerMemberEvent,
     ConsumerMemberState,
 )
-from barnabas.client.group.heartbeats import HEARTBEAT_STATES, HeartbeatEvent, HeartbeatState
+from barnabas.client.group.group_calls import HEARTBEAT_STATES, HeartbeatEvent, HeartbeatState
 from barnabas.client.share.share_membership import (
     SHARE_MEMBER_STATES,
     ShareMemberEvent,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from barnabas.client.errors import BrokerError
-from barnabas.client.group.assignors.assignor import Assignment
-from barnabas.client.group.classic.member_payloads import write_assignment
+from barnabas.client.group.assignor import Assignment
+from barnabas.client.group.group_leader import write_assignment
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sync_group import SyncGroupResponse

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.client.errors import UnfitRecordError
-from barnabas.client.producer.unfit_record import raise_unfit
+from barnabas.client.producer.user_objects import raise_unfit
 from barnabas.record.reader import read_batches
 from unit.client.producer.accumulators import TP, accumulator, add
 from unit.client.scripted_cluster import HandTime

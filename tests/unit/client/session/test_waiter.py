@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from barnabas.client.errors import ClientError, ClientTimeoutError
-from barnabas.client.session.waiter import Waiter
+from barnabas.client.session.session import Waiter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import Cluster
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.errors import ClientError
 from barnabas.client.share.share_membership import ShareMembership, ShareMembershipHost
 from barnabas.client.topic_partition import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from barnabas.client.connections.coordinators import Coordinators
+from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.producer.producer_batch import Delivery
 from barnabas.client.producer.producer_core import ProducerCore
 from barnabas.client.producer.user_objects import ProducerParts

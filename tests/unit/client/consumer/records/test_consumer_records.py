@@ -8,8 +8,8 @@ import weakref
 
 import pytest
 
-from barnabas.client.consumer.records.consumer_records import ConsumerRecords
-from barnabas.client.consumer.records.partition_records import PartitionRecords
+from barnabas.client.consumer.consumer_records import ConsumerRecords
+from barnabas.client.consumer.partition_records import PartitionRecords
 from barnabas.client.topic_partition import TopicPartition
 
 
@@ -46,7 +46,7 @@ class NotInstalled:
         if name == {package!r}:
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, NotInstalled())
-from barnabas.client.consumer.records.consumer_records import ConsumerRecords
+from barnabas.client.consumer.consumer_records import ConsumerRecords
 ConsumerRecords({{}}, {{}}).{method}()
 """
     done = subprocess.run(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.client.consumer.records.partition_records import PartitionRecords
+from barnabas.client.consumer.partition_records import PartitionRecords
 from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.fetch.fetch_buffer import FetchedSet
-from barnabas.client.fetch.record_decoding import ConsumerRecord, decode_record_set
-from barnabas.client.fetch.record_set import RecordSet, scan_records
+from barnabas.client.fetch.record_set import (
+    ConsumerRecord,
+    RecordSet,
+    decode_record_set,
+    scan_records,
+)
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.columns import RECORDS_PER_SLICE

@@ -14,8 +14,9 @@ from barnabas.record.errors import CorruptBatchError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from barnabas.client.consumer.records.partition_records import PartitionRecords
+    from barnabas.client.consumer.partition_records import PartitionRecords
     from barnabas.client.fetch.fetched_batch import Piece
+
 
 __all__ = ["SCHEMA", "to_table"]
 

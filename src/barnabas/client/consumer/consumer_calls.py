@@ -1,4 +1,4 @@
-"""Begin and end of a consumer's calls, and iteration record by record.
+"""Begin and end of a consumer's calls, parts of their plans, and iteration record by record.
 
 A poll moves the positions after all records that it returns. If the user makes another call during
 an iteration, the records that the user has not seen are given back first. So a commit covers
@@ -7,28 +7,32 @@ exactly the records that were iterated.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
 from operator import length_hint
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeAlias, TypeVar
 
 from barnabas.client.errors import ClientClosedError, ClientTimeoutError, CorruptRecordsError
+from barnabas.client.session.plans import Until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
+    from barnabas.client.connections.cluster import Cluster
     from barnabas.client.consumer.consumer_core import ConsumerCore
-    from barnabas.client.consumer.records.consumer_records import ConsumerRecords
-    from barnabas.client.consumer.records.partition_records import PartitionRecords
+    from barnabas.client.consumer.consumer_records import ConsumerRecords
+    from barnabas.client.consumer.partition_records import PartitionRecords
     from barnabas.client.errors import ClientError
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.client.fetch.record_set import ConsumerRecord
+    from barnabas.client.retries import OnDone
+    from barnabas.client.session.plans import WaitingPlan
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.runtime.clock import Clock
 
 __all__ = ["ConsumerCalls", "ConsumerIterator", "outcome_of"]
 
 T = TypeVar("T")
+# A function that starts a call; the call ends by calling the given `OnDone`.
+Start: TypeAlias = "Callable[[OnDone[T]], None]"
 _MS_PER_S = 1000.0
 # Added to the timeout that a call keeps itself, so that the call's own error arrives first.
 _GRACE_MS = 5_000.0
@@ -101,17 +105,23 @@ class ConsumerIterator:
             seen -= here
             if here < whole:
                 unseen[tp] = whole - here
-        self._core.give_back(unseen)
+        self._core.collector.give_back(unseen)
 
 
-class ConsumerCalls(ABC):
-    """A context manager around every call; entering it checks that the consumer may be used."""
+class ConsumerCalls:
+    """Core, clock and waits of a consumer's plans, and a context manager around every call.
 
-    __slots__ = ("_clock", "_core", "_iterator", "closings")
+    The consumers override how a call begins and ends.
+    """
 
-    def __init__(self, clock: Clock, core: ConsumerCore, iterator: ConsumerIterator) -> None:
-        self._clock = clock
-        self._core = core
+    __slots__ = ("_iterator", "clock", "closings", "cluster", "core")
+    # Whether a call may begin while another call is still waiting.
+    may_overlap: ClassVar[bool] = False
+
+    def __init__(self, cluster: Cluster, core: ConsumerCore, iterator: ConsumerIterator) -> None:
+        self.clock = cluster.runtime.clock
+        self.cluster = cluster
+        self.core = core
         self._iterator = iterator
         # Number of `close` calls. A call that began with a smaller number ends with
         # ClientClosedError; calls that callbacks make during the close continue.
@@ -121,10 +131,10 @@ class ConsumerCalls(ABC):
         self._begin()
         # Before the call, set positions to the records that the user has seen, and back to batches
         # that could not be decoded.
-        corrupt = self._core.collector.pop_corrupt()
+        corrupt = self.core.collector.pop_corrupt()
         self._iterator.give_back_unseen()
         if corrupt:
-            self._core.positions.rewind_to(corrupt)
+            self.core.positions.rewind_to(corrupt)
         return self
 
     def __exit__(
@@ -135,63 +145,117 @@ class ConsumerCalls(ABC):
     ) -> None:
         self._end()
 
-    @abstractmethod
     def _begin(self) -> None:
         """Raise unless a call may be made now."""
 
-    @abstractmethod
     def _end(self) -> None:
         """End the call."""
 
-    @abstractmethod
     def wakeup(self) -> None:
-        """Make a waiting call check its condition again."""
+        """Make a waiting call check its condition again. Safe from any thread."""
+        self.core.on_wake()
 
     def check_open(self, begun: int) -> None:
         """Raise `ClientClosedError` if `close` was called since `closings` was `begun`."""
         if self.closings != begun:
             raise ClientClosedError("the consumer was closed during the call")
 
-    def _check_interrupted(self, begun: int) -> None:
+    def check_interrupted(self, begun: int) -> None:
         """Raise if a waiting call must end because `wakeup` or `close` was called."""
-        self._core.check_wakeup()
+        self.core.check_wakeup()
         self.check_open(begun)
 
-    def _find_positions(self, begun: int) -> None:
-        """Start the requests that partitions without a valid position need."""
-        self._core.is_awake = False
-        self._check_interrupted(begun)
-        self._core.positions.update()
-
-    def _default_ms(self) -> float:
-        return self._core.config.default_api_timeout_ms
-
-    def _limit_ms(self, timeout: float | None) -> float:
+    def limit_ms(self, timeout: float | None) -> float:
         """Convert the user's timeout in seconds to ms; None means default.api.timeout.ms."""
-        return self._default_ms() if timeout is None else timeout * _MS_PER_S
+        default_ms = self.core.config.default_api_timeout_ms
+        return default_ms if timeout is None else timeout * _MS_PER_S
 
-    def _result_ms(self, timeout: float | None) -> float:
-        """Return how long (ms) to wait for the end of a call.
+    def event_before(self, deadline_ms: float, begun: int) -> Until:
+        """Return a step that waits for an event, a wake-up or a `close`, until the deadline.
 
-        A call limits itself and reports its own error, but its last attempt may exceed the limit.
+        Args:
+            deadline_ms: The deadline on the monotonic clock.
+            begun: The value of `closings` when the call began; a later `close` ends the wait.
         """
-        return self._default_ms() + _GRACE_MS if timeout is None else timeout * _MS_PER_S
+        core, now_ms = self.core, self.clock.monotonic_ms()
+        left_ms, limit_ms = deadline_ms - now_ms, 0.0
+        if left_ms > 0:
+            limit_ms = min(left_ms, max(core.next_deadline_ms() - now_ms, _SHORTEST_MS))
 
-    def _wait_ms(self, left_ms: float) -> float:
-        """Return how long (ms) to wait for an event while the user has `left_ms` left."""
-        due_ms = self._core.next_deadline_ms() - self._clock.monotonic_ms()
-        return min(left_ms, max(due_ms, _SHORTEST_MS))
+        def is_interrupted() -> bool:
+            return core.is_awake or core.is_wakeup_wanted or self.closings != begun
 
-    def _timeout_error(self, subject: str, limit_ms: float) -> ClientTimeoutError:
+        return Until(is_interrupted, limit_ms)
+
+    # Parts of plans
+
+    def result(self, start: Start[T], subject: str, timeout: float | None = None) -> WaitingPlan[T]:
+        """Start a call and wait for its result.
+
+        Args:
+            start: Starts the call.
+            subject: The name of the call, for the message of a timeout.
+            timeout: Seconds that the user gave; None for default.api.timeout.ms.
+
+        Raises:
+            ClientError: The call failed with this error.
+            WakeupError: `wakeup` was called.
+            ClientTimeoutError: The call did not end within the timeout.
+        """
+        outcomes: list[tuple[T | None, ClientError | None]] = []
+        core, begun = self.core, self.closings
+
+        def on_done(result: T | None, error: ClientError | None) -> None:
+            outcomes.append((result, error))
+            core.on_wake()
+
+        def is_over() -> bool:
+            return bool(outcomes) or core.is_wakeup_wanted or self.closings != begun
+
+        start(on_done)
+        limit_ms = self.limit_ms(timeout) + (_GRACE_MS if timeout is None else 0)
+        yield Until(is_over, limit_ms)
+        if not outcomes:
+            self.check_interrupted(begun)
+            raise self.timeout_error(subject, limit_ms)
+        return outcome_of(outcomes[0])
+
+    def run_steps(self, predicate: Callable[[], bool], deadline_ms: float) -> WaitingPlan[None]:
+        """Run pending steps of the membership until `predicate` holds or the deadline passes."""
+        core = self.core
+        while not predicate():
+            core.is_awake = False
+            core.host.run_scheduled()
+            left_ms = deadline_ms - self.clock.monotonic_ms()
+            if predicate() or left_ms <= 0:
+                return
+            yield Until(lambda: core.is_awake or predicate(), left_ms)
+
+    def close_core(self, timeout_ms: float) -> WaitingPlan[None]:
+        """Commit, leave the group and stop the core, within `timeout_ms`."""
+        core = self.core
+        deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        ended: list[bool] = []
+        try:
+            self._iterator.give_back_unseen()
+            yield from self.run_steps(lambda: core.commits.is_idle, deadline_ms)
+            core.begin_close(timeout_ms, lambda: ended.append(True))
+            yield from self.run_steps(lambda: bool(ended), deadline_ms)
+            core.commits.run_callbacks()
+        finally:
+            core.stop()
+
+    def timeout_error(self, subject: str, limit_ms: float) -> ClientTimeoutError:
         """Return the timeout error of a call, with the cause if a broker is unreachable."""
-        cause = self._core.unreachable
+        cause = self.core.unreachable
         message = f"{subject} was not available within {limit_ms:.0f} ms"
         error = ClientTimeoutError(message if cause is None else f"{message}: {cause}")
         error.__cause__ = cause
         return error
 
-    def _raise_callback_error(self) -> None:
-        host = self._core.host
+    def raise_callback_error(self) -> None:
+        """Raise the exception of the user's callback that a leave or close has kept."""
+        host = self.core.host
         error, host.callback_error = host.callback_error, None
         if error is not None:
             raise error

@@ -3,15 +3,18 @@
 Other members watch only the topics that they subscribe to. The leader rejoins when a topic of any
 member has changed: its number of partitions, its racks (KIP-881), or whether it exists. The
 assignors come from `partition.assignment.strategy`.
+
+Members exchange payloads of the consumer protocol, versions 0 to 3: JoinGroup carries a
+subscription and SyncGroup an assignment, which the broker does not interpret. Both begin with a
+version. A reader uses the known part of a later version (KIP-429, KIP-881).
 """
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from barnabas.client.errors import ClientConfigError, ClientError, broker_error
-from barnabas.client.group.assignors.assignor import (
+from barnabas.client.group.assignor import (
     AssignablePartition,
     Assignment,
     Assignor,
@@ -19,30 +22,130 @@ from barnabas.client.group.assignors.assignor import (
     MemberSubscription,
     RebalanceProtocol,
 )
-from barnabas.client.group.classic.member_payloads import read_subscription, write_assignment
+from barnabas.client.topic_partition import TopicPartition, numbers_by_topic
 from barnabas.client.user_code import UserCode
+from barnabas.protocol.codec import decode_from, encode_bytes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sync_group import SyncGroupRequestAssignment
 from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.records.consumer_protocol_assignment import (
+    ConsumerProtocolAssignment,
+    TopicPartition as AssignedTopic,
+)
+from barnabas.protocol.records.consumer_protocol_subscription import (
+    ConsumerProtocolSubscription,
+    TopicPartition as OwnedTopic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.messages.join_group import JoinGroupResponse
     from barnabas.runtime.timer import Cancellable
 
-__all__ = ["BUILT_IN", "GroupLeader", "common_protocol", "resolve_assignors"]
+
+__all__ = [
+    "BUILT_IN",
+    "PROTOCOL_TYPE",
+    "VERSION_MAX",
+    "GroupLeader",
+    "common_protocol",
+    "read_assignment",
+    "read_subscription",
+    "resolve_assignors",
+    "write_assignment",
+    "write_subscription",
+]
+
+# The protocol type of groups with these payloads.
+PROTOCOL_TYPE = "consumer"
+VERSION_MAX = 3
+_VERSION_BYTES = 2
+
+
+def write_subscription(subscription: MemberSubscription, version: int = VERSION_MAX) -> bytes:
+    """Serialize a subscription for JoinGroup; older versions omit fields that they lack."""
+    owned = [
+        OwnedTopic(topic=topic, partitions=numbers)
+        for topic, numbers in numbers_by_topic(subscription.owned_partitions).items()
+    ]
+    message = ConsumerProtocolSubscription(
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=owned,
+        generation_id=subscription.generation_id,
+        rack_id=subscription.rack_id,
+    )
+    return version.to_bytes(_VERSION_BYTES, "big") + encode_bytes(message, version)
+
+
+def read_subscription(payload: bytes, instance_id: str | None = None) -> MemberSubscription:
+    """Parse a member's subscription.
+
+    Args:
+        payload: The serialized subscription.
+        instance_id: The id of a static member, which is a separate field of JoinGroup.
+
+    Raises:
+        ProtocolError: The payload is malformed.
+    """
+    version = _version(payload)
+    found, _ = decode_from(ConsumerProtocolSubscription, version, payload, _VERSION_BYTES)
+    owned = [TopicPartition(t.topic, n) for t in found.owned_partitions for n in t.partitions]
+    return MemberSubscription(
+        found.topics, owned, found.user_data, found.generation_id, found.rack_id, instance_id
+    )
+
+
+def write_assignment(assignment: Assignment, version: int = VERSION_MAX) -> bytes:
+    """Serialize an assignment for SyncGroup."""
+    topics = [
+        AssignedTopic(topic=topic, partitions=numbers)
+        for topic, numbers in numbers_by_topic(assignment.partitions).items()
+    ]
+    message = ConsumerProtocolAssignment(assigned_partitions=topics, user_data=assignment.user_data)
+    return version.to_bytes(_VERSION_BYTES, "big") + encode_bytes(message, version)
+
+
+def read_assignment(payload: bytes) -> Assignment:
+    """Parse an assignment; an empty payload means no partitions.
+
+    Brokers send an empty payload for a member without an assignment. Duplicate partitions count
+    once.
+
+    Raises:
+        ProtocolError: The payload is malformed.
+    """
+    if not payload:
+        return Assignment(())
+    version = _version(payload)
+    found, _ = decode_from(ConsumerProtocolAssignment, version, payload, _VERSION_BYTES)
+    partitions = dict.fromkeys(
+        TopicPartition(t.topic, n) for t in found.assigned_partitions for n in t.partitions
+    )
+    for tp in partitions:
+        if tp.partition < 0:
+            raise ProtocolError(f"invalid partition {tp.partition} of topic {tp.topic}")
+    return Assignment(list(partitions), found.user_data)
+
+
+def _version(payload: bytes) -> int:
+    if len(payload) < _VERSION_BYTES:
+        raise ProtocolError(f"a payload of {len(payload)} bytes has no version")
+    version = int.from_bytes(payload[:_VERSION_BYTES], "big", signed=True)
+    if version < 0:
+        raise ProtocolError(f"payload version {version}")
+    return min(version, VERSION_MAX)
+
 
 _KEY = "partition.assignment.strategy"
-_PACKAGE = "barnabas.client.group.assignors."
-# Module and class of the built-in assignors, by the name that members agree on.
-BUILT_IN: Mapping[str, tuple[str, str]] = {
-    "range": ("range_and_round_robin", "RangeAssignor"),
-    "roundrobin": ("range_and_round_robin", "RoundRobinAssignor"),
-    "sticky": ("sticky_assignors", "StickyAssignor"),
-    "cooperative-sticky": ("sticky_assignors", "CooperativeStickyAssignor"),
+# Classes in `built_in_assignors`, by the name that members agree on.
+BUILT_IN: Mapping[str, str] = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
 }
 # Java class names, as configurations for Java, kafka-python and librdkafka contain them.
 _OTHER_NAMES = {
@@ -99,8 +202,10 @@ def _resolve(given: object) -> Assignor:
         if name not in BUILT_IN:
             known = ", ".join(BUILT_IN)
             raise ClientConfigError(f"{_KEY}: {given} is neither a class nor one of {known}")
-        module, class_name = BUILT_IN[name]
-        given = getattr(importlib.import_module(_PACKAGE + module), class_name)
+        # Only members of classic groups need them.
+        from barnabas.client.group import built_in_assignors
+
+        given = getattr(built_in_assignors, BUILT_IN[name])
     made = given() if isinstance(given, type) else given
     if not isinstance(getattr(made, "name", None), str) or not hasattr(made, "assign"):
         raise ClientConfigError(f"{_KEY}: {given!r} has no `name` or no `assign`: extend Assignor")

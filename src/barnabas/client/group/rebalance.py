@@ -18,10 +18,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import ClientError, broker_error
-from barnabas.client.group.assignors.assignor import RebalanceProtocol
-from barnabas.client.group.classic.classic_member_state import ClassicMemberState
-from barnabas.client.group.classic.member_payloads import PROTOCOL_TYPE
-from barnabas.client.group.member_polls import AssignmentSteps
+from barnabas.client.group.assignor import RebalanceProtocol
+from barnabas.client.group.classic_member_state import ClassicMemberState
+from barnabas.client.group.group_leader import PROTOCOL_TYPE
+from barnabas.client.group.membership import AssignmentSteps
 from barnabas.client.user_code import UserCode
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -40,13 +40,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from barnabas.client.config import ClientConfig
-    from barnabas.client.group.assignors.assignor import Assignment
-    from barnabas.client.group.classic.classic_member_state import ClassicMemberStatus
-    from barnabas.client.group.classic.group_leader import GroupLeader
+    from barnabas.client.group.assignor import Assignment
+    from barnabas.client.group.classic_member_state import ClassicMemberStatus
     from barnabas.client.group.group_calls import GroupCalls
+    from barnabas.client.group.group_leader import GroupLeader
     from barnabas.client.group.membership import MembershipHost, OnHostDone
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.schema import Message
+
 
 __all__ = ["PartitionTransfer", "Rebalance", "RebalanceDependencies"]
 

@@ -17,6 +17,7 @@ from barnabas.waiting.state_machine import StateMachine
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
 __all__ = [
     "JOIN_STEPS",
     "MEMBER_STATES",

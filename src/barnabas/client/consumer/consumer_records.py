@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.consumer.records.partition_records import PartitionRecords
+from barnabas.client.consumer.partition_records import PartitionRecords
 from barnabas.client.topic_partition import TopicPartition, as_partition
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from barnabas.client.fetch.record_decoding import ConsumerRecord
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.group.group_offsets import CommittedOffset
 
 __all__ = ["ConsumerRecords"]
@@ -103,7 +103,7 @@ class ConsumerRecords:
             CorruptRecordsError: A batch has malformed bytes.
         """
         try:
-            from barnabas.client.consumer.records.arrow import to_table
+            from barnabas.client.consumer.arrow import to_table
         except ImportError as error:
             raise _missing("to_arrow", error) from error
         return to_table(self._parts.values())

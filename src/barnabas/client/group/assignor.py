@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.group.membership import GroupGeneration
 
+
 __all__ = [
     "AssignablePartition",
     "Assignment",

@@ -2,7 +2,7 @@
 
 `poll` advances the membership as far as possible without waiting. It finds the coordinator,
 prepares and sends the join, and applies the result. Steps that wait for a response continue in
-later polls. The rebalance itself (`rebalance.py`) and heartbeats (`heartbeat.py`) run between
+later polls. The rebalance itself (`rebalance.py`) and heartbeats (`group_calls.py`) run between
 polls.
 
 Sources: KIP-62 (background heartbeats), KIP-345, KIP-394, KIP-429 (cooperative rebalancing),
@@ -16,27 +16,27 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientConfigError, ClientError
-from barnabas.client.group.assignors.assignor import MemberSubscription
-from barnabas.client.group.classic.classic_member_state import (
+from barnabas.client.group.assignor import MemberSubscription
+from barnabas.client.group.classic_member_state import (
     ClassicMemberState,
     ClassicMemberStatus,
     JoinStep,
 )
-from barnabas.client.group.classic.group_leader import (
+from barnabas.client.group.group_calls import (
+    CoordinatorSearch,
+    GroupCalls,
+    Heartbeat,
+    HeartbeatCallbacks,
+)
+from barnabas.client.group.group_leader import (
     GroupLeader,
     common_protocol,
+    read_assignment,
     resolve_assignors,
+    write_subscription,
 )
-from barnabas.client.group.classic.member_payloads import read_assignment, write_subscription
-from barnabas.client.group.classic.rebalance import (
-    PartitionTransfer,
-    Rebalance,
-    RebalanceDependencies,
-)
-from barnabas.client.group.group_calls import CoordinatorSearch, GroupCalls
-from barnabas.client.group.heartbeats import Heartbeat, HeartbeatCallbacks
-from barnabas.client.group.member_polls import PollSteps, PollWatch
-from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.group.membership import GroupGeneration, PollSteps, PollWatch
+from barnabas.client.group.rebalance import PartitionTransfer, Rebalance, RebalanceDependencies
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -47,10 +47,11 @@ if TYPE_CHECKING:
 
     from barnabas.client.config import ClientConfig
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.client.connections.coordinators import Coordinators
-    from barnabas.client.group.assignors.assignor import Assignment
+    from barnabas.client.connections.lookups import Coordinators
+    from barnabas.client.group.assignor import Assignment
     from barnabas.client.group.membership import MembershipHost, OnHostDone
     from barnabas.protocol.schema import Message
+
 
 __all__ = ["ClassicMembership"]
 
@@ -281,13 +282,13 @@ class ClassicMembership:
             for name, assignor in self._assignors.items()
         }
         dependencies = RebalanceDependencies(
-            self._config,
-            self._group_id,
-            self._calls,
-            self._status,
-            self._leader,
-            self._start_heartbeats,
-            self._stop_heartbeats,
+            config=self._config,
+            group_id=self._group_id,
+            calls=self._calls,
+            status=self._status,
+            leader=self._leader,
+            start_heartbeats=self._start_heartbeats,
+            stop_heartbeats=self._stop_heartbeats,
         )
         self._rebalance = Rebalance(dependencies, protocols, self._steps.wake)
         self._rebalance.start()

@@ -25,7 +25,8 @@ from barnabas.protocol.java_collections import JavaTable, string_hash, topic_par
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.client.group.assignors.assignor import MemberSubscription, RackMatch, Topics
+    from barnabas.client.group.assignor import MemberSubscription, RackMatch, Topics
+
 
 __all__ = ["BalancedAssignment", "Claim", "EvenAssignment", "settle_claims"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate, chain, islice, repeat
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
-from barnabas.client.fetch.record_decoding import ConsumerRecord
+from barnabas.client.fetch.record_set import ConsumerRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

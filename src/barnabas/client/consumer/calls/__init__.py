@@ -1,1 +1,0 @@
-"""Calls of a consumer: their begin, wait and end; iteration and look-ups."""

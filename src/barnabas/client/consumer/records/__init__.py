@@ -1,1 +1,0 @@
-"""The records of a poll, as objects, columns and Arrow tables."""

@@ -1,1 +1,0 @@
-"""Membership under the classic protocol: join, assignment by the leader, sync."""
