@@ -42,9 +42,7 @@ if TYPE_CHECKING:
         AvroDeserializer as AvroDeserializer,
         AvroSerializer as AvroSerializer,
     )
-    from barnabas.serializers.avro_arrow import (
-        avro_to_arrow as avro_to_arrow,
-    )
+    from barnabas.serializers.avro_arrow import avro_to_arrow as avro_to_arrow
     from barnabas.serializers.errors import (
         RegistryError as RegistryError,
         SchemaError as SchemaError,
@@ -60,9 +58,7 @@ if TYPE_CHECKING:
         ProtobufDeserializer as ProtobufDeserializer,
         ProtobufSerializer as ProtobufSerializer,
     )
-    from barnabas.serializers.registry import (
-        SchemaRegistry as SchemaRegistry,
-    )
+    from barnabas.serializers.registry import SchemaRegistry as SchemaRegistry
     from barnabas.serializers.schema import (
         RegisteredSchema as RegisteredSchema,
         Schema as Schema,

@@ -33,10 +33,7 @@ class AnyDeserializer(SchemaDeserializer):
 
                 return JsonSchemaDeserializer(self.registry).decoder(schema_id, schema)
             case SchemaType.PROTOBUF:
-                from barnabas.serializers.protobuf import (
-                    ProtobufDeserializer,
-                    message_as_json,
-                )
+                from barnabas.serializers.protobuf import ProtobufDeserializer, message_as_json
 
                 decode = ProtobufDeserializer(self.registry, for_json=True).decoder(
                     schema_id, schema

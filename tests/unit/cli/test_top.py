@@ -15,7 +15,7 @@ from barnabas.cli.top.rates import Rates, rates_between
 from barnabas.cli.top.sample import GroupSample, Sample, TopicSample
 from barnabas.cli.top.screen import amount, render, size
 from barnabas.metrics.exposition import pieces
-from barnabas.spark.query_metrics import QueryMetrics
+from barnabas.spark.metrics import QueryMetrics
 from unit.spark.query_batches import batch
 
 TEXT = """\

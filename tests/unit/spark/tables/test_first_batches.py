@@ -10,9 +10,8 @@ from pyspark.pipelines.output import Sink
 from pyspark.pipelines.source_code_location import SourceCodeLocation
 from pyspark.sql.types import LongType, StructField, StructType
 
-from barnabas.spark.delta.sink import DeltaSink
-from barnabas.spark.iceberg.sink import IcebergSink
 from barnabas.spark.pipelines.definition_checks import stored_sink
+from barnabas.spark.table_sinks import DeltaSink, IcebergSink
 from barnabas.spark.tables.writers import WrittenFiles
 from spark.iceberg_tables import named
 
