@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from barnabas.serializers.schema import Schema
 
-__all__ = ["AnyDeserializer"]
-
 
 class AnyDeserializer(SchemaDeserializer):
     """Deserialize Avro, JSON Schema and Protobuf by the schema of each record.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from barnabas.serializers.registry import SchemaRegistry
 
 
-__all__ = ["AvroColumn", "arrow_type", "avro_to_arrow", "plain_text"]
-
 # Deeper types are of recursive schemas, which have no Arrow type.
 _DEPTH_MAX = 50
 # A named type that is used again makes columns again, so that a small schema could make 2^50.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping, Sequence
 
-__all__ = ["RegistryOptions", "SchemaRegistry"]
 
 T = TypeVar("T")
 
