@@ -58,12 +58,8 @@ def or_reset(safe: str, flow: FlowDefinition, flows: Sequence[FlowDefinition]) -
         flow: a flow into the dataset or sink.
         flows: all flows of the pipeline.
     """
-    return f"{safe}. Or start anew: {reset_command(flow)}, which {_cost(flow, flows)}"
-
-
-def reset_command(flow: FlowDefinition) -> str:
-    """Return the command that shows what a reset of a flow's target costs."""
-    return f"barnabas pipeline reset {own_name(flow.target)}"
+    command = f"barnabas pipeline reset {own_name(flow.target)}"
+    return f"{safe}. Or start anew: {command}, which {_cost(flow, flows)}"
 
 
 def _cost(flow: FlowDefinition, flows: Sequence[FlowDefinition]) -> str:

@@ -9,6 +9,7 @@ deleted would be created again, with new rows only.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.spark.pipelines.checkpoints import Checkpoint
     from barnabas.spark.pipelines.definition import FlowDefinition
-    from barnabas.spark.pipelines.expectations import QuarantineFlow
     from barnabas.spark.pipelines.project import Project
     from barnabas.spark.topics.options import ClientOptions
 
@@ -112,13 +112,10 @@ class RecordingRegistry(SparkConnectGraphElementRegistry):
         with collect_quarantine_flows() as quarantines:
             super().register_flow(dataclasses.replace(flow, func=recorded))
         for each in quarantines:
-            self._register_quarantine(each, flow)
-
-    def _register_quarantine(self, given: QuarantineFlow, of: Flow) -> None:
-        """Register the flow of the rows that an expectation of another flow removes."""
-        self.register_flow(
-            dataclasses.replace(of, name=given.name, target=given.target, func=lambda: given.rows)
-        )
+            rows = functools.partial(getattr, each, "rows")
+            self.register_flow(
+                dataclasses.replace(flow, name=each.name, target=each.target, func=rows)
+            )
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
         """Register an SQL file, which Spark parses."""

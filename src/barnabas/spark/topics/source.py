@@ -126,9 +126,8 @@ class BarnabasSource(DataSource):
 
         options = parse_sink_options(self.options)
         columns = sink_columns(schema, options)
-        return TopicStreamWriter(
-            options, columns, is_transactional=is_transactional(options, default=True)
-        )
+        in_transactions = is_transactional(options, default=True)
+        return TopicStreamWriter(options, columns, "" if in_transactions else None)
 
     def _planned(self, options: SourceOptions, schema: StructType) -> SourceOptions:
         """Return the options with the schema of the column `value`; check the columns."""

@@ -1,0 +1,80 @@
+"""Batches of streams in tables of Delta and Iceberg: each once, beside other writers."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from barnabas.spark.tables.commits import BatchIdentity
+from barnabas.spark.tables.writers import WrittenFiles
+from spark.batch_tables import BATCH_KINDS, BatchTable
+from spark.iceberg_tables import stored_files
+
+
+@pytest.fixture(params=BATCH_KINDS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> BatchTable:
+    return BATCH_KINDS[request.param](tmp_path)
+
+
+def test_a_batch_is_added_once(table: BatchTable) -> None:
+    table.write(1, batch=0)
+    table.write(2, batch=1)
+    table.write(2, batch=1)
+    table.write(3, batch=1, query="another query")
+    assert table.ids() == [1, 2, 3]
+
+
+def test_the_files_of_a_repeated_batch_are_removed(table: BatchTable, tmp_path: Path) -> None:
+    table.write(1, batch=0)
+    before = stored_files(tmp_path)
+    table.write(1, batch=0)
+    assert stored_files(tmp_path) == before
+
+
+def test_a_checkpoint_older_than_the_table_is_refused(table: BatchTable) -> None:
+    for batch in range(3):
+        table.write(batch, batch=batch)
+    with pytest.raises(table.error, match=r"has batch 2 .* the checkpoint is at batch 1"):
+        table.write(1, batch=1)
+    assert table.ids() == [0, 1, 2]
+
+
+def test_concurrent_writers_lose_no_batch(table: BatchTable) -> None:
+    def write(number: int) -> None:
+        for batch in range(5):
+            table.write(number * 5 + batch, batch=batch, query=f"query {number}")
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert table.ids() == list(range(20))
+
+
+def test_two_drivers_of_a_query_add_a_batch_once(table: BatchTable) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for batch in range(3):
+            list(pool.map(lambda batch: table.write(batch, batch=batch), [batch] * 4))
+    assert table.ids() == [0, 1, 2]
+
+
+def test_an_overwrite_replaces_all_rows(table: BatchTable) -> None:
+    table.write(1, 2, batch=0, overwrite=True)
+    table.write(3, batch=1, overwrite=True)
+    table.write(3, batch=1, overwrite=True)
+    assert table.ids() == [3]
+    target = table.target(overwrite=True)
+    target.commit(WrittenFiles([], "query"), BatchIdentity("query", 2))
+    assert table.ids() == []
+
+
+def test_only_files_that_the_table_does_not_name_are_removed(
+    table: BatchTable, tmp_path: Path
+) -> None:
+    target = table.target()
+    committed, left = table.files(target, 1), table.files(target, 2)
+    target.commit(WrittenFiles(committed, "query"), None)
+    before = stored_files(tmp_path)
+    target.abort(WrittenFiles([*committed, *left], "query"), has_failed_task=True)
+    [removed] = before - stored_files(tmp_path)
+    assert removed in repr(left)
