@@ -51,7 +51,7 @@ _CLOSE_TIMEOUT_MS = 10_000.0
 
 @dataclass(slots=True)
 class _Query:
-    """What the events of one query said so far. Counters start with the process."""
+    """The counters and gauges of one query. Counters start with the process."""
 
     is_running: bool = False
     starts: int = 0

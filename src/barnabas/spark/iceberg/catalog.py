@@ -110,7 +110,7 @@ def absolute(properties: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class IcebergOptions:
-    """Where and how the sink writes."""
+    """The checked options of the sink."""
 
     name: TableName
     # What a new table is partitioned by; None: nothing, or as the existing table.

@@ -389,7 +389,7 @@ def _assignments(differing: Mapping[str, tuple[str | None, str | None]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """What is there of a flow's target."""
+    """The target of a flow, as earlier runs left it."""
 
     # Why rows of earlier runs are gone; None if they are there, or if that is unknown.
     missing: str | None = None

@@ -46,7 +46,7 @@ class MergeTarget(Protocol):
 
     @property
     def merge(self) -> MergeOptions:
-        """How rows change the table."""
+        """The options by which rows change the table."""
 
     @property
     def staging_directory(self) -> str:

@@ -67,7 +67,7 @@ class ClientOptions(dict[str, str]):
 
 
 class BoundKind(Enum):
-    """How an option gives the start or end of reading."""
+    """The forms in which an option gives the start or end of reading."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
