@@ -158,7 +158,13 @@ def _property_features(state: TableState) -> list[str]:
 
 
 def unreplaceable_path(table: DeltaTable) -> str | None:
-    """Return the path of a file that delta-rs cannot replace; None if it can replace all files."""
+    """Return the path of a file that delta-rs cannot replace; None if it can replace all files.
+
+    Spark's Delta writes characters such as `ü` as they are to the path of a file, for instance in
+    the directory of a partition. If delta-rs removes such a file, it writes the percent-encoded
+    path to the log. That path names no file of the table, so the rows stay beside those that
+    replace them.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -90,7 +90,7 @@ class IcebergMerge:
 
 @dataclass(slots=True)
 class _Searched:
-    """The result of the search of one file for keys of the batch. Rows are numbers of merged rows."""
+    """The result of searching a file for keys of the batch. Rows are numbers of merged rows."""
 
     # Rows that are older than the row of their key in the file.
     late: set[int] = field(default_factory=set)

@@ -175,7 +175,11 @@ def _resolved(options: SourceOptions) -> SourceOptions:
 
 @message_first
 class MisconfiguredStreamReader(DataSourceStreamReader):
-    """Raises the error in every call with which Spark can start or resume a query."""
+    """Raises the error of wrong options in every call with which Spark starts or resumes a query.
+
+    If `DataSource.streamReader` raises, PySpark 4.2 reports an `UnboundLocalError` of its own,
+    which hides the error that matters to the user.
+    """
 
     def __init__(self, error: OptionError) -> None:
         self._error = error

@@ -248,6 +248,11 @@ def _header(name: str, value: str) -> Header:
 class JsonColumn(ColumnDecoder):
     """Converts the JSON records of one column.
 
+    `msgspec` decodes and checks a value in one step. As in Spark's `from_json`, a field that a
+    record lacks is null, fields that the schema lacks are ignored, and a STRING column takes the
+    JSON text of any value. A value that does not fit its column is an error that names the field.
+    `from_json` makes it null in silence.
+
     Args:
         target: The Arrow type of the column, a struct.
 
