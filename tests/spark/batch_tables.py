@@ -10,9 +10,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from barnabas.spark.delta.maintenance import MaintainedDelta
+from barnabas.spark.delta.options import DeltaOptions
 from barnabas.spark.errors import DeltaTableError, IcebergTableError
+from barnabas.spark.iceberg.maintenance import MaintainedIceberg
 from barnabas.spark.table_sinks import DeltaSink, IcebergSink
 from barnabas.spark.tables.commits import BatchIdentity
+from barnabas.spark.tables.maintenance import MaintainedTable
 from barnabas.spark.tables.rows import write_all
 from barnabas.spark.tables.writers import TableTarget, WrittenFiles
 from spark.iceberg_tables import named, rows
@@ -32,6 +36,11 @@ class BatchTable(ABC):
     @abstractmethod
     def target(self, *, overwrite: bool = False) -> TableTarget:
         """Return the target that the sink makes for a batch."""
+
+    @property
+    @abstractmethod
+    def maintained(self) -> MaintainedTable:
+        """The table for maintenance."""
 
     @abstractmethod
     def ids(self) -> list[int]:
@@ -64,6 +73,11 @@ class DeltaBatches(BatchTable):
         """Return the target of a batch."""
         return DeltaSink({"path": str(self.path)})._target(ROWS, overwrite)
 
+    @property
+    def maintained(self) -> MaintainedTable:
+        """The table for maintenance."""
+        return MaintainedDelta(DeltaOptions(str(self.path)))
+
     def ids(self) -> list[int]:
         """The ids of all rows, sorted."""
         found: list[int] = DeltaTable(self.path).to_pyarrow_table()["id"].to_pylist()
@@ -80,6 +94,11 @@ class IcebergBatches(BatchTable):
         name = named(self.directory)
         catalog = {f"catalog.{key}": value for key, value in name.properties.items()}
         return IcebergSink({"table": name.table, **catalog})._target(ROWS, overwrite)
+
+    @property
+    def maintained(self) -> MaintainedTable:
+        """The table for maintenance."""
+        return MaintainedIceberg(named(self.directory))
 
     def ids(self) -> list[int]:
         """The ids of all rows, sorted."""

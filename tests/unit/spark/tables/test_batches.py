@@ -16,7 +16,13 @@ from barnabas.spark.table_sinks import DeltaSink, IcebergSink
 from barnabas.spark.tables.commits import BatchIdentity
 from barnabas.spark.tables.writers import WrittenFiles
 from spark.batch_tables import BATCH_KINDS, BatchTable
-from spark.iceberg_tables import named, stored_files
+from spark.iceberg_tables import named, now_ms, stored_files
+
+TARGET = 128 << 20
+
+
+def quiet(_done: int, _total: int) -> None:
+    """Progress that is not shown."""
 
 
 @pytest.fixture(params=BATCH_KINDS)
@@ -114,3 +120,31 @@ def test_later_batches_without_rows_are_no_commits(tmp_path: Path) -> None:
         writer = DeltaSink({"path": str(tmp_path)}).streamWriter(ROWS, overwrite=False)
         writer.commit([NO_FILES], batch)
     assert DeltaTable(tmp_path).version() == 0
+
+
+def test_a_compaction_makes_one_file_and_batches_stay_known(table: BatchTable) -> None:
+    for batch in range(3):
+        table.write(batch, batch=batch)
+    maintained = table.maintained
+    assert maintained.status(TARGET).small_files == 3
+    done = maintained.compact(TARGET, quiet)
+    assert (done.removed_files, done.added_files) == (3, 1)
+    found = maintained.status(TARGET)
+    assert (found.rows, found.files) == (3, 1)
+    table.write(2, batch=2)
+    assert table.ids() == [0, 1, 2]
+
+
+def test_an_expiry_removes_the_files_that_a_compaction_replaced(
+    table: BatchTable, tmp_path: Path
+) -> None:
+    for batch in range(3):
+        table.write(batch, batch=batch)
+    maintained = table.maintained
+    maintained.compact(TARGET, quiet)
+    planned = maintained.expire(now_ms(), execute=False, progress=quiet)
+    assert len(stored_files(tmp_path)) == 4
+    assert maintained.expire(now_ms(), execute=True, progress=quiet).files == planned.files
+    assert len(stored_files(tmp_path)) == 1
+    table.write(2, batch=2)
+    assert table.ids() == [0, 1, 2]
