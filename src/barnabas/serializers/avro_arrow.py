@@ -218,9 +218,9 @@ def _converter(node: AvroNode, names: Mapping[str, AvroNode]) -> Callable[[Any],
     """Return a function that makes decoded values fit Arrow; None if they do already."""
     kind, definition = node_type(node, names)
     if isinstance(definition, list):
-        made = [_converter(each, names) for each in definition]
+        converters = [_converter(each, names) for each in definition]
         # Arrow types have one branch besides null, or numbers only.
-        return next((each for each in made if each is not None), None)
+        return next((each for each in converters if each is not None), None)
     if not isinstance(definition, dict):
         return None
     if kind in ("record", "error"):

@@ -93,19 +93,19 @@ def open_table(name: TableName) -> Table:
 
 def absolute(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties with absolute paths: a process may have another working directory."""
-    made = dict(properties)
-    warehouse = made.get("warehouse", "")
+    result = dict(properties)
+    warehouse = result.get("warehouse", "")
     # The warehouse of a REST catalog can be any name.
-    if warehouse and made.get("uri", "").startswith("sqlite"):
-        made["warehouse"] = absolute_address(warehouse)
-    scheme, separator, path = made.get("uri", "").partition(":///")
+    if warehouse and result.get("uri", "").startswith("sqlite"):
+        result["warehouse"] = absolute_address(warehouse)
+    scheme, separator, path = result.get("uri", "").partition(":///")
     if separator and scheme.startswith("sqlite"):
         path, question, query = path.partition("?")
         if path and not path.startswith(":"):
             path = os.path.abspath(path)  # noqa: PTH100 - keeps links
         query = query if question else f"timeout={_SQLITE_TIMEOUT_S}"
-        made["uri"] = f"{scheme}:///{path}?{query}"
-    return made
+        result["uri"] = f"{scheme}:///{path}?{query}"
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,12 +281,12 @@ class PipelineRun(StreamingQueryListener):
         name = str(event.progress.name).rsplit(".", 1)[-1]
         definition = self._flows.get(name)
         progress = query_progress(event.progress.json)
-        made = progress_event(definition.key if definition else name, progress)
-        self._metrics.on_progress(short_key(made["flow"]), progress)
+        reported = progress_event(definition.key if definition else name, progress)
+        self._metrics.on_progress(short_key(reported["flow"]), progress)
         with self._lock:
-            self._notes.progress[made["flow"]] = made
+            self._notes.progress[reported["flow"]] = reported
             write_notes(self._project.notes, self._notes)
-        self._emit(made)
+        self._emit(reported)
 
     def onQueryIdle(self, event: Any) -> None:
         """Spark requires it."""

@@ -377,8 +377,8 @@ def _converter(
         leaf: Returns the function for a type without parts; None if it needs no function.
     """
     if pa.types.is_struct(kind):
-        made = [(field.name, _converter(field.type, leaf)) for field in kind]
-        parts = [(name, convert) for name, convert in made if convert is not None]
+        converters = [(field.name, _converter(field.type, leaf)) for field in kind]
+        parts = [(name, convert) for name, convert in converters if convert is not None]
         return _struct_converter(parts) if parts else None
     if pa.types.is_list(kind):
         of_item = _converter(kind.value_type, leaf)
