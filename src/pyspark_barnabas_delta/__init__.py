@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.spark.delta.sink import DeltaSink
+from barnabas.spark.table_sinks import DeltaSink
 
 __all__ = ["DefaultSource"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.spark.iceberg.sink import IcebergSink
+from barnabas.spark.table_sinks import IcebergSink
 
 __all__ = ["DefaultSource"]
 

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.spark.metrics import QueryMetricsServer
-from barnabas.spark.query_metrics import QueryMetrics
+from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.free_ports import HOST, free_ports
 from deploy.prometheus_server import PrometheusServer

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from barnabas.spark.metrics import QueryMetrics
 from barnabas.spark.pipelines.pipeline_run import PipelineRun
 from barnabas.spark.pipelines.project import load_project
 from barnabas.spark.pipelines.run_process import pipeline_session
 from barnabas.spark.pipelines.runs import RunRequest
-from barnabas.spark.query_metrics import QueryMetrics
 
 
 @contextlib.contextmanager

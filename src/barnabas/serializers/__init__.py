@@ -42,9 +42,7 @@ if TYPE_CHECKING:
         AvroDeserializer as AvroDeserializer,
         AvroSerializer as AvroSerializer,
     )
-    from barnabas.serializers.avro_arrow import (
-        avro_to_arrow as avro_to_arrow,
-    )
+    from barnabas.serializers.avro_arrow import avro_to_arrow as avro_to_arrow
     from barnabas.serializers.errors import (
         RegistryError as RegistryError,
         SchemaError as SchemaError,
@@ -60,9 +58,7 @@ if TYPE_CHECKING:
         ProtobufDeserializer as ProtobufDeserializer,
         ProtobufSerializer as ProtobufSerializer,
     )
-    from barnabas.serializers.registry import (
-        SchemaRegistry as SchemaRegistry,
-    )
+    from barnabas.serializers.registry import SchemaRegistry as SchemaRegistry
     from barnabas.serializers.schema import (
         RegisteredSchema as RegisteredSchema,
         Schema as Schema,
@@ -107,54 +103,6 @@ _DEFINED_IN = {
 }
 _MODULE_OF = {name: module for module, names in _DEFINED_IN.items() for name in names}
 
-__all__ = [
-    "AvroDeserializer",
-    "AvroSerializer",
-    "Deserializer",
-    "JsonSchemaDeserializer",
-    "JsonSchemaSerializer",
-    "ProtobufDeserializer",
-    "ProtobufSerializer",
-    "RegisteredSchema",
-    "RegistryError",
-    "Schema",
-    "SchemaError",
-    "SchemaMismatchError",
-    "SchemaReference",
-    "SchemaRegistry",
-    "SchemaType",
-    "Serializer",
-    "UnknownSchemaError",
-    "WireFormatError",
-    "avro_to_arrow",
-    "deserialize_boolean",
-    "deserialize_bytes",
-    "deserialize_double",
-    "deserialize_float",
-    "deserialize_integer",
-    "deserialize_json",
-    "deserialize_json_as",
-    "deserialize_long",
-    "deserialize_short",
-    "deserialize_string",
-    "deserialize_uuid",
-    "deserialize_void",
-    "record_name",
-    "serialize_boolean",
-    "serialize_bytes",
-    "serialize_double",
-    "serialize_float",
-    "serialize_integer",
-    "serialize_json",
-    "serialize_long",
-    "serialize_short",
-    "serialize_string",
-    "serialize_uuid",
-    "serialize_void",
-    "topic_name",
-    "topic_record_name",
-]
-
 
 def __getattr__(name: str) -> Any:
     """Import the module that defines a serializer of a registry, and return it."""
@@ -165,4 +113,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Return the public names, whether or not their modules are loaded yet."""
-    return sorted({*__all__, *globals()})
+    return sorted({*_MODULE_OF, *globals()})

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from barnabas.serializers.schema import Schema
 
-__all__ = ["AnyDeserializer"]
-
 
 class AnyDeserializer(SchemaDeserializer):
     """Deserialize Avro, JSON Schema and Protobuf by the schema of each record.
@@ -33,10 +31,7 @@ class AnyDeserializer(SchemaDeserializer):
 
                 return JsonSchemaDeserializer(self.registry).decoder(schema_id, schema)
             case SchemaType.PROTOBUF:
-                from barnabas.serializers.protobuf import (
-                    ProtobufDeserializer,
-                    message_as_json,
-                )
+                from barnabas.serializers.protobuf import ProtobufDeserializer, message_as_json
 
                 decode = ProtobufDeserializer(self.registry, for_json=True).decoder(
                     schema_id, schema

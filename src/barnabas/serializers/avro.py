@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from barnabas.serializers.avro_schema import AvroSchema, node_type, skim
 from barnabas.serializers.errors import (
-    CONFLICT,
-    RegistryError,
     SchemaError,
     SchemaMismatchError,
     WireFormatError,
@@ -107,12 +105,7 @@ class AvroSerializer(SchemaSerializer):
         """Register the schema; return a function from a value to a record's bytes."""
         from fastavro import schemaless_writer
 
-        try:
-            schema_id, _schema = self.registered(subject)
-        except RegistryError as error:
-            if error.status != CONFLICT:
-                raise
-            raise self._conflict(subject, error) from None
+        schema_id, _schema = self.registered(subject)
         header, parsed = encode_header(schema_id), self.avro_schema(subject)
         root = parsed.root
 
@@ -127,22 +120,15 @@ class AvroSerializer(SchemaSerializer):
 
         return encode
 
-    def _conflict(self, subject: str, error: RegistryError) -> RegistryError:
-        """Return the error of an incompatible schema, with the field if it is found."""
+    def conflict(self, subject: str) -> str | None:
+        """Return the field of the schema that is not compatible with the latest one."""
         assert self._parsed is not None
-        try:
-            latest = parse_registered(self.registry, self.registry.latest(subject).schema)
-        except (RegistryError, SchemaError):
-            return error
+        latest = parse_registered(self.registry, self.registry.latest(subject).schema)
         found = find_mismatch(latest, self._parsed, strict=True)
-        if found is None:
-            reverse = find_mismatch(self._parsed, latest, strict=True)
-            where = (
-                "" if reverse is None else f"The latest schema cannot read the new one: {reverse}"
-            )
-        else:
-            where = f"The new schema cannot read the latest one: {found}"
-        return RegistryError(f"{error}. {where}" if where else str(error), error.status, error.code)
+        if found is not None:
+            return f"The new schema cannot read the latest one: {found}"
+        reverse = find_mismatch(self._parsed, latest, strict=True)
+        return None if reverse is None else f"The latest schema cannot read the new one: {reverse}"
 
 
 class AvroDeserializer(SchemaDeserializer):

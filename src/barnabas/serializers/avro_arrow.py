@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from barnabas.serializers.registry import SchemaRegistry
 
 
-__all__ = ["AvroColumn", "arrow_type", "avro_to_arrow", "plain_text"]
-
 # Deeper types are of recursive schemas, which have no Arrow type.
 _DEPTH_MAX = 50
 # A named type that is used again makes columns again, so that a small schema could make 2^50.
@@ -220,9 +218,9 @@ def _converter(node: AvroNode, names: Mapping[str, AvroNode]) -> Callable[[Any],
     """Return a function that makes decoded values fit Arrow; None if they do already."""
     kind, definition = node_type(node, names)
     if isinstance(definition, list):
-        made = [_converter(each, names) for each in definition]
+        converters = [_converter(each, names) for each in definition]
         # Arrow types have one branch besides null, or numbers only.
-        return next((each for each in made if each is not None), None)
+        return next((each for each in converters if each is not None), None)
     if not isinstance(definition, dict):
         return None
     if kind in ("record", "error"):

@@ -186,23 +186,23 @@ def _inlined(node: Any, named: Mapping[str, Any], seen: set[str]) -> Any:
         return [_inlined(each, named, seen) for each in node]
     if isinstance(node, str):
         return _inlined(named[node], named, seen) if node in named and node not in seen else node
-    made = {key: value for key, value in node.items() if key not in MARKS}
-    if "name" in made:
-        seen.add(made["name"])
+    plain = {key: value for key, value in node.items() if key not in MARKS}
+    if "name" in plain:
+        seen.add(plain["name"])
     match node["type"]:
         case "record" | "error":
-            made["fields"] = [
+            plain["fields"] = [
                 {**field, "type": _inlined(field["type"], named, seen)} for field in node["fields"]
             ]
         case "array":
-            made["items"] = _inlined(node["items"], named, seen)
+            plain["items"] = _inlined(node["items"], named, seen)
         case "map":
-            made["values"] = _inlined(node["values"], named, seen)
+            plain["values"] = _inlined(node["values"], named, seen)
         case "enum" | "fixed":
             pass
         case inner:
-            made["type"] = _inlined(inner, named, seen)
-    return made
+            plain["type"] = _inlined(inner, named, seen)
+    return plain
 
 
 class _Sizes:

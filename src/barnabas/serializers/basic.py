@@ -15,34 +15,6 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = [
-    "Deserializer",
-    "Serializer",
-    "deserialize_boolean",
-    "deserialize_bytes",
-    "deserialize_double",
-    "deserialize_float",
-    "deserialize_integer",
-    "deserialize_json",
-    "deserialize_json_as",
-    "deserialize_long",
-    "deserialize_short",
-    "deserialize_string",
-    "deserialize_uuid",
-    "deserialize_void",
-    "serialize_boolean",
-    "serialize_bytes",
-    "serialize_double",
-    "serialize_float",
-    "serialize_integer",
-    "serialize_json",
-    "serialize_long",
-    "serialize_short",
-    "serialize_string",
-    "serialize_uuid",
-    "serialize_void",
-]
-
 T = TypeVar("T")
 
 # The type of a producer's serializer: a value to its bytes. It may raise anything; the producer

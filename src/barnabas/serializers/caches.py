@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     Failure: TypeAlias = SchemaError | RegistryError
 
-__all__ = ["BoundedCache", "RecentFailures"]
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -11,7 +11,6 @@ from barnabas.serializers.errors import SchemaError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["ColumnDecoder", "decoded_array"]
 
 # Limit for the reasons of Arrow, which quote the value.
 _REASON_CHARACTERS = 500

@@ -6,15 +6,6 @@ about the registry: no record can be read until it is fixed, so tools must not s
 
 from __future__ import annotations
 
-__all__ = [
-    "CONFLICT",
-    "RegistryError",
-    "SchemaError",
-    "SchemaMismatchError",
-    "UnknownSchemaError",
-    "WireFormatError",
-]
-
 # Status of a registry that refuses a schema, because it breaks the compatibility of its subject.
 CONFLICT = 409
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from barnabas.runtime.clock import SystemClock
 from barnabas.serializers.caches import BoundedCache, RecentFailures
-from barnabas.serializers.errors import RegistryError, SchemaError
+from barnabas.serializers.errors import CONFLICT, RegistryError, SchemaError
 from barnabas.serializers.schema import schema_id_of, topic_name
 
 if TYPE_CHECKING:
@@ -76,6 +76,28 @@ class SchemaSerializer(ABC):
         Raises:
             RegistryError: The registry was not reached, or refused the schema.
         """
+        try:
+            return self._registered(subject)
+        except RegistryError as error:
+            if error.status != CONFLICT:
+                raise
+            try:
+                reason = self.conflict(subject)
+            except (RegistryError, SchemaError):
+                raise error from None
+            text = f"{error}. {reason}" if reason else str(error)
+            raise RegistryError(text, error.status, error.code) from None
+
+    def conflict(self, subject: str) -> str | None:
+        """Return why the schema is not compatible with the latest one; None if that is unknown.
+
+        Raises:
+            RegistryError: The registry was not reached.
+            SchemaError: The latest schema is invalid.
+        """
+        return None
+
+    def _registered(self, subject: str) -> tuple[int, Schema]:
         if self._schema is None:
             latest = self.registry.latest(subject)
             return latest.schema_id, latest.schema

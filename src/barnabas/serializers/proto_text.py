@@ -23,8 +23,6 @@ from google.protobuf.descriptor_pb2 import (
 
 from barnabas.serializers.errors import SchemaError
 
-__all__ = ["UnsupportedProtoError", "parse_proto"]
-
 _TOKEN = re.compile(
     r"""
     (?P<blank>\s+|//[^\n]*|/\*.*?\*/)

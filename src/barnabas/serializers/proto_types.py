@@ -168,13 +168,13 @@ def message_indexes(descriptor: Descriptor) -> tuple[int, ...]:
 
 def _class_of(descriptor: Descriptor) -> type[Message]:
     try:
-        made: type[Message] = message_factory.GetMessageClass(descriptor)
+        kind: type[Message] = message_factory.GetMessageClass(descriptor)
     except RecursionError:
         # The library makes the classes of all fields within each other.
         raise SchemaError(
             f"the messages within {descriptor.full_name} are too deep for the library of Protobuf"
         ) from None
-    return made
+    return kind
 
 
 def _descriptor(text: str, name: str) -> FileDescriptorProto:

@@ -22,9 +22,6 @@ from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from barnabas.serializers.errors import (
-    CONFLICT,
-    RegistryError,
-    SchemaError,
     SchemaMismatchError,
     WireFormatError,
 )
@@ -105,12 +102,7 @@ class ProtobufSerializer(SchemaSerializer):
         """Register the schema; return a function from a message to a record's bytes."""
         if self._schema is None and self._class is not None:
             self._schema = self._registered_file(self._class.DESCRIPTOR.file)
-        try:
-            schema_id, schema = self.registered(subject)
-        except RegistryError as error:
-            if error.status != CONFLICT:
-                raise
-            raise self._conflict(subject, error) from None
+        schema_id, schema = self.registered(subject)
         kind = self._class or self._class_of(schema)
         descriptor = kind.DESCRIPTOR
         header = encode_header(schema_id) + encode_indexes(message_indexes(descriptor))
@@ -135,16 +127,12 @@ class ProtobufSerializer(SchemaSerializer):
 
         return encode
 
-    def _conflict(self, subject: str, error: RegistryError) -> RegistryError:
-        """Return the error of an incompatible schema, with the field if it is found."""
+    def conflict(self, subject: str) -> str | None:
+        """Return the field of the schema that is not compatible with the latest one."""
         assert self._class is not None
-        try:
-            latest = self.registry.latest(subject).schema
-            types = ProtoTypes(latest, self.registry.referenced(latest))
-        except (RegistryError, SchemaError):
-            return error
-        found = find_change(types.file, self._class.DESCRIPTOR.file)
-        return RegistryError(f"{error}. {found}" if found else str(error), error.status, error.code)
+        latest = self.registry.latest(subject).schema
+        types = ProtoTypes(latest, self.registry.referenced(latest))
+        return find_change(types.file, self._class.DESCRIPTOR.file)
 
     def _class_of(self, schema: Schema) -> type[Message]:
         types = ProtoTypes(schema, self.registry.referenced(schema))

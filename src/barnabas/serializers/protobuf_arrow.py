@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     # From messages to the values of one of their fields.
     Extract = Callable[[Sequence[Any]], list[Any]]
 
-__all__ = ["ProtobufColumn", "arrow_type"]
 
 # Limit for messages within messages, as for Avro.
 _DEPTH_MAX = 50

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping, Sequence
 
-__all__ = ["RegistryOptions", "SchemaRegistry"]
 
 T = TypeVar("T")
 
@@ -63,7 +62,7 @@ class RegistryOptions(TypedDict, total=False):
 _SchemaId: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=ID_MAX)]
 
 
-class _SchemaAnswer(msgspec.Struct):
+class _SchemaResponse(msgspec.Struct):
     """A schema in a response. A registry omits the type of Avro schemas."""
 
     schema: str
@@ -74,17 +73,17 @@ class _SchemaAnswer(msgspec.Struct):
         return Schema(self.schema, self.schemaType, self.references or ())
 
 
-class _VersionAnswer(_SchemaAnswer, kw_only=True):
+class _VersionResponse(_SchemaResponse, kw_only=True):
     subject: str
     version: int
     id: _SchemaId
 
 
-class _IdAnswer(msgspec.Struct):
+class _IdResponse(msgspec.Struct):
     id: _SchemaId
 
 
-class _ErrorAnswer(msgspec.Struct):
+class _ErrorResponse(msgspec.Struct):
     error_code: int = 0
     message: str = ""
 
@@ -147,12 +146,12 @@ class SchemaRegistry:
         if cached is not None:
             return cached
         try:
-            answer = self._get(f"/schemas/ids/{schema_id}", _SchemaAnswer)
+            response = self._send(f"/schemas/ids/{schema_id}", _SchemaResponse)
         except RegistryError as error:
             if error.code == _SCHEMA_NOT_FOUND or error.status == _NOT_FOUND:
                 raise UnknownSchemaError(schema_id, self.url) from None
             raise
-        schema = answer.as_schema()
+        schema = response.as_schema()
         self._by_id.put(schema_id, schema)
         return schema
 
@@ -165,8 +164,8 @@ class SchemaRegistry:
         """
         cached = self._ids.get((subject, schema))
         if cached is None:
-            path = f"/subjects/{_quoted(subject)}/versions{_query(normalize)}"
-            cached = self._send(path, _IdAnswer, _body(schema)).id
+            path = f"/subjects/{quote(subject, safe='')}/versions{_query(normalize)}"
+            cached = self._send(path, _IdResponse, _body(schema)).id
             self._ids.put((subject, schema), cached)
         return cached
 
@@ -178,9 +177,9 @@ class SchemaRegistry:
         """
         cached = self._found.get((subject, schema))
         if cached is None:
-            path = f"/subjects/{_quoted(subject)}{_query(normalize)}"
-            answer = self._send(path, _VersionAnswer, _body(schema))
-            cached = RegisteredSchema(answer.subject, answer.version, answer.id, schema)
+            path = f"/subjects/{quote(subject, safe='')}{_query(normalize)}"
+            response = self._send(path, _VersionResponse, _body(schema))
+            cached = RegisteredSchema(response.subject, response.version, response.id, schema)
             self._found.put((subject, schema), cached)
         return cached
 
@@ -214,7 +213,7 @@ class SchemaRegistry:
         Raises:
             RegistryError: The registry was not reached, or refused the request.
         """
-        return self._get("/subjects", list[str])
+        return self._send("/subjects", list[str])
 
     def referenced(self, schema: Schema) -> dict[str, Schema]:
         """Return all schemas that a schema uses, by their names in references.
@@ -242,17 +241,16 @@ class SchemaRegistry:
                 raise SchemaError(f"a schema has more than {_REFERENCES_MAX} references")
 
     def _version(self, subject: str, version: str) -> RegisteredSchema:
-        answer = self._get(f"/subjects/{_quoted(subject)}/versions/{version}", _VersionAnswer)
-        schema = answer.as_schema()
-        self._by_id.put(answer.id, schema)
-        return RegisteredSchema(answer.subject, answer.version, answer.id, schema)
+        response = self._send(
+            f"/subjects/{quote(subject, safe='')}/versions/{version}", _VersionResponse
+        )
+        schema = response.as_schema()
+        self._by_id.put(response.id, schema)
+        return RegisteredSchema(response.subject, response.version, response.id, schema)
 
     # Requests
 
-    def _get(self, path: str, kind: type[T]) -> T:
-        return self._send(path, kind, None)
-
-    def _send(self, path: str, kind: type[T], body: bytes | None) -> T:
+    def _send(self, path: str, kind: type[T], body: bytes | None = None) -> T:
         """Send a request to the first URL that responds, and decode the response."""
         failure: RegistryError | None = None
         for number in range(_ROUNDS):
@@ -292,23 +290,23 @@ def _refusal(url: str, response: web.WebResponse) -> RegistryError:
     """Return the error of a response with an error status."""
     status = response.status
     try:
-        answer = msgspec.json.decode(response.body, type=_ErrorAnswer)
+        refusal = msgspec.json.decode(response.body, type=_ErrorResponse)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        answer = _ErrorAnswer()
-    said = f": {answer.message[:1000].rstrip('.')}" if answer.message else ""
+        refusal = _ErrorResponse()
+    said = f": {refusal.message[:1000].rstrip('.')}" if refusal.message else ""
     hint = ""
     if status in _UNAUTHORIZED:
         hint = ". Check the user and the password, or the token"
     elif status == CONFLICT:
         hint = ". Give new fields a default, or change the compatibility level of the subject"
-    elif status == _NOT_FOUND and not answer.message:
+    elif status == _NOT_FOUND and not refusal.message:
         hint = ". Check the path of the registry's URL"
-    elif answer.error_code == _SUBJECT_NOT_FOUND:
+    elif refusal.error_code == _SUBJECT_NOT_FOUND:
         hint = ". Register a schema for this subject first"
     return RegistryError(
         f"the schema registry answered {url} with status {status}{said}{hint}",
         status,
-        answer.error_code,
+        refusal.error_code,
     )
 
 
@@ -323,10 +321,6 @@ def _body(schema: Schema) -> bytes:
 
 def _query(normalize: bool) -> str:
     return "?normalize=true" if normalize else ""
-
-
-def _quoted(subject: str) -> str:
-    return quote(subject, safe="")
 
 
 def _without_user(url: str) -> tuple[str, str]:

@@ -217,7 +217,7 @@ def _in_order(node: ast.AST) -> Iterator[ast.AST]:
 
 
 class Verdict(Enum):
-    """How an option of the job behaves here, compared with Spark's connector."""
+    """The behavior of an option of the job here, compared with Spark's connector."""
 
     SAME = "same"
     DIFFERS = "differs"

@@ -24,7 +24,7 @@ _SCHEME = "file:"
 
 
 class Comparison(Enum):
-    """How an option of Spark's connector behaves here."""
+    """The behavior of an option of Spark's connector here."""
 
     SAME = "same"
     DIFFERS = "differs"
@@ -369,7 +369,7 @@ UPSERT_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class GivenOptions:
-    """What the user set, without Spark's own options."""
+    """The options that the user set, without Spark's own."""
 
     # By name in lower case, without spaces around the values.
     named: dict[str, str]

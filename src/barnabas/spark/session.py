@@ -64,8 +64,10 @@ def spark_session(
 def prepare_local_workers(environment: MutableMapping[str, str] = os.environ) -> None:
     """Let workers of local sessions import the installed pyspark, instead of an archive of it.
 
-    Python keeps no compiled form of the modules of archives. With compiled modules, a process
-    imports pyspark in a third of the time. A Python that the user chose for the workers is kept.
+    Spark starts a Python process for each streaming query, and several ones in each session. Their
+    start takes most of the processor time of a small query. Python keeps no compiled form of the
+    modules of archives. With compiled modules, a process imports pyspark in a third of the time. A
+    Python that the user chose for the workers is kept.
     """
     launcher = str(resources.files("barnabas.spark").joinpath("python_home", "bin", "python3"))
     if os.name != "posix" or not _is_spark_of_pyspark(environment):

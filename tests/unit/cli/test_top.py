@@ -13,7 +13,7 @@ from barnabas.cli.load.metrics import broker_metrics, parse_metrics, query_sampl
 from barnabas.cli.load.rates import GroupSample, Rates, Sample, TopicSample, rates_between
 from barnabas.cli.load.top import render, top
 from barnabas.metrics.metrics_listener import pieces
-from barnabas.spark.query_metrics import QueryMetrics
+from barnabas.spark.metrics import QueryMetrics
 from unit.spark.query_batches import batch
 
 TEXT = """\

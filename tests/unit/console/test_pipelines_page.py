@@ -7,10 +7,9 @@ from pathlib import Path
 
 from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings
-from barnabas.spark.metrics import QueryMetricsServer
+from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
 from barnabas.spark.pipelines.checkpoints import Notes, write_notes
 from barnabas.spark.pipelines.project import NewProject, create_project, load_project
-from barnabas.spark.query_metrics import QueryMetrics
 from barnabas.testing.broker_process import BrokerProcess
 from console_in_process import NO_BROKER, ConsoleInProcess, table_rows
 from unit.spark.pipelines.stored_checkpoints import RECORDS, StoredFlow

@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from barnabas.serializers import WireFormatError
-from barnabas.serializers.schema import (
-    decode_indexes,
-    encode_header,
-    encode_indexes,
-    schema_id_of,
-)
+from barnabas.serializers.schema import decode_indexes, encode_header, encode_indexes, schema_id_of
 
 INDEXES = st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=64)
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
 
-from barnabas.spark.delta import sink as delta_sink
+from barnabas.spark.delta.options import parse_delta_options
 from barnabas.spark.errors import OptionError
-from barnabas.spark.iceberg import sink as iceberg_sink
-from barnabas.spark.iceberg.catalog import absolute
+from barnabas.spark.iceberg.catalog import absolute, parse_iceberg_options
 from barnabas.spark.option_table import absolute_address
 
 
@@ -50,8 +49,8 @@ def test_an_address_that_names_no_local_directory_is_refused(address: str, messa
 
 SCHEMA = StructType().add("id", LongType()).add("kind", StringType())
 SINKS: dict[str, tuple[Any, str]] = {
-    "delta": (delta_sink.parse_options, "/t"),
-    "iceberg": (iceberg_sink.parse_options, "lake.t"),
+    "delta": (parse_delta_options, "/t"),
+    "iceberg": (parse_iceberg_options, "lake.t"),
 }
 
 
@@ -71,4 +70,4 @@ def test_spaces_and_case_of_options_do_not_matter(parse: Any, table: str) -> Non
 def test_iceberg_has_no_option_that_replaces_the_columns() -> None:
     message = r"overwriteSchema is an option of Delta tables: the columns of lake\.t stay"
     with pytest.raises(OptionError, match=message):
-        iceberg_sink.parse_options({"path": "lake.t", "overwriteSchema": "true"}, SCHEMA)
+        parse_iceberg_options({"path": "lake.t", "overwriteSchema": "true"}, SCHEMA)

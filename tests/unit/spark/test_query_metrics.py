@@ -14,8 +14,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.metrics.catalogue import QUERY_CATALOGUE
 from barnabas.metrics.metrics_listener import exposition_name, pieces
-from barnabas.spark.metrics import QueryMetricsListener, QueryMetricsServer
-from barnabas.spark.query_metrics import QUERIES_MAX, QueryMetrics
+from barnabas.spark.metrics import (
+    QUERIES_MAX,
+    QueryMetrics,
+    QueryMetricsListener,
+    QueryMetricsServer,
+)
 from barnabas.spark.query_progress import query_progress
 from unit.spark.query_batches import BATCH, batch
 

@@ -219,13 +219,15 @@ def reset_datasets(
     """Start tables or sinks anew. Without --execute, only show what is lost."""
     from barnabas.spark.pipelines.checkpoints import read_checkpoints, read_notes
     from barnabas.spark.pipelines.project import load_project
-    from barnabas.spark.pipelines.reset import Found, plan_reset
+    from barnabas.spark.pipelines.reset import PipelineState, plan_reset
 
     with reported():
         project = load_project(directory)
         checkpoints, notes = read_checkpoints(project), read_notes(project.notes)
         bounds = None if offline else topic_bounds(checkpoints, notes, options)
-        plan = plan_reset(Found(project, checkpoints, notes, bounds), list(dict.fromkeys(datasets)))
+        plan = plan_reset(
+            PipelineState(project, checkpoints, notes, bounds), list(dict.fromkeys(datasets))
+        )
     _show(plan, done=execute, as_json=options.as_json)
     if execute:
         with reported():

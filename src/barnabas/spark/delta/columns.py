@@ -91,29 +91,29 @@ def all_columns(columns: Sequence[Column], prefix: str = "") -> Iterator[tuple[s
 
 
 def _inner_columns(kind: DeltaType, path: str) -> Iterator[tuple[str, Column]]:
-    if isinstance(kind, str):
+    if not isinstance(kind, str) and kind["type"] == "struct":
+        yield from all_columns(kind["fields"], f"{path}.")
         return
+    for name, part in _parts(kind):
+        yield from _inner_columns(part, f"{path}.{name}")
+
+
+def _parts(kind: DeltaType) -> list[tuple[str, DeltaType]]:
+    """Return the types that a type consists of, by the last part of their paths."""
+    if isinstance(kind, str):
+        return []
     match kind["type"]:
         case "struct":
-            yield from all_columns(kind["fields"], f"{path}.")
+            return [(each["name"], each["type"]) for each in kind["fields"]]
         case "array":
-            yield from _inner_columns(kind["elementType"], f"{path}.element")
+            return [("element", kind["elementType"])]
         case _:
-            yield from _inner_columns(kind["keyType"], f"{path}.key")
-            yield from _inner_columns(kind["valueType"], f"{path}.value")
+            return [("key", kind["keyType"]), ("value", kind["valueType"])]
 
 
 def contains_type(kind: DeltaType, name: str) -> bool:
     """Return whether a type is the primitive type of this name, or contains it."""
-    if isinstance(kind, str):
-        return kind == name
-    match kind["type"]:
-        case "struct":
-            return any(contains_type(each["type"], name) for each in kind["fields"])
-        case "array":
-            return contains_type(kind["elementType"], name)
-        case _:
-            return contains_type(kind["keyType"], name) or contains_type(kind["valueType"], name)
+    return kind == name or any(contains_type(part, name) for _, part in _parts(kind))
 
 
 def type_text(kind: DeltaType) -> str:
@@ -212,27 +212,18 @@ def _type_differences(rows: DeltaType, table: DeltaType, path: str, *, may_miss:
         wanted = type_text(table)
         text = f"{path} is {type_text(rows)} in the rows and {wanted} in the table (cast it to"
         return [f"{text} {wanted}, or overwrite the table with overwriteSchema=true)"]
-    match table["type"]:
-        case "struct":
-            return differences(
-                rows["fields"], table["fields"], may_miss=may_miss, prefix=f"{path}."
-            )
-        case "array":
-            pairs = [("elementType", "element")]
-        case _:
-            if _adds_fields(rows, table):
-                # Old files would need a cast inside the map, and delta-rs has none: no merge and no
-                # compaction of the table would work.
-                text = (
-                    f"{path} is {type_text(rows)} in the rows and {type_text(table)} in the table"
-                )
-                advice = "leave them out, or overwrite the table with overwriteSchema=true"
-                return [f"{text} (structs inside maps cannot get new fields: {advice})"]
-            pairs = [("keyType", "key"), ("valueType", "value")]
+    if table["type"] == "struct":
+        return differences(rows["fields"], table["fields"], may_miss=may_miss, prefix=f"{path}.")
+    if table["type"] == "map" and _adds_fields(rows, table):
+        # Old files would need a cast inside the map, and delta-rs has none: no merge and no
+        # compaction of the table would work.
+        text = f"{path} is {type_text(rows)} in the rows and {type_text(table)} in the table"
+        advice = "leave them out, or overwrite the table with overwriteSchema=true"
+        return [f"{text} (structs inside maps cannot get new fields: {advice})"]
     return [
         text
-        for key, name in pairs
-        for text in _type_differences(rows[key], table[key], f"{path}.{name}", may_miss=may_miss)
+        for (name, row_part), (_, part) in zip(_parts(rows), _parts(table), strict=True)
+        for text in _type_differences(row_part, part, f"{path}.{name}", may_miss=may_miss)
     ]
 
 
@@ -240,17 +231,13 @@ def _adds_fields(rows: DeltaType, table: DeltaType) -> bool:
     """Return whether a struct at any depth has fields that only the rows have."""
     if isinstance(rows, str) or isinstance(table, str) or rows["type"] != table["type"]:
         return False
-    match table["type"]:
-        case "struct":
-            known = {each["name"]: each["type"] for each in table["fields"]}
-            return any(
-                each["name"] not in known or _adds_fields(each["type"], known[each["name"]])
-                for each in rows["fields"]
-            )
-        case "array":
-            return _adds_fields(rows["elementType"], table["elementType"])
-        case _:
-            return any(_adds_fields(rows[key], table[key]) for key in ("keyType", "valueType"))
+    if table["type"] == "struct":
+        known = dict(_parts(table))
+        return any(
+            name not in known or _adds_fields(part, known[name]) for name, part in _parts(rows)
+        )
+    pairs = zip(_parts(rows), _parts(table), strict=True)
+    return any(_adds_fields(row_part, part) for (_, row_part), (_, part) in pairs)
 
 
 def _holds(rows: DeltaType, table: DeltaType) -> bool:

@@ -48,7 +48,7 @@ class DeltaOptions:
         return "://" not in self.address
 
 
-def parse_options(options: Mapping[str, str], schema: StructType) -> DeltaOptions:
+def parse_delta_options(options: Mapping[str, str], schema: StructType) -> DeltaOptions:
     """Check the options of the user; Spark passes their names in lower case.
 
     Raises:

@@ -83,7 +83,7 @@ _CHANGED = "[^ -}]"
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What decides how a table may be written."""
+    """The parts of a table's state that decide how it may be written."""
 
     address: str
     reader_version: int
@@ -158,7 +158,13 @@ def _property_features(state: TableState) -> list[str]:
 
 
 def unreplaceable_path(table: DeltaTable) -> str | None:
-    """Return the path of a file that delta-rs cannot replace; None if it can replace all files."""
+    """Return the path of a file that delta-rs cannot replace; None if it can replace all files.
+
+    Spark's Delta writes characters such as `ü` as they are to the path of a file, for instance in
+    the directory of a partition. If delta-rs removes such a file, it writes the percent-encoded
+    path to the log. That path names no file of the table, so the rows stay beside those that
+    replace them.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -169,7 +175,7 @@ def unreplaceable_path(table: DeltaTable) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """What a task must know of the table to write its files; travels to the executors."""
+    """The layout and checks by which tasks write files of a table; it travels to the executors."""
 
     address: str
     # Columns of the rows.
@@ -241,13 +247,13 @@ def plan_write(
     if table is None:
         _refuse(options.address, unstorable(rows))
         return WritePlan(
-            options.address,
-            rows,
-            removes_rows,
-            rows,
-            arrow_schema(rows),
-            options.partition_by or (),
-            (),
+            address=options.address,
+            rows=rows,
+            removes_rows=removes_rows,
+            columns=rows,
+            schema=arrow_schema(rows),
+            partition_by=options.partition_by or (),
+            constraints=(),
         )
     state = table_state(table, options.address)
     check_features(state, removes_rows=removes_rows)
@@ -261,13 +267,13 @@ def plan_write(
         [f"{each} is missing in the rows, and the table is partitioned by it" for each in lost],
     )
     plan = WritePlan(
-        options.address,
-        rows,
-        removes_rows,
-        columns,
-        arrow_schema(columns),
-        partition_by,
-        table_constraints(state.address, state.properties, columns),
+        address=options.address,
+        rows=rows,
+        removes_rows=removes_rows,
+        columns=columns,
+        schema=arrow_schema(columns),
+        partition_by=partition_by,
+        constraints=table_constraints(state.address, state.properties, columns),
     )
     _check_evaluable(plan)
     return plan

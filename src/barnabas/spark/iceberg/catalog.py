@@ -6,13 +6,21 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.spark.option_table import absolute_address
+from barnabas.spark.errors import OptionError
+from barnabas.spark.iceberg.partitions import parse_terms
+from barnabas.spark.option_table import (
+    ICEBERG_OPTIONS,
+    absolute_address,
+    given_options,
+    parse_switch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
+    from pyspark.sql.types import StructType
 
     from barnabas.spark.iceberg.partitions import PartitionTerm
 
@@ -85,27 +93,59 @@ def open_table(name: TableName) -> Table:
 
 def absolute(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the properties with absolute paths: a process may have another working directory."""
-    made = dict(properties)
-    warehouse = made.get("warehouse", "")
+    result = dict(properties)
+    warehouse = result.get("warehouse", "")
     # The warehouse of a REST catalog can be any name.
-    if warehouse and made.get("uri", "").startswith("sqlite"):
-        made["warehouse"] = absolute_address(warehouse)
-    scheme, separator, path = made.get("uri", "").partition(":///")
+    if warehouse and result.get("uri", "").startswith("sqlite"):
+        result["warehouse"] = absolute_address(warehouse)
+    scheme, separator, path = result.get("uri", "").partition(":///")
     if separator and scheme.startswith("sqlite"):
         path, question, query = path.partition("?")
         if path and not path.startswith(":"):
             path = os.path.abspath(path)  # noqa: PTH100 - keeps links
         query = query if question else f"timeout={_SQLITE_TIMEOUT_S}"
-        made["uri"] = f"{scheme}:///{path}?{query}"
-    return made
+        result["uri"] = f"{scheme}:///{path}?{query}"
+    return result
 
 
 @dataclass(frozen=True, slots=True)
 class IcebergOptions:
-    """Where and how the sink writes."""
+    """The checked options of the sink."""
 
     name: TableName
     # What a new table is partitioned by; None: nothing, or as the existing table.
     partition_by: tuple[PartitionTerm, ...] | None = None
     # Whether columns that only the rows have are added to the table.
     merge_schema: bool = False
+
+
+def parse_iceberg_options(options: Mapping[str, str], schema: StructType) -> IcebergOptions:
+    """Check the options of the user; Spark passes their names in lower case.
+
+    Raises:
+        OptionError: an option is missing, unknown or wrong, or names a missing column.
+    """
+    table = _table_name(options)
+    if "overwriteschema" in {each.lower() for each in options}:
+        raise OptionError(
+            f"overwriteSchema is an option of Delta tables: the columns of {table} stay. Use"
+            " mergeSchema to add columns, or write a new table"
+        )
+    found = given_options(options, ICEBERG_OPTIONS)
+    given = found.named
+    return IcebergOptions(
+        TableName(table, given.get("catalog") or DEFAULT_CATALOG, found.prefixed),
+        parse_terms(given.get("partitioncolumns", ""), schema.fieldNames()) or None,
+        parse_switch("mergeSchema", given.get("mergeschema", "false")),
+    )
+
+
+def _table_name(options: Mapping[str, str]) -> str:
+    given = {name.lower(): value.strip() for name, value in options.items()}
+    table = given.get("table") or given.get("path", "")
+    if "." not in table or "/" in table:
+        raise OptionError(
+            f"{table!r} names no table of a catalog: write namespace and name, as in"
+            " .start('lake.flights')"
+        )
+    return table

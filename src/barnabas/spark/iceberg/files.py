@@ -1,9 +1,10 @@
-"""Parquet files that a task writes for an Iceberg table, at least one per table partition."""
+"""Parquet files of an Iceberg table: those that a task writes, and the rows of stored ones."""
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.errors import IcebergTableError
@@ -11,7 +12,7 @@ from barnabas.spark.iceberg.partitions import RowPartitions, partition_key
 from barnabas.spark.tables.rows import FILE_BYTES, ParquetFile, PartitionedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.partitioning import PartitionKey
     from pyiceberg.schema import Schema
+    from pyiceberg.table import FileScanTask, Table
     from pyiceberg.typedef import Record
+    from pyiceberg.types import ListType, MapType
 
     from barnabas.spark.iceberg.layout import FilePlan
 
@@ -156,3 +159,43 @@ def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             )
         columns.append(column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def read_file(table: Table, task: FileScanTask, schema: Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one file that are not deleted, with the columns and types of a schema."""
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    _keep_nulls()
+    scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
+    yield from scan.to_record_batches([task])
+
+
+@cache
+def _keep_nulls() -> None:
+    """Let `pyiceberg` keep NULL lists and maps as they are when it fits rows to a schema.
+
+    It builds lists and maps of structs anew, from their offsets and values only. So a NULL list
+    would become an empty one, and merges and compactions would write that into the table.
+    `pyiceberg` offers no other way to change how it fits rows.
+    """
+    import pyiceberg.io.pyarrow as projection
+
+    class Projection(projection.ArrowProjectionVisitor):
+        def list(self, list_type: ListType, list_array: Any, value_array: Any) -> Any:
+            return _with_nulls(super().list(list_type, list_array, value_array), list_array)
+
+        def map(self, map_type: MapType, map_array: Any, key_result: Any, values: Any) -> Any:
+            return _with_nulls(super().map(map_type, map_array, key_result, values), map_array)
+
+    vars(projection)["ArrowProjectionVisitor"] = Projection
+
+
+def _with_nulls(found: pa.Array | None, stored: pa.Array) -> pa.Array | None:
+    """Return the array with NULL where the stored array has it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if found is None or found.null_count == stored.null_count:
+        return found
+    return pc.if_else(stored.is_null(), pa.scalar(None, found.type), found)

@@ -41,7 +41,7 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """What a task must know of the table to write its files; travels to the executors as text."""
+    """The layout of a table for the tasks that write its files; travels to executors as text."""
 
     # Schema and partition spec, as JSON of Iceberg's specification.
     schema: str

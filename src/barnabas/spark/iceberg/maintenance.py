@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from barnabas.spark.errors import MaintenanceError
 from barnabas.spark.iceberg.catalog import open_table
 from barnabas.spark.iceberg.commit import LAST_BATCH_PREFIX, check_plan, last_batch, loaded, retried
-from barnabas.spark.iceberg.files import task_files
+from barnabas.spark.iceberg.files import read_file, task_files
 from barnabas.spark.iceberg.layout import FilePlan
 from barnabas.spark.tables.commits import TIMEOUT_S
 from barnabas.spark.tables.maintenance import SMALL_SHARE, Compaction, Expiry, TableStatus
@@ -114,8 +114,6 @@ def _live_rows(table: Table, task: FileScanTask) -> int:
 
     Files with deletes are read: a file of deletes may name a row twice, or rows of other files.
     """
-    from barnabas.spark.iceberg.scan import read_file
-
     if not task.delete_files:
         return task.file.record_count
     schema = table.schema()
@@ -255,8 +253,6 @@ def _replace(name: TableName, table: Table, group: Sequence[_Bin], target_bytes:
 
 
 def _rewritten(table: Table, plan: FilePlan, each: _Bin, target_bytes: int) -> list[DataFile]:
-    from barnabas.spark.iceberg.scan import read_file
-
     files = task_files(plan, target_bytes, each.partition)
     batches = (batch for task in each.tasks for batch in read_file(table, task, table.schema()))
     return write_all(files, batches)

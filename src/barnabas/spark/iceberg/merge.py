@@ -24,7 +24,7 @@ from barnabas.spark.iceberg.commit import (
     loaded,
     retried,
 )
-from barnabas.spark.iceberg.files import IcebergStorage, conformed, task_files
+from barnabas.spark.iceberg.files import IcebergStorage, conformed, read_file, task_files
 from barnabas.spark.tables.merge_options import DELETED
 from barnabas.spark.tables.rows import write_all
 from barnabas.spark.tables.staging import STAGING_DIRECTORY, SortedKeys
@@ -90,7 +90,7 @@ class IcebergMerge:
 
 @dataclass(slots=True)
 class _Searched:
-    """What a file of the table has to do with the batch. Rows are numbers of merged rows."""
+    """The result of searching a file for keys of the batch. Rows are numbers of merged rows."""
 
     # Rows that are older than the row of their key in the file.
     late: set[int] = field(default_factory=set)
@@ -225,8 +225,6 @@ class _Merge:
             placed: rows of the batch that are in the replacements of other files.
         """
         import pyarrow as pa
-
-        from barnabas.spark.iceberg.scan import read_file
 
         names = [*self._keys, *([self._sequence] if self._sequence else [])]
         found = _Searched()

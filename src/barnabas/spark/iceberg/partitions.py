@@ -33,7 +33,7 @@ _CALL = re.compile(r"(\w+)\((?:\s*(\d+)\s*,)?([^()]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class PartitionTerm:
-    """What a table is partitioned by: a column, or a transform of it."""
+    """One term by which a table is partitioned: a column, or a transform of it."""
 
     column: str
     # As Iceberg's specification writes it: identity, day, bucket[16].

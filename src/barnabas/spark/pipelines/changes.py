@@ -58,22 +58,18 @@ def or_reset(safe: str, flow: FlowDefinition, flows: Sequence[FlowDefinition]) -
         flow: a flow into the dataset or sink.
         flows: all flows of the pipeline.
     """
-    return f"{safe}. Or start anew: {reset_command(flow)}, which {_cost(flow, flows)}"
-
-
-def reset_command(flow: FlowDefinition) -> str:
-    """Return the command that shows what a reset of a flow's target costs."""
-    return f"barnabas pipeline reset {short(flow.target)}"
+    command = f"barnabas pipeline reset {own_name(flow.target)}"
+    return f"{safe}. Or start anew: {command}, which {_cost(flow, flows)}"
 
 
 def _cost(flow: FlowDefinition, flows: Sequence[FlowDefinition]) -> str:
-    name = short(flow.target)
+    name = own_name(flow.target)
     if flow.sink is not None:
         return (
             f"writes all rows to {name} again; the rows that {name} has stay, and are there twice"
         )
     sinks = sorted({
-        short(each.target)
+        own_name(each.target)
         for each in flows
         if each.sink is not None and _reads(each, flow.target)
     })  # fmt: skip
@@ -86,12 +82,12 @@ def _cost(flow: FlowDefinition, flows: Sequence[FlowDefinition]) -> str:
 
 def _reads(flow: FlowDefinition, table: str) -> bool:
     return any(
-        source.format == "table" and short(source.options["name"]) == short(table)
+        source.format == "table" and own_name(source.options["name"]) == own_name(table)
         for source in flow.sources
     )
 
 
-def short(name: str) -> str:
+def own_name(name: str) -> str:
     """Return a dataset's own name, without catalog, database and backticks."""
     return name.replace("`", "").rsplit(".", 1)[-1]
 
@@ -345,9 +341,9 @@ def _renamed_and_removed(
                 yield Change(
                     flow.flow,
                     flow.target,
-                    f"it is new, and flow {old.flow}, which wrote to {short(flow.target)} too, is "
-                    f"gone. If it was renamed, it would read all of its source again, and "
-                    f"{short(flow.target)} would have these rows twice",
+                    f"it is new, and flow {old.flow}, which wrote to {own_name(flow.target)} too, "
+                    f"is gone. If it was renamed, it would read all of its source again, and "
+                    f"{own_name(flow.target)} would have these rows twice",
                     or_reset(f"name it {old.flow} again", flow, flows),
                 )
     for old in removed:
@@ -355,7 +351,7 @@ def _renamed_and_removed(
             yield Change(
                 old.flow,
                 old.target,
-                f"no definition has it any more. {short(old.target)} and its checkpoint stay as "
+                f"no definition has it any more. {own_name(old.target)} and its checkpoint stay as "
                 "they are; under a new name a dataset begins anew",
                 f"nothing needs to be done. {old.path.parent} is its checkpoint: without it, a "
                 "flow that is defined again under this name writes all its rows once more",
@@ -393,7 +389,7 @@ def _assignments(differing: Mapping[str, tuple[str | None, str | None]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """What is there of a flow's target."""
+    """The target of a flow, as earlier runs left it."""
 
     # Why rows of earlier runs are gone; None if they are there, or if that is unknown.
     missing: str | None = None
@@ -423,7 +419,7 @@ def find_table_changes(
             flow.target,
             f"{stored.missing}, but its checkpoint is at batch {checkpoint.committed_batch}. A new "
             f"{'target' if flow.sink else 'table'} would lack all rows of the batches up to there",
-            or_reset(f"bring {short(flow.target)} back, from a backup for example", flow, flows),
+            or_reset(f"bring {own_name(flow.target)} back, from a backup for example", flow, flows),
         )
         return
     for name, type_ in columns.items():
@@ -434,7 +430,7 @@ def find_table_changes(
             yield Change(
                 flow.flow,
                 flow.target,
-                f"its column {name} is {now} now, and {then} in {short(flow.target)}",
+                f"its column {name} is {now} now, and {then} in {own_name(flow.target)}",
                 or_reset(new, flow, flows),
             )
 

@@ -33,7 +33,7 @@ BROKERS_OPTION = "kafka.bootstrap.servers"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a flow goes on."""
+    """The position at which a flow goes on, and its state."""
 
     # The target's name with catalog and database, or the sink's name, and the flow's own name.
     target: str
@@ -233,7 +233,7 @@ class TopicBounds:
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """Where a flow is."""
+    """The position of a flow, compared with the ends of its topics."""
 
     checkpoint: Checkpoint
     # By partition: records that the flow has not read; None if the partition does not exist.

@@ -50,7 +50,7 @@ class StatefulOperator:
 
 @dataclass(frozen=True, slots=True)
 class FlowDefinition:
-    """What a checkpoint of a flow depends on."""
+    """The parts of a flow's definition on which its checkpoint depends."""
 
     target: str
     flow: str
@@ -83,13 +83,13 @@ class FlowDefinition:
         """Return the definition that `to_json` noted."""
         sink = value["sink"]
         return cls(
-            value["target"],
-            value["flow"],
-            tuple(StreamSource(**source) for source in value["sources"]),
-            tuple(StatefulOperator(**operator) for operator in value["operators"]),
-            None if sink is None else StreamSource(**sink),
-            value["is_complete"],
-            value.get("columns", {}),
+            target=value["target"],
+            flow=value["flow"],
+            sources=tuple(StreamSource(**source) for source in value["sources"]),
+            operators=tuple(StatefulOperator(**operator) for operator in value["operators"]),
+            sink=None if sink is None else StreamSource(**sink),
+            is_complete=value["is_complete"],
+            columns=value.get("columns", {}),
         )
 
 

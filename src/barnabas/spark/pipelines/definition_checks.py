@@ -1,19 +1,24 @@
-"""All checks of a pipeline's definitions before Spark runs them.
+"""Registers the definitions of a pipeline with Spark, and checks them before Spark runs them.
 
-They compare the definitions with checkpoints (see `changes`), ask Spark's catalog and the tables of
-sinks what earlier runs left, and ask the brokers whether the topics exist. Without a topic, Spark
-starts a flow three times, and our source fails each time. A topic of a sink that was deleted would
-be created again, with new rows only.
+The checks compare the definitions with checkpoints (see `changes`), ask Spark's catalog and the
+tables of sinks what earlier runs left, and ask the brokers whether the topics exist. Without a
+topic, Spark starts a flow three times, and our source fails each time. A topic of a sink that was
+deleted would be created again, with new rows only.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.pipelines.output import Sink, TemporaryView
+from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 
 from barnabas.client.errors import ClientError, UnknownTopicError
 from barnabas.spark.errors import OptionError
@@ -25,9 +30,21 @@ from barnabas.spark.pipelines.changes import (
     find_changes,
     find_state_changes,
     find_table_changes,
-    short,
+    own_name,
 )
-from barnabas.spark.pipelines.definition import is_streaming, relations
+from barnabas.spark.pipelines.definition import (
+    StreamSource,
+    TopicUse,
+    define_flow,
+    inline_views,
+    is_streaming,
+    noted_options,
+    relations,
+    topic_reads,
+)
+from barnabas.spark.pipelines.expectations import collect_quarantine_flows
+from barnabas.spark.pipelines.explained_errors import Place
+from barnabas.spark.query_progress import count_written
 from barnabas.spark.topics.clients import planning_client
 from barnabas.spark.topics.options import parse_sink_options, parse_source_options
 from barnabas.spark.topics.planner import Planner
@@ -35,20 +52,128 @@ from barnabas.spark.topics.planner import Planner
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.pipelines.output import Sink
-    from pyspark.sql import SparkSession
+    from pyspark.pipelines.flow import Flow
+    from pyspark.sql import DataFrame, SparkSession
 
     from barnabas.client.facade import Client
     from barnabas.spark.pipelines.checkpoints import Checkpoint
-    from barnabas.spark.pipelines.definition import FlowDefinition, TopicUse
+    from barnabas.spark.pipelines.definition import FlowDefinition
     from barnabas.spark.pipelines.project import Project
-    from barnabas.spark.pipelines.recording_registry import RecordingRegistry
     from barnabas.spark.topics.options import ClientOptions
 
     Connect = Callable[[ClientOptions], Client]
 
 _CREATION = "auto.create.topics.enable"
 _PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+class RecordingRegistry(SparkConnectGraphElementRegistry):
+    """Spark's registry, which also keeps the plans of the flows."""
+
+    def __init__(self, project: Project, session: SparkSession, graph_id: str) -> None:
+        super().__init__(session, graph_id)
+        self._project = project
+        self._connect: Any = session
+        self._plans: list[tuple[Flow, Any]] = []
+        self._views: set[str] = set()
+        # Where Python files define flows, by the flow's own name.
+        self._places: dict[str, Place] = {}
+        self._sql_files: dict[Path, str] = {}
+        self._is_partial = False
+        # Own names of all datasets and sinks.
+        self.outputs: set[str] = set()
+        # Sinks by name, with all options: these may hold secrets.
+        self.sinks: dict[str, Sink] = {}
+
+    def register_output(self, output: Any) -> None:
+        """Register a dataset or sink."""
+        if isinstance(output, Sink):
+            self.sinks[output.name] = output
+        if isinstance(output, TemporaryView):
+            self._views.add(output.name)
+        self.outputs.add(output.name)
+        super().register_output(output)
+
+    def register_flow(self, flow: Any) -> None:
+        """Register a flow, keep the plan that its function returns, and count its rows."""
+        location = flow.source_code_location
+        self._places[own_name(flow.name)] = Place(
+            Path(location.filename), location.line_number or 1
+        )
+
+        def recorded() -> DataFrame:
+            frame: DataFrame = flow.func()
+            plan: Any = getattr(frame, "_plan")  # noqa: B009 - there is no public way to the plan
+            proto = plan.to_proto(self._connect.client)
+            self._plans.append((flow, proto))
+            is_counted = flow.target not in self._views and is_streaming(proto.root)
+            return count_written(frame) if is_counted else frame
+
+        with collect_quarantine_flows() as quarantines:
+            super().register_flow(dataclasses.replace(flow, func=recorded))
+        for each in quarantines:
+            rows = functools.partial(getattr, each, "rows")
+            self.register_flow(
+                dataclasses.replace(flow, name=each.name, target=each.target, func=rows)
+            )
+
+    def register_sql(self, sql_text: str, file_path: Path) -> None:
+        """Register an SQL file, which Spark parses."""
+        self._is_partial = True
+        self._sql_files[Path(file_path)] = sql_text
+        super().register_sql(sql_text, file_path)
+
+    def register_auto_cdc_flow(self, flow: Any) -> None:
+        """Register a flow of Auto CDC, whose plan Spark makes."""
+        self._is_partial = True
+        super().register_auto_cdc_flow(flow)
+
+    def definitions(self) -> Definitions:
+        """Return the definitions of all registered flows."""
+        flows, views = [], {}
+        for flow, plan in self._plans:
+            given = self.sinks.get(flow.target)
+            sink = StreamSource(given.format, noted_options(given.options)) if given else None
+            defined = define_flow(self._target(flow), own_name(flow.name), plan, sink)
+            if flow.target in self._views:
+                views[flow.target] = defined
+            else:
+                flows.append(defined)
+        known = {name.rsplit(".", 1)[-1] for name in self.outputs} if self._is_partial else None
+        return Definitions([inline_views(each, views, known) for each in flows], self._is_partial)
+
+    def written(self) -> Iterator[tuple[str, Flow, Any]]:
+        """Yield the flows that are no views: the key, the flow, and its plan."""
+        for flow, plan in self._plans:
+            if flow.target not in self._views:
+                yield f"{self._target(flow)}/{own_name(flow.name)}", flow, plan
+
+    def view_plans(self) -> Mapping[str, Any]:
+        """Return the plans of the temporary views by name."""
+        return {flow.target: plan for flow, plan in self._plans if flow.target in self._views}
+
+    def topic_uses(self) -> Iterator[TopicUse]:
+        """Yield the reads and writes of topics of all flows and views."""
+        for flow, plan in self._plans:
+            target, name = self._target(flow), own_name(flow.name)
+            for options in topic_reads(plan.root):
+                yield TopicUse(target, name, options, is_sink=False)
+            sink = self.sinks.get(flow.target)
+            if sink is not None and sink.format == "barnabas":
+                yield TopicUse(target, name, sink.options, is_sink=True)
+
+    def place(self, flow: str) -> Place | None:
+        """Return where a flow is defined, by its own name; None if that is unknown."""
+        if flow in self._places:
+            return self._places[flow]
+        for path, text in self._sql_files.items():
+            for number, line in enumerate(text.splitlines(), 1):
+                if re.search(rf"(?<!\w){re.escape(flow)}(?!\w)", line):
+                    return Place(path, number)
+        return None
+
+    def _target(self, flow: Flow) -> str:
+        return flow.target if flow.target in self.sinks else self._project.qualified(flow.target)
 
 
 def find_topic_changes(
@@ -119,8 +244,8 @@ def _sink_changes(use: TopicUse, connect: Connect, *, has_begun: bool) -> Iterat
             "new topic would get new rows only",
             "correct the name; if the rows that it had are not needed, create it: "
             f"barnabas topics create {options.topic}. Or write all rows to it: "
-            f"barnabas pipeline reset {short(use.target)}, which writes to all topics of "
-            f"{short(use.target)} again; a topic that has its rows has them twice then",
+            f"barnabas pipeline reset {own_name(use.target)}, which writes to all topics of "
+            f"{own_name(use.target)} again; a topic that has its rows has them twice then",
         )
     elif not _creates_topics(client):
         yield _refused(use, f"{error}", f"create it: barnabas topics create {options.topic}")

@@ -15,10 +15,10 @@ from pyspark.pipelines import cli
 from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from barnabas.spark.pipelines.changes import short as own_name
+from barnabas.spark.pipelines.changes import own_name
 from barnabas.spark.pipelines.checkpoints import read_checkpoints, read_notes, write_notes
 from barnabas.spark.pipelines.definition import short_key
-from barnabas.spark.pipelines.definition_checks import DefinitionChecks
+from barnabas.spark.pipelines.definition_checks import DefinitionChecks, RecordingRegistry
 from barnabas.spark.pipelines.expectations import expectation_counts
 from barnabas.spark.pipelines.explained_errors import (
     explain,
@@ -28,7 +28,6 @@ from barnabas.spark.pipelines.explained_errors import (
     place_of_name,
 )
 from barnabas.spark.pipelines.project import ProjectError, file_address
-from barnabas.spark.pipelines.recording_registry import RecordingRegistry
 from barnabas.spark.query_progress import query_progress
 
 if TYPE_CHECKING:
@@ -36,11 +35,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from barnabas.spark.metrics import QueryMetrics
     from barnabas.spark.pipelines.changes import Change
     from barnabas.spark.pipelines.definition import FlowDefinition
     from barnabas.spark.pipelines.project import Project
     from barnabas.spark.pipelines.runs import RunRequest
-    from barnabas.spark.query_metrics import QueryMetrics
     from barnabas.spark.query_progress import QueryProgress
 
     Emit = Callable[[Mapping[str, Any]], None]
@@ -282,12 +281,12 @@ class PipelineRun(StreamingQueryListener):
         name = str(event.progress.name).rsplit(".", 1)[-1]
         definition = self._flows.get(name)
         progress = query_progress(event.progress.json)
-        made = progress_event(definition.key if definition else name, progress)
-        self._metrics.on_progress(short_key(made["flow"]), progress)
+        reported = progress_event(definition.key if definition else name, progress)
+        self._metrics.on_progress(short_key(reported["flow"]), progress)
         with self._lock:
-            self._notes.progress[made["flow"]] = made
+            self._notes.progress[reported["flow"]] = reported
             write_notes(self._project.notes, self._notes)
-        self._emit(made)
+        self._emit(reported)
 
     def onQueryIdle(self, event: Any) -> None:
         """Spark requires it."""

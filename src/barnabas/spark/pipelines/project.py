@@ -253,7 +253,7 @@ def _settings(spec: Path, given: Any) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class NewProject:
-    """What a new project reads and writes."""
+    """The topics that a new project reads and writes."""
 
     topic: str
     # Comma-separated HOST:PORT of brokers.

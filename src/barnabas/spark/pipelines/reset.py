@@ -54,8 +54,8 @@ class ResetPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What is known of a pipeline without Spark."""
+class PipelineState:
+    """The state of a pipeline, as far as it is known without Spark."""
 
     project: Project
     checkpoints: Sequence[Checkpoint]
@@ -64,24 +64,24 @@ class Found:
     bounds: TopicBounds | None
 
 
-def plan_reset(found: Found, names: Sequence[str]) -> ResetPlan:
+def plan_reset(state: PipelineState, names: Sequence[str]) -> ResetPlan:
     """Return what resetting the datasets means.
 
     Raises:
         ProjectError: a dataset has no checkpoint, or a table that reads one of the datasets would
             have rows twice because it is not reset too.
     """
-    targets = _targets(found, names)
+    targets = _targets(state, names)
     for name, target in targets.items():
-        for reader in _readers(found, target):
-            if reader.target not in targets.values() and not _is_sink(found.project, reader.target):
-                short = _named(found.project, reader.target)
+        for reader in _readers(state, target):
+            if reader.target not in targets.values() and not _is_sink(state.project, reader.target):
+                short = _named(state.project, reader.target)
                 raise ProjectError(
                     f"{short} reads {name} as a stream: it would get all its rows a second time. "
                     f"See what it costs to reset both: barnabas pipeline reset "
                     f"{' '.join([*names, short])}"
                 )
-    return ResetPlan(tuple(_reset(found, name, target) for name, target in targets.items()))
+    return ResetPlan(tuple(_reset(state, name, target) for name, target in targets.items()))
 
 
 def remove_sink_checkpoints(plan: ResetPlan) -> None:
@@ -91,10 +91,10 @@ def remove_sink_checkpoints(plan: ResetPlan) -> None:
             shutil.rmtree(checkpoint.path.parent)
 
 
-def _targets(found: Found, names: Sequence[str]) -> dict[str, str]:
+def _targets(state: PipelineState, names: Sequence[str]) -> dict[str, str]:
     """Return the targets of checkpoints by given name."""
-    known = {checkpoint.target for checkpoint in found.checkpoints}
-    by_name = {_named(found.project, target): target for target in sorted(known)}
+    known = {checkpoint.target for checkpoint in state.checkpoints}
+    by_name = {_named(state.project, target): target for target in sorted(known)}
     targets = {}
     for name in names:
         if name not in by_name:
@@ -107,13 +107,13 @@ def _targets(found: Found, names: Sequence[str]) -> dict[str, str]:
     return targets
 
 
-def _reset(found: Found, name: str, target: str) -> DatasetReset:
-    checkpoints = tuple(each for each in found.checkpoints if each.target == target)
-    is_sink = _is_sink(found.project, target)
+def _reset(state: PipelineState, name: str, target: str) -> DatasetReset:
+    checkpoints = tuple(each for each in state.checkpoints if each.target == target)
+    is_sink = _is_sink(state.project, target)
     repeated = [
         f"{reader.target} gets all rows of {name} again, from flow {reader.flow}"
-        for reader in _readers(found, target)
-        if _is_sink(found.project, reader.target)
+        for reader in _readers(state, target)
+        if _is_sink(state.project, reader.target)
     ]
     if is_sink:
         repeated.append(f"{name} gets all rows again; those that it has already stay in it")
@@ -121,22 +121,22 @@ def _reset(found: Found, name: str, target: str) -> DatasetReset:
         name,
         is_sink,
         checkpoints,
-        0 if is_sink else _size(found.project, target),
-        tuple(sentence for each in checkpoints for sentence in _lost(found, each)),
+        0 if is_sink else _size(state.project, target),
+        tuple(sentence for each in checkpoints for sentence in _lost(state, each)),
         tuple(repeated),
     )
 
 
-def _lost(found: Found, checkpoint: Checkpoint) -> list[str]:
+def _lost(state: PipelineState, checkpoint: Checkpoint) -> list[str]:
     lost = []
     if checkpoint.operators:
-        rows = found.notes.progress.get(checkpoint.key, {}).get("state_rows")
+        rows = state.notes.progress.get(checkpoint.key, {}).get("state_rows")
         lost.append(
             f"the state of {', '.join(checkpoint.operators)}"
             + (f", {rows} rows" if rows is not None else "")
             + ", which is computed again from the records that are still there"
         )
-    bounds = found.bounds
+    bounds = state.bounds
     if bounds is not None:
         gone: Mapping[TopicPartition, int] = {
             tp: bounds.starts[tp] for tp in checkpoint.topic_offsets if bounds.starts.get(tp, 0) > 0
@@ -150,7 +150,7 @@ def _lost(found: Found, checkpoint: Checkpoint) -> list[str]:
             for tp in sorted(checkpoint.topic_offsets)
             if tp not in bounds.ends
         ]
-    definition = found.notes.definitions.get(checkpoint.key)
+    definition = state.notes.definitions.get(checkpoint.key)
     for source in definition.sources if definition is not None else ():
         starting = source.options.get("startingoffsets")
         if source.format == "barnabas" and (starting is None or starting == "latest"):
@@ -161,14 +161,14 @@ def _lost(found: Found, checkpoint: Checkpoint) -> list[str]:
     return lost
 
 
-def _readers(found: Found, target: str) -> list[Checkpoint]:
+def _readers(state: PipelineState, target: str) -> list[Checkpoint]:
     """Return the checkpoints of flows that read a table as a stream."""
     readers = []
-    for checkpoint in found.checkpoints:
-        definition = found.notes.definitions.get(checkpoint.key)
+    for checkpoint in state.checkpoints:
+        definition = state.notes.definitions.get(checkpoint.key)
         for source in definition.sources if definition is not None else ():
             if source.format == "table" and (
-                found.project.qualified(source.options["name"]) == target
+                state.project.qualified(source.options["name"]) == target
             ):
                 readers.append(checkpoint)
                 break

@@ -29,7 +29,6 @@ from barnabas.spark.pipelines.project import (
     load_project,
 )
 from barnabas.spark.pipelines.runs import RunLock, RunRequest, is_java
-from barnabas.spark.query_metrics import QueryMetrics
 from barnabas.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from barnabas.spark.metrics import QueryMetrics
     from barnabas.spark.pipelines.project import Project
 
 _TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of the variable
@@ -162,6 +162,8 @@ def _run(request: RunRequest, events: EventWriter) -> int:
     except ModuleNotFoundError as error:
         raise MissingExtraError(error) from None
 
+    from barnabas.spark.metrics import QueryMetrics
+
     metrics = QueryMetrics()
     with (
         _served(metrics, request, events),
@@ -189,6 +191,7 @@ def _served(metrics: QueryMetrics, request: RunRequest, events: EventWriter) -> 
     if request.metrics is None:
         yield
         return
+    # Imports pyspark.
     from barnabas.spark.metrics import QueryMetricsServer
 
     host, port = request.metrics

@@ -142,6 +142,10 @@ def _piped(file: IO[str] | None) -> IO[str]:
 class RunLock:
     """The lock of a project, held until it is released or the process ends.
 
+    Two processes may still write when a run was killed: that of the run, which holds the lock, and
+    its Java, which ends a moment later because its standard input ends. Its id is in the lock's
+    file.
+
     Args:
         directory: where runs take notes.
         on_wait: called once if another run has to end first.

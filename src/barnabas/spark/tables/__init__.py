@@ -1,1 +1,1 @@
-"""Maintenance of the tables that the sinks write: small files, old snapshots, unnamed files."""
+"""Parts that the sinks for Delta and for Iceberg share: writers, upserts, files, maintenance."""

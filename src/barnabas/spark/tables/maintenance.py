@@ -53,7 +53,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What is, or would be, removed from a table."""
+    """The snapshots and files that an expiry removes from a table, or would remove."""
 
     # Ids of snapshots; Delta tables have no such list.
     snapshots: tuple[int, ...]

@@ -51,7 +51,7 @@ _Token = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """How the rows of a batch change the rows of the table."""
+    """The options by which the rows of a batch change the rows of a table."""
 
     # Columns that identify a row.
     keys: tuple[str, ...]

@@ -30,7 +30,10 @@ STAGING_DIRECTORY = "_barnabas_staging"
 
 
 class SortedKeys:
-    """The different values of one key column, in their order."""
+    """The different values of one key column, in their order.
+
+    Statistics of a file tell by them whether the file can have a key of the batch.
+    """
 
     def __init__(self, column: pa.ChunkedArray | pa.Array) -> None:
         self._values: list[Any] = sorted(column.unique().to_pylist())
@@ -46,7 +49,7 @@ class MergeTarget(Protocol):
 
     @property
     def merge(self) -> MergeOptions:
-        """How rows change the table."""
+        """The options by which rows change the table."""
 
     @property
     def staging_directory(self) -> str:

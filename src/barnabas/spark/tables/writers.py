@@ -68,7 +68,7 @@ class TableTarget(Protocol):
 
 @message_first
 class _TargetWriter:
-    """The tasks' part of both writers."""
+    """Writes rows to a table. Spark gives the number of the batch if they are of a stream."""
 
     def __init__(self, target: TableTarget) -> None:
         self._target = target
@@ -80,36 +80,24 @@ class _TargetWriter:
         files = write_all(self._target.task_files(query_id), iterator)
         return WrittenFiles(files, query_id, since_ms)
 
-    def _abort(self, messages: Messages) -> None:
+    def commit(self, messages: Messages, batchId: int | None = None) -> None:
+        """Commit the files of all tasks, unless the table already has the batch of a stream."""
+        written = _gather(messages)
+        identity = None if batchId is None else BatchIdentity(written.query_id, batchId)
+        self._target.commit(written, identity)
+
+    def abort(self, messages: Messages, batchId: int | None = None) -> None:
+        """Delete the written files after a task or the commit failed."""
         has_failed_task = any(each is None for each in messages)
         self._target.abort(_gather(messages), has_failed_task=has_failed_task)
 
 
-@message_first
 class TableWriter(_TargetWriter, DataSourceArrowWriter):
     """Writes a DataFrame in one commit."""
 
-    def commit(self, messages: Messages) -> None:
-        """Commit the files of all tasks."""
-        self._target.commit(_gather(messages), None)
 
-    def abort(self, messages: Messages) -> None:
-        """Delete the written files after a task or the commit failed."""
-        self._abort(messages)
-
-
-@message_first
 class TableStreamWriter(_TargetWriter, DataSourceStreamArrowWriter):
     """Writes each micro-batch in one commit, exactly once. Spark makes one for each batch."""
-
-    def commit(self, messages: Messages, batchId: int) -> None:
-        """Commit the files of all tasks, unless the table already has the batch."""
-        written = _gather(messages)
-        self._target.commit(written, BatchIdentity(written.query_id, batchId))
-
-    def abort(self, messages: Messages, batchId: int) -> None:
-        """Delete the written files after a task or the commit failed."""
-        self._abort(messages)
 
 
 def _gather(messages: Sequence[WriterCommitMessage | None]) -> WrittenFiles:

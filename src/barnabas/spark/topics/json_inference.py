@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
 
 
-__all__ = ["SAMPLE_SIZE", "InferenceError", "InferredColumns", "infer_columns", "infer_topic"]
-
 # The records that are sampled if the caller does not say how many.
 SAMPLE_SIZE = 1000
 # Objects with keys such as ids would make a column of each.
@@ -43,7 +41,7 @@ class InferenceError(ValueError):
 
 @dataclass(slots=True)
 class _Node:
-    """What the values at one place of the sample have in common."""
+    """The types of the values at one place of the sample."""
 
     # The names of Spark's types without parts: BIGINT, DECIMAL(20,0), DOUBLE, BOOLEAN, STRING, …
     plain: set[str] = field(default_factory=set)

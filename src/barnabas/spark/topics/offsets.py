@@ -37,12 +37,8 @@ def parse_offsets(option: str, text: str, lowest: int) -> Offsets:
         OptionError: the value is not JSON of this form, or a number is too small.
     """
     example = '{"topic": {"0": 23, "1": 42}}'
-    try:
-        loaded = json.loads(text)
-    except ValueError:
-        raise OptionError(f"{option} is not JSON: {text!r}; expected {example}") from None
     result: Offsets = {}
-    for topic, partitions in _items(option, loaded, example):
+    for topic, partitions in _items(option, _loaded(option, text, example), example):
         for partition, number in _items(option, partitions, example):
             if not partition.isdigit() or isinstance(number, bool) or not isinstance(number, int):
                 raise OptionError(
@@ -63,18 +59,21 @@ def parse_partitions(option: str, text: str) -> list[TopicPartition]:
         OptionError: the value is not JSON of this form.
     """
     example = '{"topic": [0, 1]}'
-    try:
-        loaded = json.loads(text)
-    except ValueError:
-        raise OptionError(f"{option} is not JSON: {text!r}; expected {example}") from None
     result = []
-    for topic, partitions in _items(option, loaded, example):
+    for topic, partitions in _items(option, _loaded(option, text, example), example):
         if not isinstance(partitions, list) or not all(
             isinstance(p, int) and not isinstance(p, bool) and p >= 0 for p in partitions
         ):
             raise OptionError(f"{option} has {partitions!r} for topic {topic}; expected {example}")
         result += [TopicPartition(topic, partition) for partition in partitions]
     return sorted(set(result))
+
+
+def _loaded(option: str, text: str, example: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise OptionError(f"{option} is not JSON: {text!r}; expected {example}") from None
 
 
 def _items(option: str, value: object, example: str) -> list[tuple[str, Any]]:

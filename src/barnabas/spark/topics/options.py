@@ -55,7 +55,10 @@ _INT64_MAX = (1 << 63) - 1
 
 
 class ClientOptions(dict[str, str]):
-    """Values by key of the client; the text form has no passwords, private keys or tokens."""
+    """Values by key of the client; the text form has no passwords, private keys or tokens.
+
+    Spark pickles them for its workers, and may show them in errors and logs.
+    """
 
     __slots__ = ()
 
@@ -67,7 +70,7 @@ class ClientOptions(dict[str, str]):
 
 
 class BoundKind(Enum):
-    """How an option gives the start or end of reading."""
+    """The forms in which an option gives the start or end of reading."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

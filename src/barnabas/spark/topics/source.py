@@ -126,9 +126,8 @@ class BarnabasSource(DataSource):
 
         options = parse_sink_options(self.options)
         columns = sink_columns(schema, options)
-        return TopicStreamWriter(
-            options, columns, is_transactional=is_transactional(options, default=True)
-        )
+        in_transactions = is_transactional(options, default=True)
+        return TopicStreamWriter(options, columns, "" if in_transactions else None)
 
     def _planned(self, options: SourceOptions, schema: StructType) -> SourceOptions:
         """Return the options with the schema of the column `value`; check the columns."""
@@ -176,7 +175,11 @@ def _resolved(options: SourceOptions) -> SourceOptions:
 
 @message_first
 class MisconfiguredStreamReader(DataSourceStreamReader):
-    """Raises the error in every call with which Spark can start or resume a query."""
+    """Raises the error of wrong options in every call with which Spark starts or resumes a query.
+
+    If `DataSource.streamReader` raises, PySpark 4.2 reports an `UnboundLocalError` of its own,
+    which hides the error that matters to the user.
+    """
 
     def __init__(self, error: OptionError) -> None:
         self._error = error

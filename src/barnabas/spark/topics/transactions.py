@@ -156,7 +156,11 @@ def slice_of_task(prefix: str, job: str) -> Slice:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The last batch of a slice or a query, and facts that a replay of the batch must repeat."""
+    """The last batch of a slice or a query, and facts that a replay of the batch must repeat.
+
+    A committed offset needs an existing partition. Any topic of the rows is valid: readers of a
+    marker look at all offsets of the group.
+    """
 
     batch_id: int
     facts: dict[str, int]

@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from barnabas.serializers.registry import SchemaRegistry
 
 
-__all__ = [
-    "Format",
-    "ValueErrors",
-    "ValueFormat",
-    "column_type",
-    "message_class",
-    "open_registry",
-    "parse_value_format",
-    "resolve",
-]
-
 # The text of `valueSchema` with which a batch read infers the columns.
 INFER = "infer"
 _OF_REGISTRY = {
@@ -49,7 +38,7 @@ _OF_ERRORS = {"valueerrors": "valueErrors", "deadlettertopic": "deadLetterTopic"
 
 
 class Format(Enum):
-    """How values are encoded."""
+    """The encodings of values."""
 
     AVRO = "avro"
     JSON = "json"
@@ -57,7 +46,7 @@ class Format(Enum):
 
 
 class ValueErrors(Enum):
-    """What becomes of a record whose value cannot be decoded."""
+    """The ways to handle a record whose value cannot be decoded."""
 
     # The read fails; Spark's FAILFAST.
     FAIL = "fail"
@@ -84,7 +73,10 @@ _OPTIONS: dict[Format | None, dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ValueFormat:
-    """How values are decoded; plain values, because Spark pickles them for its workers."""
+    """The options that decide how values are decoded.
+
+    They are plain values, because Spark pickles them for its workers.
+    """
 
     format: Format
     # URL of the schema registry; "" for formats without a registry.
@@ -145,17 +137,19 @@ def parse_value_format(
             f"valueFormat={chosen.value} with several topics needs valueSchema: give the schema of "
             f"the column"
         )
+    errors, dead_letter_topic = _errors(options, topics)
     return ValueFormat(
-        chosen,
-        registry,
-        schema,
-        topics[0] if is_found else "",
-        options.get("registryuser", ""),
-        options.get("registrypassword", ""),
-        options.get("registrycafile", ""),
-        *_errors(options, topics),
-        options.get("valuemessage", "").strip(),
-        parse_switch(_DEFAULTS, options.get(_DEFAULTS, "false")),
+        format=chosen,
+        registry=registry,
+        schema=schema,
+        topic=topics[0] if is_found else "",
+        user=options.get("registryuser", ""),
+        password=options.get("registrypassword", ""),
+        ca_file=options.get("registrycafile", ""),
+        errors=errors,
+        dead_letter_topic=dead_letter_topic,
+        message=options.get("valuemessage", "").strip(),
+        with_defaults=parse_switch(_DEFAULTS, options.get(_DEFAULTS, "false")),
     )
 
 

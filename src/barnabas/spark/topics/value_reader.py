@@ -248,6 +248,11 @@ def _header(name: str, value: str) -> Header:
 class JsonColumn(ColumnDecoder):
     """Converts the JSON records of one column.
 
+    `msgspec` decodes and checks a value in one step. As in Spark's `from_json`, a field that a
+    record lacks is null, fields that the schema lacks are ignored, and a STRING column takes the
+    JSON text of any value. A value that does not fit its column is an error that names the field.
+    `from_json` makes it null in silence.
+
     Args:
         target: The Arrow type of the column, a struct.
 
@@ -372,8 +377,8 @@ def _converter(
         leaf: Returns the function for a type without parts; None if it needs no function.
     """
     if pa.types.is_struct(kind):
-        made = [(field.name, _converter(field.type, leaf)) for field in kind]
-        parts = [(name, convert) for name, convert in made if convert is not None]
+        converters = [(field.name, _converter(field.type, leaf)) for field in kind]
+        parts = [(name, convert) for name, convert in converters if convert is not None]
         return _struct_converter(parts) if parts else None
     if pa.types.is_list(kind):
         of_item = _converter(kind.value_type, leaf)

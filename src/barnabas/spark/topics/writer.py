@@ -79,13 +79,14 @@ class WrittenRecords(WriterCommitMessage):
 
 
 @message_first
-class TopicWriter(DataSourceArrowWriter):
-    """Writes a DataFrame to topics.
+class _TopicWriter:
+    """Writes rows to topics.
 
     Args:
         options: the checked options.
         columns: where the rows have the parts of a record.
-        job: part of the transactional ids of the job; None writes without transactions.
+        job: part of the transactional ids of a job, empty for a stream; None writes without
+            transactions.
     """
 
     def __init__(self, options: SinkOptions, columns: SinkColumns, job: str | None) -> None:
@@ -95,61 +96,34 @@ class TopicWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         """Write one task's rows and wait for their acknowledgement."""
-        return _write(self._options, self._columns, iterator, self._job)
+        freeze_imports()
+        options = self._options
+        if self._job is None:
+            return write_rows(options, self._columns, iterator)
+        from barnabas.spark.topics.transactions import slice_of_task, write_slice
 
-    def commit(self, messages: Messages) -> None:
-        """Commit the transactions of all tasks."""
+        of = slice_of_task(options.transactional_id_prefix, self._job)
+        return write_slice(options, self._columns, of, iterator)
+
+    def commit(self, messages: Messages, batchId: int | None = None) -> None:
+        """Commit the transactions of all tasks; Spark gives the batch of a stream."""
         from barnabas.spark.topics.transactions import commit_slices
 
         commit_slices(self._options, messages)
 
-    def abort(self, messages: Messages) -> None:
-        """Abort the transactions of all tasks after one of them failed."""
-        from barnabas.spark.topics.transactions import abort_slices
-
-        abort_slices(self._options, messages)
-
-
-@message_first
-class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches; without transactions, a repeated batch is written again."""
-
-    def __init__(
-        self, options: SinkOptions, columns: SinkColumns, *, is_transactional: bool
-    ) -> None:
-        self._options = options
-        self._columns = columns
-        self._is_transactional = is_transactional
-
-    def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
-        """Write one task's rows and wait for their acknowledgement."""
-        job = "" if self._is_transactional else None
-        return _write(self._options, self._columns, iterator, job)
-
-    def commit(self, messages: Messages, batchId: int) -> None:
-        """Commit the transactions of all tasks."""
-        from barnabas.spark.topics.transactions import commit_slices
-
-        commit_slices(self._options, messages)
-
-    def abort(self, messages: Messages, batchId: int) -> None:
+    def abort(self, messages: Messages, batchId: int | None = None) -> None:
         """Abort the transactions of all tasks after one of them, or the commit, failed."""
         from barnabas.spark.topics.transactions import abort_slices
 
         abort_slices(self._options, messages)
 
 
-def _write(
-    options: SinkOptions, columns: SinkColumns, batches: Iterable[RecordBatch], job: str | None
-) -> WriterCommitMessage:
-    freeze_imports()
-    if job is None:
-        return write_rows(options, columns, batches)
-    from barnabas.spark.topics.transactions import slice_of_task, write_slice
+class TopicWriter(_TopicWriter, DataSourceArrowWriter):
+    """Writes a DataFrame to topics."""
 
-    return write_slice(
-        options, columns, slice_of_task(options.transactional_id_prefix, job), batches
-    )
+
+class TopicStreamWriter(_TopicWriter, DataSourceStreamArrowWriter):
+    """Writes micro-batches; without transactions, a repeated batch is written again."""
 
 
 def write_rows(

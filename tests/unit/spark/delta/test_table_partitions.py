@@ -24,7 +24,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, StructF
 from barnabas.spark.delta.columns import columns_of
 from barnabas.spark.delta.files import WrittenFile, partition_directory, partition_text, task_files
 from barnabas.spark.delta.maintenance import MaintainedDelta
-from barnabas.spark.delta.options import DeltaOptions, parse_options
+from barnabas.spark.delta.options import DeltaOptions, parse_delta_options
 from barnabas.spark.delta.plan import plan_write
 from barnabas.spark.delta.table import commit_files, open_files, remove_unnamed
 from barnabas.spark.errors import DeltaTableError, OptionError
@@ -176,4 +176,4 @@ def test_a_value_that_is_too_long_for_a_directory_is_refused() -> None:
 def test_partitions_by_binary_and_nested_columns_are_refused(kind: DataType) -> None:
     schema = StructType([StructField("id", LongType()), StructField("odd", kind)])
     with pytest.raises(OptionError, match=f"names odd, which is {kind.simpleString()}: "):
-        parse_options({"path": "/t", "partitionColumns": "odd"}, schema)
+        parse_delta_options({"path": "/t", "partitionColumns": "odd"}, schema)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +11,6 @@ from barnabas.spark.errors import IcebergTableError
 from barnabas.spark.iceberg.catalog import TableName, open_table
 from barnabas.spark.iceberg.commit import commit_files, last_batch, remove_unnamed
 from barnabas.spark.iceberg.maintenance import expire_snapshots
-from barnabas.spark.tables.commits import BatchIdentity
 from spark.iceberg_tables import SCHEMA, Writer, named, now_ms, rows, stored_files
 
 
@@ -37,14 +35,6 @@ def test_a_commit_names_query_and_batch(writer: Writer, name: TableName) -> None
     assert last_batch(table, "query") == 0
 
 
-def test_a_batch_is_added_once(writer: Writer, name: TableName) -> None:
-    assert writer.write(1, batch=0)
-    assert writer.write(2, batch=1)
-    assert not writer.write(2, batch=1)
-    assert writer.write(3, batch=1, query="another query")
-    assert rows(name) == [1, 2, 3]
-
-
 def test_a_batch_is_known_after_its_snapshot_has_expired(writer: Writer, name: TableName) -> None:
     writer.write(1, batch=0)
     writer.write(2, batch=0, query="another query")
@@ -67,14 +57,6 @@ def test_a_batch_with_a_tag_is_known_after_later_snapshots_have_expired(
     assert not writer.write(1, batch=0)
 
 
-def test_a_checkpoint_older_than_the_table_is_refused(writer: Writer, name: TableName) -> None:
-    for batch in range(3):
-        writer.write(batch, batch=batch)
-    with pytest.raises(IcebergTableError, match=r"has batch 2 .* the checkpoint is at batch 1"):
-        writer.write(1, batch=1)
-    assert rows(name) == [0, 1, 2]
-
-
 def test_a_table_that_was_rolled_back_takes_the_batches_again(
     writer: Writer, name: TableName
 ) -> None:
@@ -87,34 +69,6 @@ def test_a_table_that_was_rolled_back_takes_the_batches_again(
     assert not writer.write(0, batch=0)
     assert writer.write(10, batch=1)
     assert rows(name) == [0, 10]
-
-
-def test_concurrent_writers_lose_no_batch(writer: Writer, name: TableName) -> None:
-    def write(number: int) -> None:
-        for batch in range(5):
-            assert writer.write(number * 5 + batch, batch=batch, query=f"query {number}")
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(write, range(4)))
-    assert rows(name) == list(range(20))
-    assert {last_batch(open_table(name), f"query {n}") for n in range(4)} == {4}
-
-
-def test_two_drivers_of_a_query_add_a_batch_once(writer: Writer, name: TableName) -> None:
-    with ThreadPoolExecutor(4) as pool:
-        for batch in range(3):
-            added = list(pool.map(lambda batch: writer.write(batch, batch=batch), [batch] * 4))
-            assert sorted(added) == [False, False, False, True]
-    assert rows(name) == [0, 1, 2]
-
-
-def test_an_overwrite_replaces_all_rows(writer: Writer, name: TableName) -> None:
-    writer.write(1, 2, batch=0, overwrite=True)
-    writer.write(3, batch=1, overwrite=True)
-    assert not writer.write(3, batch=1, overwrite=True)
-    assert rows(name) == [3]
-    assert commit_files(name, writer.plan, [], True, BatchIdentity("query", 2))
-    assert rows(name) == []
 
 
 def test_only_files_that_no_snapshot_names_are_removed(

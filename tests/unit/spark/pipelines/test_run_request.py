@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.spark.metrics import QueryMetricsServer
+from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
 from barnabas.spark.pipelines.project import NewProject, create_project, load_project
 from barnabas.spark.pipelines.runs import RunRequest, StartedRun
-from barnabas.spark.query_metrics import QueryMetrics
 
 
 def test_a_request_is_the_same_after_its_way_as_json() -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import ArrayType, DoubleType, LongType, StringType, StructType
 
-from barnabas.spark.delta import sink as delta
 from barnabas.spark.errors import OptionError
-from barnabas.spark.iceberg import sink as iceberg
 from barnabas.spark.iceberg.catalog import open_table
+from barnabas.spark.table_sinks import DeltaSink, IcebergSink
 from barnabas.spark.tables.merge_options import MergeOptions, split_options
 from barnabas.spark.tables.writers import TableStreamWriter, TableWriter
 from spark.iceberg_tables import named
@@ -64,8 +63,8 @@ def test_wrong_options_are_refused_by_both_sinks(
 ) -> None:
     catalog = {f"catalog.{key}": value for key, value in named(tmp_path).properties.items()}
     for sink in (
-        delta.DeltaSink({"path": str(tmp_path / "out"), **options}),
-        iceberg.IcebergSink({"path": "lake.flights", **catalog, **options}),
+        DeltaSink({"path": str(tmp_path / "out"), **options}),
+        IcebergSink({"path": "lake.flights", **catalog, **options}),
     ):
         with pytest.raises(OptionError, match=problem):
             sink.streamWriter(SCHEMA, False)
@@ -74,7 +73,7 @@ def test_wrong_options_are_refused_by_both_sinks(
 
 
 def test_output_mode_complete_and_mode_overwrite_are_refused() -> None:
-    sink = delta.DeltaSink({"path": "out", "mergekeys": "id"})
+    sink = DeltaSink({"path": "out", "mergekeys": "id"})
     with pytest.raises(OptionError, match="output mode complete and mode overwrite"):
         sink.streamWriter(SCHEMA, True)
     with pytest.raises(OptionError, match="output mode complete and mode overwrite"):
@@ -84,11 +83,11 @@ def test_output_mode_complete_and_mode_overwrite_are_refused() -> None:
 def test_both_sinks_make_a_writer(tmp_path: Path) -> None:
     options = {"mergekeys": "id", "deletewhen": "op = 'd'", "exceptcolumns": "op"}
     catalog = {f"catalog.{key}": value for key, value in named(tmp_path).properties.items()}
-    sink = iceberg.IcebergSink({"path": "lake.flights", **catalog, **options})
+    sink = IcebergSink({"path": "lake.flights", **catalog, **options})
     assert isinstance(sink.streamWriter(SCHEMA, False), TableStreamWriter)
     assert isinstance(sink.writer(SCHEMA, False), TableWriter)
     columns = open_table(named(tmp_path)).schema().column_names
     assert "op" not in columns
     assert "seq" in columns
-    sink = delta.DeltaSink({"path": str(tmp_path / "out"), **options})
+    sink = DeltaSink({"path": str(tmp_path / "out"), **options})
     assert isinstance(sink.streamWriter(SCHEMA, False), TableStreamWriter)

@@ -1,4 +1,4 @@
-"""The Python processes of Spark: what they import, and what their garbage collections visit."""
+"""Python workers of Spark: they start cheaply, and show the message of an error first."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from types import ModuleType
 
 import pytest
 
+from barnabas.client.errors import UnknownTopicError
+from barnabas.spark.errors import OptionError
 from barnabas.spark.session import prepare_local_workers
-from barnabas.spark.worker_process import freeze_imports
+from barnabas.spark.worker_process import freeze_imports, hide_traceback, message_first
 
 ARCHIVES = "/spark/python/lib/pyspark.zip:/spark/python/lib/py4j-0.10.9.9-src.zip"
 JAR = "/spark/jars/spark-core_2.13-4.2.1.jar"
@@ -83,7 +85,7 @@ def test_modules_are_frozen_once_until_more_of_them_are_imported(
 DEAR = "pandas", "barnabas.client.admin.admin"
 IMPORTS = """
 import sys
-import tests.unit.spark.test_rows as rows
+import tests.unit.spark.topics.test_rows as rows
 import barnabas.spark.topics.planner, barnabas.spark.topics.reader, barnabas.spark.topics.task
 rows.test_columns_are_exactly_those_that_spark_expects()
 print([name for name in sys.argv[1:] if name in sys.modules])
@@ -93,3 +95,56 @@ print([name for name in sys.argv[1:] if name in sys.modules])
 def test_a_task_imports_neither_pandas_nor_the_admin_calls() -> None:
     found = subprocess.check_output([sys.executable, "-c", IMPORTS, *DEAR], text=True)
     assert found.strip() == "[]"
+
+
+HIDDEN = {"SPARK_BUFFER_SIZE": "65536", "SPARK_HIDE_TRACEBACK": "1"}
+
+
+@pytest.mark.parametrize("error", [OptionError("topic is empty"), UnknownTopicError("t")])
+def test_only_the_message_of_our_errors_is_shown(error: Exception) -> None:
+    environment = {"SPARK_BUFFER_SIZE": "65536"}
+    hide_traceback(error, environment)
+    assert environment == HIDDEN
+
+
+@pytest.mark.parametrize(
+    ("error", "environment"),
+    [
+        (TypeError("a bug"), {"SPARK_BUFFER_SIZE": "65536"}),
+        (OptionError("outside of a worker of Spark"), {}),
+    ],
+)
+def test_other_errors_and_processes_keep_their_tracebacks(
+    error: Exception, environment: dict[str, str]
+) -> None:
+    before = dict(environment)
+    hide_traceback(error, environment)
+    assert environment == before
+
+
+@message_first
+class Reader:
+    def read(self, fails: bool) -> Iterator[int]:
+        yield 1
+        if fails:
+            raise OptionError("late")
+
+    def partitions(self, fails: bool) -> int:
+        if fails:
+            raise OptionError("early")
+        return 2
+
+
+@pytest.mark.parametrize("name", ["read", "partitions"])
+def test_methods_and_iterators_hide_the_tracebacks_of_their_errors(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Exception] = []
+    monkeypatch.setattr("barnabas.spark.worker_process.hide_traceback", seen.append)
+    reader = Reader()
+    assert (list(reader.read(False)), reader.partitions(False)) == ([1], 2)
+    assert seen == []
+    method = getattr(reader, name)
+    with pytest.raises(OptionError) as caught:
+        list(method(True))
+    assert seen == [caught.value]

@@ -42,29 +42,6 @@ def ids(directory: Path) -> list[int]:
     return sorted(found)
 
 
-def test_small_files_become_one_and_batches_stay_known(
-    table: MaintainedDelta, tmp_path: Path
-) -> None:
-    assert table.status(TARGET).small_files == 3
-    done = table.compact(TARGET, quiet)
-    assert (done.removed_files, done.added_files) == (3, 1)
-    found = table.status(TARGET)
-    assert (found.kind, found.rows, found.files) == ("delta", 3, 1)
-    assert ids(tmp_path) == [0, 1, 2]
-    assert DeltaTable(tmp_path).transaction_version("query") == 2
-
-
-def test_an_expiry_removes_replaced_files(table: MaintainedDelta, tmp_path: Path) -> None:
-    table.compact(TARGET, quiet)
-    planned = table.expire(now_ms(), execute=False, progress=quiet)
-    assert len(planned.files) == 3
-    assert len(stored_files(tmp_path)) == 4
-    assert table.expire(now_ms(), execute=True, progress=quiet).files == planned.files
-    assert len(stored_files(tmp_path)) == 1
-    assert ids(tmp_path) == [0, 1, 2]
-    assert DeltaTable(tmp_path).transaction_version("query") == 2
-
-
 def test_a_recent_expiry_leaves_files_that_no_version_named(
     table: MaintainedDelta, tmp_path: Path
 ) -> None:
