@@ -20,20 +20,25 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
 
-from barnabas.network.connection_options import ConnectionStatistics
+from barnabas.network.connection_limits import ConnectionStatistics
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.network.network_error import foreign_client
-from barnabas.network.request_order import API_KEY_BYTES, DeferredFrames, group_of
-from barnabas.network.response_slot import ResponseSlot, SendTimes
+from barnabas.network.request_order import (
+    API_KEY_BYTES,
+    DeferredFrames,
+    ResponseSlot,
+    SendTimes,
+    group_of,
+)
 from barnabas.protocol.frame import LENGTH_BYTES
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
+    from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
     from barnabas.network.principal import Principal
-    from barnabas.network.response_slot import ResponseTimes
+    from barnabas.network.request_order import ResponseTimes
     from barnabas.runtime.sockets import Chunk, Stream
     from barnabas.runtime.timer import Cancellable
 

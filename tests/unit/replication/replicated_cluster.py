@@ -17,7 +17,7 @@ from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.network.channel import ChannelDependencies
 from barnabas.network.connection import Connection
-from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.config_record import ConfigRecord

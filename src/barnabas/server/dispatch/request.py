@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.connection import Connection
     from barnabas.network.principal import Principal
-    from barnabas.network.response_slot import ResponseSlot
+    from barnabas.network.request_order import ResponseSlot
     from barnabas.protocol.chunks import Chunk
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock

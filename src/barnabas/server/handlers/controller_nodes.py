@@ -59,48 +59,32 @@ def quorum_request(dependencies: ControllerListenerDependencies) -> Handle:
 
 def broker_heartbeat(dependencies: ControllerListenerDependencies) -> Handle:
     """Return the handler that processes heartbeats of brokers."""
-    return BrokerHeartbeatHandler(dependencies).handle_broker_heartbeat
+    controller = dependencies.forwarding
+    watch = dependencies.watch
 
-
-class BrokerHeartbeatHandler:
-    """Passes heartbeats to the broker watch and to the controller of this process."""
-
-    __slots__ = ("_controller", "_watch")
-
-    def __init__(self, dependencies: ControllerListenerDependencies) -> None:
-        self._controller = dependencies.forwarding
-        self._watch = dependencies.watch
-
-    def handle_broker_heartbeat(
-        self, context: RequestContext, request: BrokerHeartbeatRequest
-    ) -> None:
+    def handle_broker_heartbeat(context: RequestContext, request: BrokerHeartbeatRequest) -> None:
         """Process a heartbeat. The response follows when resulting changes are committed."""
-        self._watch.on_heartbeat(context.connection, request.broker_id, request.broker_epoch)
-        self._controller.send(request, context.respond_exempt, client_context=context)
+        watch.on_heartbeat(context.connection, request.broker_id, request.broker_epoch)
+        controller.send(request, context.respond_exempt, client_context=context)
+
+    return handle_broker_heartbeat
 
 
 def broker_registration(dependencies: ControllerListenerDependencies) -> Handle:
     """Return the handler that registers brokers."""
-    return BrokerRegistrationHandler(dependencies).handle_broker_registration
-
-
-class BrokerRegistrationHandler:
-    """Passes registrations to the local controller, and duplicates to the broker watch."""
-
-    __slots__ = ("_controller", "_watch")
-
-    def __init__(self, dependencies: ControllerListenerDependencies) -> None:
-        self._controller = dependencies.forwarding
-        self._watch = dependencies.watch
+    controller = dependencies.forwarding
+    watch = dependencies.watch
 
     def handle_broker_registration(
-        self, context: RequestContext, request: BrokerRegistrationRequest
+        context: RequestContext, request: BrokerRegistrationRequest
     ) -> None:
         """Register a broker. The response follows when the registration is committed."""
 
         def on_done(response: BrokerRegistrationResponse) -> None:
             if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                self._watch.on_duplicate(request.broker_id)
+                watch.on_duplicate(request.broker_id)
             context.respond_exempt(response)
 
-        self._controller.send(request, on_done, client_context=context)
+        controller.send(request, on_done, client_context=context)
+
+    return handle_broker_registration

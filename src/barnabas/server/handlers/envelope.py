@@ -32,19 +32,10 @@ FORWARDABLE = frozenset(key for key, api in SERVED_APIS.items() if api.is_forwar
 
 def envelope(dependencies: ControllerListenerDependencies) -> Handle:
     """Return the handler that serves forwarded requests."""
-    return EnvelopeHandler(dependencies).handle_envelope
-
-
-class EnvelopeHandler:
-    """Decodes the inner request, and calls the handler of its API."""
-
-    __slots__ = ("_find",)
-
-    def __init__(self, dependencies: ControllerListenerDependencies) -> None:
-        self._find = dependencies.find
+    find = dependencies.find
 
     def handle_envelope(
-        self, context: RequestContext, envelope: EnvelopeRequest
+        context: RequestContext, envelope: EnvelopeRequest
     ) -> EnvelopeResponse | None:
         """Serve the inner request. The response follows when its handler responds."""
         try:
@@ -54,7 +45,7 @@ class EnvelopeHandler:
         try:
             header = read_header(envelope)
             address = read_address(envelope)
-            entry = self._find(header.api_key) if header.api_key in FORWARDABLE else None
+            entry = find(header.api_key) if header.api_key in FORWARDABLE else None
             if entry is None:
                 return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
             first_version, last_version, request_cls, handle, statistics = entry
@@ -70,3 +61,5 @@ class EnvelopeHandler:
         if response is not None:
             inner.respond(response)
         return None
+
+    return handle_envelope

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from barnabas.metadata.configs.configs_image import BROKER
 from barnabas.metadata.delta import ElectionCounts
 from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
-from barnabas.network.connection_options import ConnectionDependencies
-from barnabas.network.frame_budget import FrameBudget
+from barnabas.network.connection_limits import ConnectionDependencies, FrameBudget
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.driver.opening import RaftOpening, open_raft

@@ -47,79 +47,63 @@ if TYPE_CHECKING:
 
 def alter_configs(dependencies: NodeDependencies) -> Handle:
     """Return the handler that replaces configurations."""
-    return AlterConfigsHandler(dependencies).handle_alter_configs
-
-
-class AlterConfigsHandler:
-    """Rejects resources of other brokers, and forwards the rest to the active controller."""
-
-    __slots__ = ("_forwarding", "_limits", "_node_id")
-
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._forwarding = dependencies.forwarding
-        self._node_id = dependencies.node_id
-        self._limits = create_limits(dependencies)
+    forwarding = dependencies.forwarding
+    node_id = dependencies.node_id
+    limits = create_limits(dependencies)
 
     def handle_alter_configs(
-        self, context: RequestContext, request: AlterConfigsRequest
+        context: RequestContext, request: AlterConfigsRequest
     ) -> Message | None:
         """Forward the request. The response follows when the configurations are committed."""
         return context.after(
-            handle_legacy_locally(self._node_id, request.resources, self._limits),
-            partial(self._forward, context, request),
+            handle_legacy_locally(node_id, request.resources, limits),
+            partial(forward, context, request),
         )
 
-    def _forward(
-        self, context: RequestContext, request: AlterConfigsRequest, outcomes: Outcomes
-    ) -> None:
+    def forward(context: RequestContext, request: AlterConfigsRequest, outcomes: Outcomes) -> None:
         forward_changes(
             context,
             request,
             AlterConfigsResponse,
             AlterConfigsResourceResponse,
-            self._forwarding,
+            forwarding,
             outcomes,
         )
+
+    return handle_alter_configs
 
 
 def incremental_alter_configs(dependencies: NodeDependencies) -> Handle:
     """Return the handler that changes single configuration values."""
-    return IncrementalAlterConfigsHandler(dependencies).handle_incremental_alter_configs
-
-
-class IncrementalAlterConfigsHandler:
-    """Changes logger levels on this broker, and forwards other changes to the active controller."""
-
-    __slots__ = ("_forwarding", "_limits", "_node_id")
-
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._forwarding = dependencies.forwarding
-        self._node_id = dependencies.node_id
-        self._limits = create_limits(dependencies)
+    forwarding = dependencies.forwarding
+    node_id = dependencies.node_id
+    limits = create_limits(dependencies)
 
     def handle_incremental_alter_configs(
-        self, context: RequestContext, request: IncrementalAlterConfigsRequest
+        context: RequestContext, request: IncrementalAlterConfigsRequest
     ) -> Message | None:
         """Apply the changes. The response follows when the configurations are committed."""
         own_changes = handle_locally(
-            self._node_id,
+            node_id,
             request.resources,
             validate_only=request.validate_only,
-            checks=self._limits,
+            checks=limits,
         )
-        return context.after(own_changes, partial(self._forward, context, request))
+        return context.after(own_changes, partial(forward, context, request))
 
-    def _forward(
-        self, context: RequestContext, request: IncrementalAlterConfigsRequest, outcomes: Outcomes
+    def forward(
+        context: RequestContext, request: IncrementalAlterConfigsRequest, outcomes: Outcomes
     ) -> None:
         forward_changes(
             context,
             request,
             IncrementalAlterConfigsResponse,
             IncrementalResourceResponse,
-            self._forwarding,
+            forwarding,
             outcomes,
         )
+
+    return handle_incremental_alter_configs
 
 
 class BrokerLimits:

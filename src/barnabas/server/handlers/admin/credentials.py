@@ -57,29 +57,19 @@ if TYPE_CHECKING:
 
 def describe_user_scram_credentials(dependencies: NodeDependencies) -> Handle:
     """Return the handler that lists SCRAM credentials."""
-    return DescribeUserScramCredentialsHandler(dependencies).handle_describe_user_scram_credentials
-
-
-class DescribeUserScramCredentialsHandler:
-    """Builds responses from the metadata image."""
-
-    __slots__ = ("_cluster",)
-
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._cluster = dependencies.cluster
+    cluster = dependencies.cluster
 
     def handle_describe_user_scram_credentials(
-        self,
         context: RequestContext,
         request: DescribeUserScramCredentialsRequest,
     ) -> DescribeUserScramCredentialsResponse | None:
         """Describe the requested users, or all users if the request names none."""
-        return context.in_slices(self._build_response(request))
+        return context.in_slices(build_response(request))
 
-    def _build_response(
-        self, request: DescribeUserScramCredentialsRequest
+    def build_response(
+        request: DescribeUserScramCredentialsRequest,
     ) -> Generator[None, None, DescribeUserScramCredentialsResponse]:
-        known = self._credentials()
+        known = credentials()
         times = yield from count_gradually(user.name for user in request.users or [])
         times = times or dict.fromkeys(known, 1)
         results = yield from gradually(
@@ -91,15 +81,17 @@ class DescribeUserScramCredentialsHandler:
             results=results,
         )
 
-    def _credentials(self) -> dict[str, list[CredentialInfo]]:
+    def credentials() -> dict[str, list[CredentialInfo]]:
         """Return the mechanisms and iterations by user."""
         found: dict[str, list[CredentialInfo]] = {}
-        for record, _ in self._cluster.image.retained:
+        for record, _ in cluster.image.retained:
             if isinstance(record, UserScramCredentialRecord):
                 found.setdefault(record.name, []).append(
                     CredentialInfo(mechanism=record.mechanism, iterations=record.iterations)
                 )
         return found
+
+    return handle_describe_user_scram_credentials
 
 
 def _result(

@@ -47,30 +47,21 @@ _GROUP, _TOPIC = int(AclResourceType.GROUP), int(AclResourceType.TOPIC)
 
 def describe_groups(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that describes groups."""
-    return DescribeGroupsHandler(dependencies).handle_describe_groups
-
-
-class DescribeGroupsHandler:
-    """Reads the groups from the group coordinator."""
-
-    __slots__ = ("_groups",)
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._groups = dependencies.groups.groups
+    groups = dependencies.groups.groups
 
     def handle_describe_groups(
-        self, context: RequestContext, request: DescribeGroupsRequest
+        context: RequestContext, request: DescribeGroupsRequest
     ) -> DescribeGroupsResponse | None:
         """Describe each group, or return its error."""
-        return context.in_slices(self._build_response(context, request))
+        return context.in_slices(build_response(context, request))
 
-    def _build_response(
-        self, context: RequestContext, request: DescribeGroupsRequest
+    def build_response(
+        context: RequestContext, request: DescribeGroupsRequest
     ) -> Generator[None, None, DescribeGroupsResponse]:
         access = context.access
         described = []
         for group_id in request.groups:
-            group = self._groups.describe(group_id, context.version)
+            group = groups.describe(group_id, context.version)
             if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = (
                     GROUP_OPERATIONS if access is None else access.operations(_GROUP, group_id)
@@ -78,6 +69,8 @@ class DescribeGroupsHandler:
             described.append(group)
             yield
         return DescribeGroupsResponse(groups=described)
+
+    return handle_describe_groups
 
 
 _DESCRIBE = int(AclOperation.DESCRIBE)

@@ -258,24 +258,15 @@ _AT_ONCE = 10
 
 def delete_records(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that deletes records below an offset."""
-    return DeleteRecordsHandler(dependencies).handle_delete_records
+    cluster = dependencies.cluster
+    replicas = dependencies.replicas
 
-
-class DeleteRecordsHandler:
-    """Deletes records, and responds when every live replica has raised its log start offset."""
-
-    __slots__ = ("_cluster", "_replicas")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._replicas = dependencies.replicas
-
-    def handle_delete_records(self, context: RequestContext, request: DeleteRecordsRequest) -> None:
+    def handle_delete_records(context: RequestContext, request: DeleteRecordsRequest) -> None:
         """Delete records. Each result has the lowest log start offset of all replicas."""
-        context.in_slices(self._delete(context, request))
+        context.in_slices(delete(context, request))
 
-    def _delete(
-        self, context: RequestContext, request: DeleteRecordsRequest
+    def delete(
+        context: RequestContext, request: DeleteRecordsRequest
     ) -> Generator[None, None, None]:
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         offsets: dict[TopicPartition, int] = {}
@@ -283,7 +274,7 @@ class DeleteRecordsHandler:
             for requested in topic.partitions:
                 yield
                 key = TopicPartition(topic.name, requested.partition_index)
-                if not self._cluster.has_partition(*key):
+                if not cluster.has_partition(*key):
                     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     results[key] = DeleteRecordsResult(unknown)
                 elif topic.name in INTERNAL_TOPICS:
@@ -307,8 +298,10 @@ class DeleteRecordsHandler:
         if not offsets:
             on_some({})
         for some in in_parts(list(offsets.items()), _AT_ONCE):
-            operations.add(self._replicas.delete_records(request.timeout_ms, dict(some), on_some))
+            operations.add(replicas.delete_records(request.timeout_ms, dict(some), on_some))
             yield
+
+    return handle_delete_records
 
 
 def _response(

@@ -111,23 +111,14 @@ _MATCHED_AT_ONCE = 1
 
 def list_transactions(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that lists transactions."""
-    return ListTransactionsHandler(dependencies).handle_list_transactions
-
-
-class ListTransactionsHandler:
-    """Lists the ids of all state partitions that this broker leads."""
-
-    __slots__ = ("_clock", "_runtime")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._runtime = dependencies.transactions.runtime
-        self._clock = dependencies.clock
+    runtime = dependencies.transactions.runtime
+    clock = dependencies.clock
 
     def handle_list_transactions(
-        self, context: RequestContext, request: ListTransactionsRequest
+        context: RequestContext, request: ListTransactionsRequest
     ) -> ListTransactionsResponse | None:
         """List the ids that match all filters."""
-        if self._runtime.is_loading:
+        if runtime.is_loading:
             return _failed_list(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         matches: Callable[[str], bool] = _match_any
         if request.transactional_id_pattern:
@@ -135,17 +126,17 @@ class ListTransactionsHandler:
                 matches = Pattern(request.transactional_id_pattern).matches
             except PatternError:
                 return _failed_list(ErrorCode.INVALID_REGULAR_EXPRESSION)
-        return context.in_slices(self._build_response(request, matches))
+        return context.in_slices(build_response(request, matches))
 
-    def _build_response(
-        self, request: ListTransactionsRequest, matches: Callable[[str], bool]
+    def build_response(
+        request: ListTransactionsRequest, matches: Callable[[str], bool]
     ) -> Generator[None, None, ListTransactionsResponse]:
         states, producers = set(request.state_filters), set(request.producer_id_filters)
         unknown = [
             each for each in dict.fromkeys(request.state_filters) if each not in STATE_LABELS
         ]
         found: list[ListedTransaction] = []
-        now_ms, duration = self._clock.wall_ms(), request.duration_filter
+        now_ms, duration = clock.wall_ms(), request.duration_filter
         at_once = _MATCHED_AT_ONCE if request.transactional_id_pattern else _AT_ONCE
 
         def is_listed(metadata: TransactionMetadata) -> bool:
@@ -156,7 +147,7 @@ class ListTransactionsHandler:
                 and matches(metadata.transactional_id)
             )
 
-        for shard in self._runtime.active_shards():
+        for shard in runtime.active_shards():
             for number, metadata in enumerate(list(shard.transactions.values()), 1):
                 if is_listed(metadata):
                     found.append(
@@ -172,6 +163,8 @@ class ListTransactionsHandler:
         return ListTransactionsResponse(
             error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=found
         )
+
+    return handle_list_transactions
 
 
 def _match_any(_transactional_id: str) -> bool:
