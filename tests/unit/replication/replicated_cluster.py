@@ -343,9 +343,9 @@ class Node:
 
     def requests(self, api_key: int) -> int:
         """Return the number of requests of an API at this node's listener."""
-        statistics = self.handlers.find(api_key)
-        assert statistics is not None
-        return sum(statistics[4].versions)
+        entry = self.handlers.find(api_key)
+        assert entry is not None
+        return sum(entry.statistics.versions)
 
     # Metadata.
 

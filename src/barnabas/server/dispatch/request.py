@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     # Returns the response, or None if the request is parked and `respond` is called later.
     Handle = Callable[["RequestContext", Any], Message | None]
-    # First and last version, request class, handler and statistics of an API.
-    Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
 
 
 M = TypeVar("M", bound="Message")

@@ -1,9 +1,9 @@
 """The APIs of a node: one row each, with all that differs between them.
 
-A row has the versions, the handler, the right that a request needs, the response to a client
-without the right, and whether the mutation quota limits the API. An API that only the active
-controller serves is a `_forwarded` row here, and a row of `controller/apis.py` with the function
-that turns its request into records.
+A row has the versions, the handler, the right that a request needs, the responses to a request
+without the right or above a size, and whether the mutation quota limits the API. An API that only
+the active controller serves is a `_forwarded` row here, and a row of `controller/apis.py` with the
+function that turns its request into records.
 
 A version is listed only if all of its behavior is implemented. The module of a handler is imported,
 and its messages are compiled, at the first request for the API.
@@ -56,6 +56,9 @@ class ServedApi(NamedTuple):
     # Function of `module` that creates the handler from the dependencies. Empty: the name of the
     # API, for example `join_group`.
     function: str = ""
+    # Function of `module` that makes the response to a request that is too large. Empty: the size
+    # is not limited.
+    size_refusal: str = ""
 
     @property
     def is_forwarded(self) -> bool:
@@ -157,10 +160,14 @@ SERVED_APIS: dict[int, ServedApi] = {
         "groups.find_coordinator",
         _by("groups", "DESCRIBE on the group or the transactional id"),
     ),
-    ApiKey.JOIN_GROUP: ServedApi(0, 9, "groups.members", _by("groups", _READ_GROUP)),
+    ApiKey.JOIN_GROUP: ServedApi(
+        0, 9, "groups.members", _by("groups", _READ_GROUP), size_refusal="refuse_large_join"
+    ),
     ApiKey.HEARTBEAT: ServedApi(0, 4, "groups.members", _by("groups", _READ_GROUP)),
     ApiKey.LEAVE_GROUP: ServedApi(0, 5, "groups.members", _by("groups", _READ_GROUP)),
-    ApiKey.SYNC_GROUP: ServedApi(0, 5, "groups.members", _by("groups", _READ_GROUP)),
+    ApiKey.SYNC_GROUP: ServedApi(
+        0, 5, "groups.members", _by("groups", _READ_GROUP), size_refusal="refuse_large_sync"
+    ),
     ApiKey.DESCRIBE_GROUPS: ServedApi(
         0, 6, "groups.describe_groups", _by("groups", "DESCRIBE on the group")
     ),
@@ -314,6 +321,7 @@ SERVED_APIS: dict[int, ServedApi] = {
         1,
         "groups.members",
         _by("groups", "READ on the group; DESCRIBE on the topics that it names"),
+        size_refusal="refuse_large_consumer_heartbeat",
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ServedApi(
         0,
@@ -330,6 +338,7 @@ SERVED_APIS: dict[int, ServedApi] = {
         1,
         "groups.members",
         _by("share_groups", "READ on the group; DESCRIBE on the topics that it names"),
+        size_refusal="refuse_large_share_heartbeat",
     ),
     ApiKey.SHARE_GROUP_DESCRIBE: ServedApi(
         1,
@@ -367,6 +376,7 @@ SERVED_APIS: dict[int, ServedApi] = {
             "READ on the group; DESCRIBE on the topics of the topology; CREATE on the"
             " cluster or on missing internal topics",
         ),
+        size_refusal="refuse_large_streams_heartbeat",
     ),
     ApiKey.STREAMS_GROUP_DESCRIBE: ServedApi(
         0,

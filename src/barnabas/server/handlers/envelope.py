@@ -48,16 +48,17 @@ def envelope(dependencies: ControllerListenerDependencies) -> Handle:
             entry = find(header.api_key) if header.api_key in FORWARDABLE else None
             if entry is None:
                 return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-            first_version, last_version, request_cls, handle, statistics = entry
-            if not first_version <= header.version <= last_version:
+            if not entry.first_version <= header.version <= entry.last_version:
                 return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-            request = decode(request_cls, header.version, envelope.request_data, header.offset)
+            request = decode(
+                entry.request_class, header.version, envelope.request_data, header.offset
+            )
         except ProtocolError:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-        statistics.versions[header.version] += 1
+        entry.statistics.versions[header.version] += 1
         client = ForwardedClient(context, principal, address)
-        inner = context.forwarded(header, statistics, client)
-        response = handle(inner, request)
+        inner = context.forwarded(header, entry.statistics, client)
+        response = entry.handle(inner, request)
         if response is not None:
             inner.respond(response)
         return None

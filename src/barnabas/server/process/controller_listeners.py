@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.controller.controller import Controller
     from barnabas.server.configs.endpoint import Endpoint
     from barnabas.server.controller_access.local_controller import LocalController
-    from barnabas.server.dispatch.request import Entry
+    from barnabas.server.dispatch.dispatcher import Entry
     from barnabas.server.listeners.listener import Listener
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.quorum.quorum_api import QuorumApi

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.server.configs.endpoint import Endpoint
-    from barnabas.server.dispatch.request import Entry
+    from barnabas.server.dispatch.dispatcher import Entry
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 

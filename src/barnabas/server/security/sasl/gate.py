@@ -17,7 +17,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.server.dispatch.dispatcher import Dispatcher
+from barnabas.server.dispatch.dispatcher import Dispatcher, Entry
 from barnabas.server.security.sasl.login import Login
 from barnabas.server.security.sasl.states import LoginState
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from barnabas.runtime.timer import Timer
     from barnabas.server.configs.security.listener_sasl import ListenerSasl
     from barnabas.server.dispatch.request import (
-        Entry,
         Handle,
         RequestContext,
         RequestDependencies,
@@ -170,8 +169,7 @@ class SaslGate:
         handler = self._handlers.get(api_key)
         if entry is None or handler is None:
             return None
-        first_version, last_version, request_cls, _, statistics = entry
-        return first_version, last_version, request_cls, handler, statistics
+        return entry._replace(handle=handler)
 
     def _handle_versions(self, context: RequestContext, request: Message) -> Message | None:
         login = _login_of(context)
@@ -182,7 +180,7 @@ class SaslGate:
             return None
         entry = self._find(ApiKey.API_VERSIONS)
         assert entry is not None, "every listener serves ApiVersions"
-        response = entry[3](context, request)
+        response = entry.handle(context, request)
         assert isinstance(response, ApiVersionsResponse), f"the response is immediate: {response}"
         if response.error_code == ErrorCode.NONE:
             login.note_versions_sent()
