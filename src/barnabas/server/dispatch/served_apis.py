@@ -90,6 +90,8 @@ _BROKERS_ONLY = "CLUSTER_ACTION on the cluster"
 _READ_GROUP = "READ on the group"
 _READ_GROUP_AND_TOPIC = "READ on the group; READ on the topic"
 _DESCRIBE_TOPIC = "DESCRIBE on the topic"
+_READ_GROUP_AND_NAMED = "READ on the group; DESCRIBE on the topics that it names"
+_DESCRIBE_GROUP_AND_ASSIGNED = "DESCRIBE on the group; DESCRIBE on each assigned topic"
 _CREATE_TOKENS = "none for an own token; CREATE_TOKENS on the user for another owner"
 _DESCRIBE_TOKENS = (
     "none for own tokens; DESCRIBE on the token or DESCRIBE_TOKENS on the user for others"
@@ -172,10 +174,7 @@ SERVED_APIS: dict[int, ServedApi] = {
         0, 6, "groups.describe_groups", _by("groups", "DESCRIBE on the group")
     ),
     ApiKey.LIST_GROUPS: ServedApi(
-        0,
-        5,
-        "groups.members",
-        _by("groups", "DESCRIBE on the cluster; or DESCRIBE on each listed group"),
+        0, 5, "groups.members", _by("groups", "DESCRIBE on the cluster or on each listed group")
     ),
     ApiKey.SASL_HANDSHAKE: ServedApi(0, 1, "api_versions", _NONE),
     ApiKey.API_VERSIONS: ServedApi(0, 5, "api_versions", _NONE),
@@ -202,7 +201,7 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.INIT_PRODUCER_ID: ServedApi(
         0,
         5,
-        "transactions.transactions",
+        "transactions.producers",
         _by(
             "records",
             "WRITE on the transactional id (with two-phase commit also TWO_PHASE_COMMIT);"
@@ -210,15 +209,12 @@ SERVED_APIS: dict[int, ServedApi] = {
         ),
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(
-        0,
-        4,
-        "records.offsets",
-        _by("records", "DESCRIBE on the topic; or CLUSTER_ACTION on the cluster"),
+        0, 4, "records.offsets", _by("records", "DESCRIBE on the topic; or CLUSTER_ACTION")
     ),
     ApiKey.ADD_PARTITIONS_TO_TXN: ServedApi(
         0,
         5,
-        "transactions.transactions",
+        "transactions.producers",
         _by(
             "records",
             "WRITE on the transactional id; WRITE on the topic; CLUSTER_ACTION on the"
@@ -228,11 +224,11 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.ADD_OFFSETS_TO_TXN: ServedApi(
         0,
         4,
-        "transactions.transactions",
+        "transactions.producers",
         _by("records", "WRITE on the transactional id; READ on the group"),
     ),
     ApiKey.END_TXN: ServedApi(
-        0, 5, "transactions.transactions", _by("records", "WRITE on the transactional id")
+        0, 5, "transactions.producers", _by("records", "WRITE on the transactional id")
     ),
     ApiKey.WRITE_TXN_MARKERS: ServedApi(
         1,
@@ -311,23 +307,17 @@ SERVED_APIS: dict[int, ServedApi] = {
         _by("records", "DESCRIBE on the transactional id; DESCRIBE on each listed topic"),
     ),
     ApiKey.LIST_TRANSACTIONS: ServedApi(
-        0,
-        2,
-        "transactions.describe_transactions",
-        _by("records", "DESCRIBE on each listed transactional id"),
+        0, 2, "transactions.describe_transactions", _by("records", "DESCRIBE on each listed id")
     ),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ServedApi(
         0,
         1,
         "groups.members",
-        _by("groups", "READ on the group; DESCRIBE on the topics that it names"),
+        _by("groups", _READ_GROUP_AND_NAMED),
         size_refusal="refuse_large_consumer_heartbeat",
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ServedApi(
-        0,
-        1,
-        "groups.describe_groups",
-        _by("groups", "DESCRIBE on the group; DESCRIBE on each assigned topic"),
+        0, 1, "groups.describe_groups", _by("groups", _DESCRIBE_GROUP_AND_ASSIGNED)
     ),
     ApiKey.LIST_CONFIG_RESOURCES: ServedApi(
         0, 1, "admin.describe_configs", _on_cluster(_DESCRIBE_CONFIGS)
@@ -337,14 +327,11 @@ SERVED_APIS: dict[int, ServedApi] = {
         1,
         1,
         "groups.members",
-        _by("share_groups", "READ on the group; DESCRIBE on the topics that it names"),
+        _by("share_groups", _READ_GROUP_AND_NAMED),
         size_refusal="refuse_large_share_heartbeat",
     ),
     ApiKey.SHARE_GROUP_DESCRIBE: ServedApi(
-        1,
-        1,
-        "groups.describe_groups",
-        _by("share_groups", "DESCRIBE on the group; DESCRIBE on each assigned topic"),
+        1, 1, "groups.describe_groups", _by("share_groups", _DESCRIBE_GROUP_AND_ASSIGNED)
     ),
     ApiKey.SHARE_FETCH: ServedApi(1, 2, "records.share_fetch", _in_handler(_READ_GROUP_AND_TOPIC)),
     ApiKey.SHARE_ACKNOWLEDGE: ServedApi(

@@ -26,21 +26,11 @@ if TYPE_CHECKING:
 
 def get_telemetry_subscriptions(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that tells clients which metrics to push."""
-    return GetTelemetrySubscriptionsHandler(dependencies).handle_get_telemetry_subscriptions
-
-
-class GetTelemetrySubscriptionsHandler:
-    """Assigns client instance ids, and returns the subscriptions that match a client."""
-
-    __slots__ = ("_rng", "_telemetry")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        assert dependencies.telemetry is not None
-        self._telemetry = dependencies.telemetry
-        self._rng = dependencies.rng
+    telemetry, rng = dependencies.telemetry, dependencies.rng
+    assert telemetry is not None
 
     def handle_get_telemetry_subscriptions(
-        self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+        context: RequestContext, request: GetTelemetrySubscriptionsRequest
     ) -> GetTelemetrySubscriptionsResponse:
         """Return the client's subscription. Requests that are too early get an error.
 
@@ -48,8 +38,8 @@ class GetTelemetrySubscriptionsHandler:
         """
         instance_id = bytes(request.client_instance_id)
         if instance_id == ZERO_UUID:
-            instance_id = self._rng.uuid()
-        found = self._telemetry.get(instance_id, pushing_client(context, instance_id))
+            instance_id = rng.uuid()
+        found = telemetry.get(instance_id, pushing_client(context, instance_id))
         if isinstance(found, ErrorCode):
             return GetTelemetrySubscriptionsResponse(
                 error_code=found,
@@ -67,29 +57,21 @@ class GetTelemetrySubscriptionsHandler:
             subscription_id=found.subscription_id,
             accepted_compression_types=list(ACCEPTED_COMPRESSIONS),
             push_interval_ms=found.push_interval_ms,
-            telemetry_max_bytes=self._telemetry.max_bytes,
+            telemetry_max_bytes=telemetry.max_bytes,
             delta_temporality=True,
             requested_metrics=list(found.metrics),
         )
 
+    return handle_get_telemetry_subscriptions
+
 
 def push_telemetry(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that receives metrics from clients."""
-    return PushTelemetryHandler(dependencies).handle_push_telemetry
-
-
-class PushTelemetryHandler:
-    """Passes the metrics to the receiver."""
-
-    __slots__ = ("_queue", "_telemetry")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        assert dependencies.telemetry is not None
-        self._telemetry = dependencies.telemetry
-        self._queue = dependencies.conversions
+    telemetry, queue = dependencies.telemetry, dependencies.conversions
+    assert telemetry is not None
 
     def handle_push_telemetry(
-        self, context: RequestContext, request: PushTelemetryRequest
+        context: RequestContext, request: PushTelemetryRequest
     ) -> PushTelemetryResponse | None:
         """Receive metrics. The error code tells the client to continue, resubscribe or stop.
 
@@ -97,10 +79,10 @@ class PushTelemetryHandler:
         the connection is not read in this time.
         """
         client = pushing_client(context, bytes(request.client_instance_id))
-        outcome = self._telemetry.push(request, client)
+        outcome = telemetry.push(request, client)
         if isinstance(outcome, ErrorCode):
             return PushTelemetryResponse(error_code=outcome)
-        job = self._queue.submit(
+        job = queue.submit(
             context.connection,
             outcome,
             lambda error: context.respond(PushTelemetryResponse(error_code=error)),
@@ -108,3 +90,5 @@ class PushTelemetryHandler:
         )
         context.on_client_gone(job.cancel)
         return None
+
+    return handle_push_telemetry

@@ -207,39 +207,29 @@ def _failed(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:
 
 def offset_for_leader_epoch(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that finds end offsets of leader epochs."""
-    return OffsetForLeaderEpochHandler(dependencies).handle_offset_for_leader_epoch
-
-
-class OffsetForLeaderEpochHandler:
-    """Looks up leader epochs in the log of each partition."""
-
-    __slots__ = ("_replicas",)
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._replicas = dependencies.replicas
+    replicas = dependencies.replicas
 
     def handle_offset_for_leader_epoch(
-        self,
         context: RequestContext,
         request: OffsetForLeaderEpochRequest,
     ) -> OffsetForLeaderEpochResponse | None:
         """Find the end offset of the requested epoch for each partition."""
-        return context.in_slices(self._build_response(request))
+        return context.in_slices(build_response(request))
 
-    def _build_response(
-        self, request: OffsetForLeaderEpochRequest
+    def build_response(
+        request: OffsetForLeaderEpochRequest,
     ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
         topics: list[OffsetForLeaderTopicResult] = []
         for topic in request.topics:
             ends = yield from gradually(
-                self._end(topic.topic, requested) for requested in topic.partitions
+                end_offset(topic.topic, requested) for requested in topic.partitions
             )
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
             yield
         return OffsetForLeaderEpochResponse(topics=topics)
 
-    def _end(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
-        end = self._replicas.epoch_end_offset(
+    def end_offset(topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+        end = replicas.epoch_end_offset(
             TopicPartition(topic, requested.partition),
             requested.current_leader_epoch,
             requested.leader_epoch,
@@ -250,6 +240,8 @@ class OffsetForLeaderEpochHandler:
             leader_epoch=end.epoch,
             end_offset=end.end_offset,
         )
+
+    return handle_offset_for_leader_epoch
 
 
 # Partitions that one step deletes from: each replaces its file of leader epochs.

@@ -183,28 +183,18 @@ _STEP = 500
 
 def describe_producers(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that lists the producers of partitions."""
-    return DescribeProducersHandler(dependencies).handle_describe_producers
-
-
-class DescribeProducersHandler:
-    """Builds responses from the producer state of partitions that this broker leads."""
-
-    __slots__ = ("_cluster", "_replicas")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._replicas = dependencies.replicas
+    cluster = dependencies.cluster
+    replicas = dependencies.replicas
 
     def handle_describe_producers(
-        self,
         context: RequestContext,
         request: DescribeProducersRequest,
     ) -> DescribeProducersResponse | None:
         """List the producers of each partition."""
-        return context.in_slices(self._build_response(request))
+        return context.in_slices(build_response(request))
 
-    def _build_response(
-        self, request: DescribeProducersRequest
+    def build_response(
+        request: DescribeProducersRequest,
     ) -> Generator[None, None, DescribeProducersResponse]:
         described: dict[TopicPartition, PartitionResponse] = {}
         repetitions = Repetitions()
@@ -215,7 +205,7 @@ class DescribeProducersHandler:
                 key = TopicPartition(topic.name, index)
                 known = described.get(key)
                 if known is None:
-                    known = described[key] = yield from self._partition(key)
+                    known = described[key] = yield from describe_partition(key)
                 elif not repetitions.allow(len(known.active_producers)):
                     known = _failed_partition(key, ErrorCode.INVALID_REQUEST, "Repeated too often")
                 partitions.append(known)
@@ -224,13 +214,13 @@ class DescribeProducersHandler:
             yield
         return DescribeProducersResponse(topics=topics)
 
-    def _partition(self, key: TopicPartition) -> Generator[None, None, PartitionResponse]:
-        if self._cluster.topic_id(key.topic) is None:
+    def describe_partition(key: TopicPartition) -> Generator[None, None, PartitionResponse]:
+        if cluster.topic_id(key.topic) is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if problem_of(key.topic) is not None:
                 unknown = ErrorCode.INVALID_TOPIC_EXCEPTION
             return _failed_partition(key, unknown, unknown.message)
-        partition = self._replicas.partition(key)
+        partition = replicas.partition(key)
         if isinstance(partition, ErrorCode):
             return _failed_partition(key, partition)
         if not partition.is_leader:
@@ -243,6 +233,8 @@ class DescribeProducersHandler:
         return PartitionResponse(
             partition_index=key.partition, error_code=ErrorCode.NONE, active_producers=producers
         )
+
+    return handle_describe_producers
 
 
 def _failed_partition(

@@ -45,7 +45,7 @@ from barnabas.server.security.authorizer.checks.check import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from barnabas.protocol.messages.offset_commit import (
         OffsetCommitRequest,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         TxnOffsetCommitRequest,
         TxnOffsetCommitRequestTopic,
     )
+    from barnabas.protocol.schema import Message
     from barnabas.server.security.authorizer.authorizer import Rights
     from barnabas.server.security.authorizer.checks.check import Verdict
 
@@ -85,20 +86,7 @@ def check_offset_commit(
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return OffsetCommitResponse(topics=[_commit_error(each, error) for each in request.topics])
     order = _TopicOrder(rights, uses_ids=rights.version >= _COMMIT_IDS_SINCE)
-    allowed, refused = yield from order.divide(request.topics)
-    if not refused:
-        return None
-
-    def amend(response: OffsetCommitResponse) -> OffsetCommitResponse:
-        errors = [_commit_error(topic, _REFUSED) for topic in refused]
-        response.topics = order.joined(errors, response.topics)
-        return response
-
-    if not allowed:
-        # As in Kafka, the group is not looked up.
-        return amend(OffsetCommitResponse(topics=[]))
-    request.topics = allowed
-    return Partial(request, amend)
+    return (yield from _check_commit(request, order, _commit_error, OffsetCommitResponse))
 
 
 def check_txn_offset_commit(
@@ -113,17 +101,29 @@ def check_txn_offset_commit(
     if error is not ErrorCode.NONE:
         return TxnOffsetCommitResponse(topics=[_txn_error(each, error) for each in request.topics])
     order = _TopicOrder(rights, uses_ids=rights.version >= _TXN_IDS_SINCE)
+    return (yield from _check_commit(request, order, _txn_error, TxnOffsetCommitResponse))
+
+
+def _check_commit(
+    request: Any,
+    order: _TopicOrder,
+    error_of: Callable[[Any, ErrorCode], Any],
+    response_class: Callable[..., Message],
+) -> Generator[None, None, Verdict]:
+    """Refuse the topics that the client may not read."""
     allowed, refused = yield from order.divide(request.topics)
     if not refused:
         return None
 
-    def amend(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-        errors = [_txn_error(topic, _REFUSED) for topic in refused]
+    def amend(response: Any) -> Message:
+        errors = [error_of(topic, _REFUSED) for topic in refused]
         response.topics = order.joined(errors, response.topics)
-        return response
+        amended: Message = response
+        return amended
 
     if not allowed:
-        return amend(TxnOffsetCommitResponse(topics=[]))
+        # As in Kafka, the group is not looked up.
+        return amend(response_class(topics=[]))
     request.topics = allowed
     return Partial(request, amend)
 
