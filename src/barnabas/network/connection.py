@@ -118,12 +118,14 @@ class Connection(FramedHandler):
         on_request: Callable[[Connection, memoryview], None],
         on_closed: Callable[[Connection, Exception | None], None],
     ) -> None:
-        """Args:
-        connection_id: the id of the connection.
-        dependencies: resources that all connections of the broker share.
-        limits: limits of this connection.
-        on_request: called with each frame. It must `reserve()` a slot for each accepted request.
-        on_closed: called once when the connection has ended.
+        """Create the connection of one client.
+
+        Args:
+            connection_id: the id of the connection.
+            dependencies: resources that all connections of the broker share.
+            limits: limits of this connection.
+            on_request: called with each frame. It `reserve()`s a slot for each accepted request.
+            on_closed: called once when the connection has ended.
         """
         super().__init__(
             dependencies.timer,
@@ -355,11 +357,8 @@ class Connection(FramedHandler):
         self._throttle_timer = self._peer_check = None
         self._on_closed(self, error)
 
-    def on_answered(
-        self,
-        slot: ResponseSlot,
-        chunks: Sequence[Chunk],
-        times: ResponseTimes | None,
+    def on_response(
+        self, slot: ResponseSlot, chunks: Sequence[Chunk], times: ResponseTimes | None
     ) -> None:
         """Send the response, or hold it until earlier responses are sent. Called by the slot."""
         slots = self._slots
@@ -374,7 +373,7 @@ class Connection(FramedHandler):
             return
         slots.popleft()
         self._output.extend(chunks)
-        if slots and slots[0].is_answered:
+        if slots and slots[0].has_response:
             self._release_held()
         if not slots and not (self._receiving and self._splitter.has_more):
             # No other response of this turn can be added: send this one before the remaining work
@@ -394,10 +393,7 @@ class Connection(FramedHandler):
             self._maybe_close()
 
     def _hold(
-        self,
-        slot: ResponseSlot,
-        chunks: Sequence[Chunk],
-        times: ResponseTimes | None,
+        self, slot: ResponseSlot, chunks: Sequence[Chunk], times: ResponseTimes | None
     ) -> None:
         """Hold a response until earlier responses are sent."""
         slot.chunks = chunks
@@ -410,7 +406,7 @@ class Connection(FramedHandler):
     def _release_held(self) -> None:
         """Add the held responses whose predecessors are sent to the output."""
         slots = self._slots
-        while slots and slots[0].is_answered:
+        while slots and slots[0].has_response:
             released = slots.popleft()
             times, released.times = released.times, None
             if times is not None:
@@ -476,7 +472,7 @@ class Connection(FramedHandler):
         """Remember the group of a request without a response. Pause at the limit of large ones."""
         self._group = group_of(frame)
         size = len(frame)
-        if size > _LARGE_BYTES and not self._slots[-1].is_answered:
+        if size > _LARGE_BYTES and not self._slots[-1].has_response:
             self._large[self._slots[-1]] = size
             self._large_bytes += size
             if self._large_bytes > self._limits.waiting_bytes_max:

@@ -172,7 +172,7 @@ class SlotOwner(Protocol):
         """The underlying stream; None after the connection has closed."""
         ...
 
-    def on_answered(
+    def on_response(
         self, slot: ResponseSlot, chunks: Sequence[Chunk], times: ResponseTimes | None
     ) -> None:
         """Send the response, or hold it until earlier responses are sent."""
@@ -180,14 +180,14 @@ class SlotOwner(Protocol):
 
 
 class ResponseSlot:
-    """A reserved position of one response. It is answered exactly once."""
+    """A reserved position of one response. It gets exactly one response."""
 
     __slots__ = (
         "_connection",
         "_on_client_gone",
         "chunks",
+        "has_response",
         "held_since_ms",
-        "is_answered",
         "times",
     )
 
@@ -200,13 +200,13 @@ class ResponseSlot:
     def __init__(self, connection: SlotOwner) -> None:
         self._connection = connection
         # Whether `complete` or `skip` was called. Never reset.
-        self.is_answered = False
+        self.has_response = False
         # Called if the connection ends before the response. None after the response.
         self._on_client_gone: Callable[[], object] | None = None
 
     def on_client_gone(self, callback: Callable[[], object]) -> None:
         """Register a callback for the end of the connection before the response."""
-        if not self.is_answered:
+        if not self.has_response:
             self._on_client_gone = callback
             if self._connection.stream is None:
                 self.abandon()
@@ -226,10 +226,10 @@ class ResponseSlot:
             chunks: the frame.
             times: receives the times if the response is not sent at once.
         """
-        assert not self.is_answered, "a request is answered once"
-        self.is_answered = True
+        assert not self.has_response, "a request gets one response"
+        self.has_response = True
         self._on_client_gone = None
-        self._connection.on_answered(self, chunks, times)
+        self._connection.on_response(self, chunks, times)
 
     def skip(self) -> None:
         """Release the slot without a response (acks=0)."""

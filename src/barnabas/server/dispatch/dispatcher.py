@@ -69,9 +69,11 @@ class Dispatcher:
     def __init__(
         self, find: Callable[[int], Entry | None], dependencies: RequestDependencies
     ) -> None:
-        """Args:
-        find: returns the entry of an API key; None if the API is not served (see `HandlerTable`).
-        dependencies: dependencies of all requests of the listener.
+        """Create the dispatcher of one listener.
+
+        Args:
+            find: returns the entry of an API key; None if the API is not served.
+            dependencies: dependencies of all requests of the listener.
         """
         self._find = find
         # Entries of the APIs that have had a request, by API key. An entry never changes.
@@ -123,7 +125,7 @@ class Dispatcher:
         local_ms = now_ms - connection.last_activity_ms
         statistics.versions[version] += 1
         statistics.request_bytes += size
-        if not slot.is_answered:
+        if not slot.has_response:
             # A joint append counts the times of its requests.
             if not context.is_joint:
                 context.park(now_ms, local_ms)

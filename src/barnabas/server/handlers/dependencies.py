@@ -123,10 +123,12 @@ class HandlerTable:
     __slots__ = ("_dependencies", "_ready", "_statistics")
 
     def __init__(self, dependencies: NodeDependencies, statistics: RequestStatistics) -> None:
-        """Args:
-        dependencies: the dependencies of the handlers.
-        statistics: statistics of the whole process. A combined broker and controller has two
-            tables.
+        """Create a table without handlers.
+
+        Args:
+            dependencies: the dependencies of the handlers.
+            statistics: statistics of the whole process. A combined broker and controller has two
+                tables.
         """
         self._dependencies = dependencies
         # Entries of the APIs that have had a request, by API key.

@@ -33,7 +33,7 @@ _FIRST_CAPACITY = 1
 
 
 class MatchType(IntEnum):
-    """How a filter matches the name of an entity type, with Kafka's numbers."""
+    """The ways in which a filter matches the name of an entity type, with Kafka's numbers."""
 
     EXACT = 0
     DEFAULT = 1

@@ -238,12 +238,12 @@ def describe_delegation_token(dependencies: NodeDependencies) -> Handle:
         if not secret_key:
             return _response(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, [])
         tokens = dependencies.cluster.image.tokens
-        return context.in_slices(_answer(context, request, tokens, secret_key))
+        return context.in_slices(_make_response(context, request, tokens, secret_key))
 
     return handle_describe_delegation_token
 
 
-def _answer(
+def _make_response(
     context: RequestContext,
     request: DescribeDelegationTokenRequest,
     tokens: Tokens,

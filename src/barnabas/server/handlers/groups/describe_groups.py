@@ -71,7 +71,7 @@ def describe_groups(dependencies: BrokerDependencies) -> Handle:
 
 
 class _Kind(NamedTuple):
-    """What differs between consumer, share and streams groups."""
+    """The differences between consumer, share and streams groups."""
 
     # Returns whether the cluster has the feature of the kind.
     is_enabled: Callable[[FeaturesImage], bool]
