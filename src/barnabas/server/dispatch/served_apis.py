@@ -438,7 +438,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
     ApiKey.ALTER_PARTITION: ServedApi(
         2, 3, _NODES, _BY_CONTROLLER, _NODES_ONLY, function=_CONTROLLER
     ),
-    ApiKey.ENVELOPE: ServedApi(0, 0, "envelope", _NODES_ONLY),
+    ApiKey.ENVELOPE: ServedApi(0, 0, _NODES, _NODES_ONLY),
     ApiKey.FETCH_SNAPSHOT: ServedApi(0, 1, _NODES, _NODES_ONLY, function=_QUORUM),
     ApiKey.DESCRIBE_CLUSTER: ServedApi(
         0,
