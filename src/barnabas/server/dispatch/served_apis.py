@@ -208,9 +208,6 @@ SERVED_APIS: dict[int, ServedApi] = {
             " without an id, IDEMPOTENT_WRITE on the cluster or WRITE on any topic",
         ),
     ),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(
-        0, 4, "records.offsets", _by("records", "DESCRIBE on the topic; or CLUSTER_ACTION")
-    ),
     ApiKey.ADD_PARTITIONS_TO_TXN: ServedApi(
         0,
         5,
@@ -242,9 +239,21 @@ SERVED_APIS: dict[int, ServedApi] = {
         "transactions.txn_offset_commit",
         _by("offsets", "WRITE on the transactional id; READ on the group; READ on the topic"),
     ),
+    ApiKey.DESCRIBE_TRANSACTIONS: ServedApi(
+        0,
+        0,
+        "transactions.describe_transactions",
+        _by("records", "DESCRIBE on the transactional id; DESCRIBE on each listed topic"),
+    ),
+    ApiKey.LIST_TRANSACTIONS: ServedApi(
+        0, 2, "transactions.describe_transactions", _by("records", "DESCRIBE on each listed id")
+    ),
     ApiKey.DESCRIBE_ACLS: ServedApi(0, 3, "admin.acls", _on_cluster(_DESCRIBE)),
     ApiKey.CREATE_ACLS: _forwarded(0, 3, _on_cluster(_ALTER), module="admin.acls"),
     ApiKey.DELETE_ACLS: _forwarded(0, 3, _on_cluster(_ALTER), module="admin.acls"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(
+        0, 4, "records.offsets", _by("records", "DESCRIBE on the topic; or CLUSTER_ACTION")
+    ),
     ApiKey.DESCRIBE_CONFIGS: ServedApi(
         0, 4, "admin.describe_configs", _by("configs", _DESCRIBE_RESOURCE)
     ),
@@ -255,12 +264,20 @@ SERVED_APIS: dict[int, ServedApi] = {
         right=_by("configs", _ALTER_RESOURCE, "check_own_alter_configs"),
         module="admin.alter_configs",
     ),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: ServedApi(
-        0, 2, "admin.log_dirs", _on_cluster(_ALTER, "alter_replica_log_dirs")
-    ),
-    ApiKey.DESCRIBE_LOG_DIRS: ServedApi(0, 5, "admin.log_dirs", _on_cluster(_DESCRIBE)),
     ApiKey.SASL_AUTHENTICATE: ServedApi(0, 2, "api_versions", _NONE),
     ApiKey.CREATE_PARTITIONS: _forwarded(0, 3, _by("topics", "ALTER on the topic"), strict_since=3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _forwarded(
+        0,
+        1,
+        _by("configs", _ALTER_RESOURCE),
+        right=_by("configs", _ALTER_RESOURCE, "check_own_incremental_alter_configs"),
+        module="admin.alter_configs",
+    ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ServedApi(
+        0, 1, "admin.client_quotas", _on_cluster(_DESCRIBE_CONFIGS, "describe_client_quotas")
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: _forwarded(0, 1, _on_cluster(_ALTER_CONFIGS)),
+    ApiKey.DESCRIBE_QUORUM: _forwarded(0, 2, _on_cluster(_DESCRIBE)),
     ApiKey.CREATE_DELEGATION_TOKEN: _forwarded(
         0, 3, _in_handler(_CREATE_TOKENS), module="admin.credentials"
     ),
@@ -270,45 +287,28 @@ SERVED_APIS: dict[int, ServedApi] = {
         0, 3, "admin.credentials", _in_handler(_DESCRIBE_TOKENS)
     ),
     ApiKey.DELETE_GROUPS: ServedApi(0, 3, "groups.members", _by("groups", "DELETE on the group")),
-    ApiKey.ELECT_LEADERS: _forwarded(0, 2, _on_cluster(_ALTER), module="forwarded"),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _forwarded(
-        0,
-        1,
-        _by("configs", _ALTER_RESOURCE),
-        right=_by("configs", _ALTER_RESOURCE, "check_own_incremental_alter_configs"),
-        module="admin.alter_configs",
-    ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _forwarded(0, 1, _on_cluster(_ALTER)),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: _forwarded(0, 0, _on_cluster(_DESCRIBE)),
     ApiKey.OFFSET_DELETE: ServedApi(
         0, 0, "groups.offsets", _by("offsets", "DELETE on the group; READ on the topic")
     ),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: ServedApi(
-        0, 1, "admin.client_quotas", _on_cluster(_DESCRIBE_CONFIGS, "describe_client_quotas")
+    ApiKey.DESCRIBE_CLUSTER: ServedApi(
+        0, 2, "describe_cluster", _in_handler("none; DESCRIBE on the cluster to list operations")
     ),
-    ApiKey.ALTER_CLIENT_QUOTAS: _forwarded(0, 1, _on_cluster(_ALTER_CONFIGS)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ServedApi(
+        0, 2, "admin.log_dirs", _on_cluster(_ALTER, "alter_replica_log_dirs")
+    ),
+    ApiKey.DESCRIBE_LOG_DIRS: ServedApi(0, 5, "admin.log_dirs", _on_cluster(_DESCRIBE)),
+    ApiKey.DESCRIBE_PRODUCERS: ServedApi(
+        0, 0, "transactions.describe_transactions", _by("records", "READ on the topic")
+    ),
+    ApiKey.ELECT_LEADERS: _forwarded(0, 2, _on_cluster(_ALTER), module="forwarded"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _forwarded(0, 1, _on_cluster(_ALTER)),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _forwarded(0, 0, _on_cluster(_DESCRIBE)),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ServedApi(
         0, 0, "admin.credentials", _on_cluster(_DESCRIBE, "describe_user_scram_credentials")
     ),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _forwarded(0, 0, _on_cluster(_ALTER)),
-    ApiKey.DESCRIBE_QUORUM: _forwarded(0, 2, _on_cluster(_DESCRIBE)),
     ApiKey.UPDATE_FEATURES: _forwarded(0, 2, _on_cluster(_ALTER)),
-    ApiKey.DESCRIBE_CLUSTER: ServedApi(
-        0, 2, "describe_cluster", _in_handler("none; DESCRIBE on the cluster to list operations")
-    ),
-    ApiKey.DESCRIBE_PRODUCERS: ServedApi(
-        0, 0, "transactions.describe_transactions", _by("records", "READ on the topic")
-    ),
     ApiKey.UNREGISTER_BROKER: _forwarded(0, 0, _on_cluster(_ALTER)),
-    ApiKey.DESCRIBE_TRANSACTIONS: ServedApi(
-        0,
-        0,
-        "transactions.describe_transactions",
-        _by("records", "DESCRIBE on the transactional id; DESCRIBE on each listed topic"),
-    ),
-    ApiKey.LIST_TRANSACTIONS: ServedApi(
-        0, 2, "transactions.describe_transactions", _by("records", "DESCRIBE on each listed id")
-    ),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ServedApi(
         0,
         1,
@@ -323,6 +323,8 @@ SERVED_APIS: dict[int, ServedApi] = {
         0, 1, "admin.describe_configs", _on_cluster(_DESCRIBE_CONFIGS)
     ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(0, 0, "metadata", _in_handler(_DESCRIBE_TOPIC)),
+    ApiKey.ADD_RAFT_VOTER: _forwarded(0, 1, _on_cluster(_ALTER)),
+    ApiKey.REMOVE_RAFT_VOTER: _forwarded(0, 0, _on_cluster(_ALTER)),
     ApiKey.SHARE_GROUP_HEARTBEAT: ServedApi(
         1,
         1,
@@ -333,12 +335,19 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.SHARE_GROUP_DESCRIBE: ServedApi(
         1, 1, "groups.describe_groups", _by("share_groups", _DESCRIBE_GROUP_AND_ASSIGNED)
     ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ServedApi(
+        0, 1, "groups.offsets", _by("share_groups", "DESCRIBE on the group; DESCRIBE on the topic")
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ServedApi(
+        0, 0, "groups.offsets", _by("share_groups", _READ_GROUP_AND_TOPIC)
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ServedApi(
+        0, 0, "groups.offsets", _by("share_groups", "DELETE on the group; READ on the topic")
+    ),
     ApiKey.SHARE_FETCH: ServedApi(1, 2, "records.share_fetch", _in_handler(_READ_GROUP_AND_TOPIC)),
     ApiKey.SHARE_ACKNOWLEDGE: ServedApi(
         1, 2, "records.share_acknowledge", _in_handler(_READ_GROUP_AND_TOPIC)
     ),
-    ApiKey.ADD_RAFT_VOTER: _forwarded(0, 1, _on_cluster(_ALTER)),
-    ApiKey.REMOVE_RAFT_VOTER: _forwarded(0, 0, _on_cluster(_ALTER)),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: ServedApi(
         0, 0, "records.share_state", _by("share_groups", _BROKERS_ONLY)
     ),
@@ -370,15 +379,6 @@ SERVED_APIS: dict[int, ServedApi] = {
         1,
         "groups.describe_groups",
         _by("groups", "DESCRIBE on the group; DESCRIBE on each topic of the topology"),
-    ),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ServedApi(
-        0, 1, "groups.offsets", _by("share_groups", "DESCRIBE on the group; DESCRIBE on the topic")
-    ),
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ServedApi(
-        0, 0, "groups.offsets", _by("share_groups", _READ_GROUP_AND_TOPIC)
-    ),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ServedApi(
-        0, 0, "groups.offsets", _by("share_groups", "DELETE on the group; READ on the topic")
     ),
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: ServedApi(
         0, 0, "groups.members", _by("groups", _READ_GROUP)

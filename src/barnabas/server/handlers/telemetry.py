@@ -39,10 +39,10 @@ def get_telemetry_subscriptions(dependencies: BrokerDependencies) -> Handle:
         instance_id = bytes(request.client_instance_id)
         if instance_id == ZERO_UUID:
             instance_id = rng.uuid()
-        found = telemetry.get(instance_id, pushing_client(context, instance_id))
-        if isinstance(found, ErrorCode):
+        subscription = telemetry.get(instance_id, pushing_client(context, instance_id))
+        if isinstance(subscription, ErrorCode):
             return GetTelemetrySubscriptionsResponse(
-                error_code=found,
+                error_code=subscription,
                 client_instance_id=ZERO_UUID,
                 subscription_id=0,
                 accepted_compression_types=[],
@@ -54,12 +54,12 @@ def get_telemetry_subscriptions(dependencies: BrokerDependencies) -> Handle:
         return GetTelemetrySubscriptionsResponse(
             error_code=ErrorCode.NONE,
             client_instance_id=instance_id,
-            subscription_id=found.subscription_id,
+            subscription_id=subscription.subscription_id,
             accepted_compression_types=list(ACCEPTED_COMPRESSIONS),
-            push_interval_ms=found.push_interval_ms,
+            push_interval_ms=subscription.push_interval_ms,
             telemetry_max_bytes=telemetry.max_bytes,
             delta_temporality=True,
-            requested_metrics=list(found.metrics),
+            requested_metrics=list(subscription.metrics),
         )
 
     return handle_get_telemetry_subscriptions

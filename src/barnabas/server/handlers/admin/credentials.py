@@ -83,13 +83,13 @@ def describe_user_scram_credentials(dependencies: NodeDependencies) -> Handle:
 
     def credentials() -> dict[str, list[CredentialInfo]]:
         """Return the mechanisms and iterations by user."""
-        found: dict[str, list[CredentialInfo]] = {}
+        credentials: dict[str, list[CredentialInfo]] = {}
         for record, _ in cluster.image.retained:
             if isinstance(record, UserScramCredentialRecord):
-                found.setdefault(record.name, []).append(
+                credentials.setdefault(record.name, []).append(
                     CredentialInfo(mechanism=record.mechanism, iterations=record.iterations)
                 )
-        return found
+        return credentials
 
     return handle_describe_user_scram_credentials
 
@@ -251,7 +251,7 @@ def _make_response(
 ) -> Generator[None, None, DescribeDelegationTokenResponse]:
     wanted = None if request.owners is None else (yield from _principals(request.owners))
     requester, access = str(context.principal), context.access
-    found: list[DescribedDelegationToken] = []
+    described: list[DescribedDelegationToken] = []
     compared = 0
     for token in tokens.values():
         compared += 1 + len(token.renewers)
@@ -262,19 +262,21 @@ def _make_response(
         if wanted is not None and wanted.isdisjoint(people):
             continue
         if requester in people or _may_see(access, token):
-            found.append(_described(token, token_hmac(secret_key, token.token_id), context.version))
-    return _response(ErrorCode.NONE, found)
+            described.append(
+                _described(token, token_hmac(secret_key, token.token_id), context.version)
+            )
+    return _response(ErrorCode.NONE, described)
 
 
 def _principals(
     owners: list[DescribeDelegationTokenOwner],
 ) -> Generator[None, None, set[str]]:
-    made: set[str] = set()
+    principals: set[str] = set()
     for number, each in enumerate(owners):
-        made.add(f"{each.principal_type}:{each.principal_name}")
+        principals.add(f"{each.principal_type}:{each.principal_name}")
         if number % _COMPARED_AT_ONCE == 0:
             yield
-    return made
+    return principals
 
 
 def _may_see(access: Access | None, token: DelegationTokenRecord) -> bool:

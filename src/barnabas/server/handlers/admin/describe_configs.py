@@ -113,16 +113,16 @@ class DescribeConfigsHandler:
     def _describe(
         self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
     ) -> DescribeConfigsResult:
-        found = self._find(resource.resource_type, resource.resource_name)
-        if isinstance(found, tuple):
-            return _refused(resource, found)
+        listed = self._find(resource.resource_type, resource.resource_name)
+        if isinstance(listed, tuple):
+            return _refused(resource, listed)
         keys = frozenset(resource.configuration_keys or ())
         return DescribeConfigsResult(
             error_code=ErrorCode.NONE,
             error_message="",
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=[_shown(each, request) for each in found if not keys or each.name in keys],
+            configs=[_shown(each, request) for each in listed if not keys or each.name in keys],
         )
 
     def _find(self, resource_type: int, name: str) -> Iterable[DescribedConfig] | Refusal:

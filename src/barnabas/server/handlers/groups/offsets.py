@@ -178,17 +178,17 @@ def _describe(
     request: DescribeShareGroupOffsetsRequest,
 ) -> Generator[None, None, None]:
     """Describe all groups, and respond when the last one is described."""
-    found: dict[int, Described] = {}
+    described: dict[int, Described] = {}
 
     def build() -> Generator[None, None, DescribeShareGroupOffsetsResponse]:
         groups: dict[int, DescribeShareGroupOffsetsResponseGroup] = {}
         for index in range(len(request.groups)):
-            groups[index] = yield from found[index]
+            groups[index] = yield from described[index]
         return DescribeShareGroupOffsetsResponse(groups=list(groups.values()))
 
     def on_described(index: int, steps: Described) -> None:
-        found[index] = steps
-        if len(found) == len(request.groups):
+        described[index] = steps
+        if len(described) == len(request.groups):
             context.respond_in_slices(build())
 
     for index, group in enumerate(request.groups):

@@ -131,11 +131,11 @@ class ListOffsetsHandler:
     ) -> Generator[None, None, ListOffsetsResponse]:
         topics: list[ListOffsetsTopicResponse] = []
         for topic in request.topics:
-            found = yield from gradually(
+            partitions = yield from gradually(
                 self._old_offsets(request.replica_id, topic.name, partition)
                 for partition in topic.partitions
             )
-            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=found))
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
             yield
         return ListOffsetsResponse(topics=topics)
 

@@ -73,20 +73,20 @@ def _build_response(
 
 
 def _state(transactions: TransactionCoordinator, transactional_id: str) -> TransactionState:
-    found = transactions.describe(transactional_id)
-    if isinstance(found, ErrorCode):
-        return _failed(transactional_id, found)
+    metadata = transactions.describe(transactional_id)
+    if isinstance(metadata, ErrorCode):
+        return _failed(transactional_id, metadata)
     topics: dict[str, list[int]] = {}
-    for name, index in sorted(found.partitions):
+    for name, index in sorted(metadata.partitions):
         topics.setdefault(name, []).append(index)
     return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
-        transaction_state=found.state.label,
-        transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=found.start_ms,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
+        transaction_state=metadata.state.label,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_start_time_ms=metadata.start_ms,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
         topics=[TopicData(topic=name, partitions=ids) for name, ids in topics.items()],
     )
 
@@ -135,7 +135,7 @@ def list_transactions(dependencies: BrokerDependencies) -> Handle:
         unknown = [
             each for each in dict.fromkeys(request.state_filters) if each not in STATE_LABELS
         ]
-        found: list[ListedTransaction] = []
+        listed: list[ListedTransaction] = []
         now_ms, duration = clock.wall_ms(), request.duration_filter
         at_once = _MATCHED_AT_ONCE if request.transactional_id_pattern else _AT_ONCE
 
@@ -150,7 +150,7 @@ def list_transactions(dependencies: BrokerDependencies) -> Handle:
         for shard in runtime.active_shards():
             for number, metadata in enumerate(list(shard.transactions.values()), 1):
                 if is_listed(metadata):
-                    found.append(
+                    listed.append(
                         ListedTransaction(
                             transactional_id=metadata.transactional_id,
                             producer_id=metadata.producer_id,
@@ -161,7 +161,7 @@ def list_transactions(dependencies: BrokerDependencies) -> Handle:
                     yield
             yield
         return ListTransactionsResponse(
-            error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=found
+            error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=listed
         )
 
     return handle_list_transactions

@@ -98,14 +98,14 @@ def _partitions(
     marker: WritableTxnMarker,
 ) -> Generator[None, None, dict[TopicPartition, None]]:
     """Return the partitions without duplicates."""
-    found: dict[TopicPartition, None] = {}
+    partitions: dict[TopicPartition, None] = {}
     for topic in marker.topics:
         yield
         for number, index in enumerate(topic.partition_indexes):
-            found[TopicPartition(topic.name, index)] = None
+            partitions[TopicPartition(topic.name, index)] = None
             if number % _STEP == _STEP - 1:
                 yield
-    return found
+    return partitions
 
 
 def _error_of(marker: WritableTxnMarker) -> ErrorCode:

@@ -123,8 +123,8 @@ class Guard:
 def load_check(api_key: int, right: Right) -> Check:
     """Return the check function of a right that names one."""
     module = importlib.import_module(f"{__package__}.checks.{right.module}")
-    found: Check = getattr(module, right.function or f"check_{ApiKey(api_key).name.lower()}")
-    return found
+    check: Check = getattr(module, right.function or f"check_{ApiKey(api_key).name.lower()}")
+    return check
 
 
 def _check(api_key: int, right: Right) -> Check | None:

@@ -170,9 +170,9 @@ def _check_alter(rules: _AlterRules, rights: Rights, request: R) -> Generator[No
     request.resources = allowed
 
     def amend(response: Any) -> Any:
-        found = iter(response.responses)
+        responses = iter(response.responses)
         response.responses = [
-            errors.get((each.resource_type, each.resource_name)) or next(found)
+            errors.get((each.resource_type, each.resource_name)) or next(responses)
             for each in requested
         ]
         return response

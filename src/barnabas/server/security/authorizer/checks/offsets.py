@@ -185,14 +185,14 @@ class _TopicOrder:
 
     def _is_allowed(self, topic: Any) -> bool:
         known = self._rights.image.topics
-        found = known.by_id(topic.topic_id) if self._uses_ids else known.by_name(topic.name)
-        name = found.name if found is not None else "" if self._uses_ids else topic.name
+        known_topic = known.by_id(topic.topic_id) if self._uses_ids else known.by_name(topic.name)
+        name = known_topic.name if known_topic is not None else "" if self._uses_ids else topic.name
         is_hidden = bool(name) or not self._uses_ids
         is_hidden = is_hidden and not self._rights.allows(READ, TOPIC, name)
         if (
             is_hidden
-            or found is None
-            or any(each.partition_index not in found.partitions for each in topic.partitions)
+            or known_topic is None
+            or any(each.partition_index not in known_topic.partitions for each in topic.partitions)
         ):
             self._early[self._key(topic)] = None
         return not is_hidden
@@ -335,10 +335,10 @@ def _may_describe(rights: Rights, topic: Any) -> bool:
     """Return whether the client may describe a topic. Unknown ids are not refused."""
     name = topic.name
     if rights.version >= _TOPIC_IDS_SINCE:
-        found = rights.image.topics.by_id(topic.topic_id)
-        if found is None:
+        known_topic = rights.image.topics.by_id(topic.topic_id)
+        if known_topic is None:
             return True
-        name = found.name
+        name = known_topic.name
     return rights.allows(DESCRIBE, TOPIC, name)
 
 

@@ -166,10 +166,10 @@ def _add_unaltered(
     if response.error_code == ErrorCode.NONE:
         errors: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
         for topic in refused:
-            made = AlterShareGroupOffsetsResponseTopic(
+            failed = AlterShareGroupOffsetsResponseTopic(
                 topic_name=topic.topic_name, topic_id=ZERO_UUID, partitions=[]
             )
-            errors.setdefault(topic.topic_name, made).partitions += _unaltered(topic)
+            errors.setdefault(topic.topic_name, failed).partitions += _unaltered(topic)
         response.responses = [*errors.values(), *response.responses]
 
 
