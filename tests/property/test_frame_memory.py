@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from barnabas.network.frame_budget import FREE_BYTES
+from barnabas.network.connection_limits import FREE_BYTES
 from unit.network.frame_budgets import Holder, budget_of
 
 STEP_MS = 100

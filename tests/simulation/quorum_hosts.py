@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
 from barnabas.network.connection import Connection
-from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.api_keys import last_stable_version, request_class, schema_versions
 from barnabas.protocol.api_table import ApiKey

@@ -82,7 +82,7 @@ class Channel(FramedHandler):
         "_connect_timeout_ms",
         "_connecting",
         "_correlation_id",
-        "_has_answered",
+        "_has_response",
         "_is_logged_in",
         "_last_activity_ms",
         "_login",
@@ -141,7 +141,7 @@ class Channel(FramedHandler):
         self._timeouts = Timeouts(dependencies.wheel)
         self._last_activity_ms = dependencies.clock.monotonic_ms()
         # Whether a complete frame has arrived: the peer then speaks Kafka's protocol.
-        self._has_answered = False
+        self._has_response = False
         # The reason why this side closed the connection, or None.
         self._why: NetworkError | None = None
         # "host:port" as passed to `connect`.
@@ -278,7 +278,7 @@ class Channel(FramedHandler):
 
     def on_frame(self, frame: memoryview) -> None:
         """Deliver a response to its request."""
-        self._has_answered = True
+        self._has_response = True
         self._last_activity_ms = self._clock.monotonic_ms()
         pending = self._pending.pop(peek_correlation_id(frame), None)
         if pending is None:
@@ -304,7 +304,7 @@ class Channel(FramedHandler):
         """Fail the pending requests, oldest first, then notify the owner."""
         reason = self._why
         foreign = foreign_protocol(self._splitter.unfinished_start())
-        if foreign is not None and not self._has_answered:
+        if foreign is not None and not self._has_response:
             reason = NetworkError(NetworkErrorKind.MALFORMED, f"{self.address}: {foreign.value}")
         elif reason is None and isinstance(error, TlsError) and error.is_permanent:
             reason = NetworkError(NetworkErrorKind.TLS_FAILED, f"{self.address}: {error}")

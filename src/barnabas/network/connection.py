@@ -20,20 +20,25 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
 
-from barnabas.network.connection_options import ConnectionStatistics
+from barnabas.network.connection_limits import ConnectionStatistics
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.network.network_error import foreign_client
-from barnabas.network.request_order import API_KEY_BYTES, DeferredFrames, group_of
-from barnabas.network.response_slot import ResponseSlot, SendTimes
+from barnabas.network.request_order import (
+    API_KEY_BYTES,
+    DeferredFrames,
+    ResponseSlot,
+    SendTimes,
+    group_of,
+)
 from barnabas.protocol.frame import LENGTH_BYTES
 from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
+    from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
     from barnabas.network.principal import Principal
-    from barnabas.network.response_slot import ResponseTimes
+    from barnabas.network.request_order import ResponseTimes
     from barnabas.runtime.sockets import Chunk, Stream
     from barnabas.runtime.timer import Cancellable
 
@@ -113,12 +118,14 @@ class Connection(FramedHandler):
         on_request: Callable[[Connection, memoryview], None],
         on_closed: Callable[[Connection, Exception | None], None],
     ) -> None:
-        """Args:
-        connection_id: the id of the connection.
-        dependencies: resources that all connections of the broker share.
-        limits: limits of this connection.
-        on_request: called with each frame. It must `reserve()` a slot for each accepted request.
-        on_closed: called once when the connection has ended.
+        """Create the connection of one client.
+
+        Args:
+            connection_id: the id of the connection.
+            dependencies: resources that all connections of the broker share.
+            limits: limits of this connection.
+            on_request: called with each frame. It `reserve()`s a slot for each accepted request.
+            on_closed: called once when the connection has ended.
         """
         super().__init__(
             dependencies.timer,
@@ -350,11 +357,8 @@ class Connection(FramedHandler):
         self._throttle_timer = self._peer_check = None
         self._on_closed(self, error)
 
-    def on_answered(
-        self,
-        slot: ResponseSlot,
-        chunks: Sequence[Chunk],
-        times: ResponseTimes | None,
+    def on_response(
+        self, slot: ResponseSlot, chunks: Sequence[Chunk], times: ResponseTimes | None
     ) -> None:
         """Send the response, or hold it until earlier responses are sent. Called by the slot."""
         slots = self._slots
@@ -369,7 +373,7 @@ class Connection(FramedHandler):
             return
         slots.popleft()
         self._output.extend(chunks)
-        if slots and slots[0].is_answered:
+        if slots and slots[0].has_response:
             self._release_held()
         if not slots and not (self._receiving and self._splitter.has_more):
             # No other response of this turn can be added: send this one before the remaining work
@@ -389,10 +393,7 @@ class Connection(FramedHandler):
             self._maybe_close()
 
     def _hold(
-        self,
-        slot: ResponseSlot,
-        chunks: Sequence[Chunk],
-        times: ResponseTimes | None,
+        self, slot: ResponseSlot, chunks: Sequence[Chunk], times: ResponseTimes | None
     ) -> None:
         """Hold a response until earlier responses are sent."""
         slot.chunks = chunks
@@ -405,7 +406,7 @@ class Connection(FramedHandler):
     def _release_held(self) -> None:
         """Add the held responses whose predecessors are sent to the output."""
         slots = self._slots
-        while slots and slots[0].is_answered:
+        while slots and slots[0].has_response:
             released = slots.popleft()
             times, released.times = released.times, None
             if times is not None:
@@ -471,7 +472,7 @@ class Connection(FramedHandler):
         """Remember the group of a request without a response. Pause at the limit of large ones."""
         self._group = group_of(frame)
         size = len(frame)
-        if size > _LARGE_BYTES and not self._slots[-1].is_answered:
+        if size > _LARGE_BYTES and not self._slots[-1].has_response:
             self._large[self._slots[-1]] = size
             self._large_bytes += size
             if self._large_bytes > self._limits.waiting_bytes_max:

@@ -74,11 +74,13 @@ class SaslSession:
     def __init__(
         self, channel: SaslTransport, login: ClientLogin, clock: Clock, timeout_ms: float
     ) -> None:
-        """Args:
-        channel: an open connection.
-        login: the credentials.
-        clock: the clock of session ends.
-        timeout_ms: limit of each response.
+        """Create the session of a connection without a login.
+
+        Args:
+            channel: an open connection.
+            login: the credentials.
+            clock: the clock of session ends.
+            timeout_ms: limit of each response.
         """
         self._channel = channel
         self._login = login
@@ -156,9 +158,9 @@ class SaslSession:
     def _send_message(self, message: bytes) -> None:
         assert self._version is not None
         request = SaslAuthenticateRequest(auth_bytes=message)
-        self._send(request, self._version, self._on_answer)
+        self._send(request, self._version, self._on_message_response)
 
-    def _on_answer(self, response: Any) -> None:
+    def _on_message_response(self, response: Any) -> None:
         if response.error_code:
             detail = response.error_message or _name(response.error_code)
             self._fail(
@@ -188,12 +190,12 @@ class SaslSession:
 
     def _respond(self, exchange: ClientMechanism, message: bytes, lifetime_ms: int) -> None:
         try:
-            answer = exchange.respond(message)
+            reply = exchange.respond(message)
         except SaslError as error:
             self._fail(error.reason)
             return
-        if answer is not None:
-            self._send_message(answer)
+        if reply is not None:
+            self._send_message(reply)
             return
         self.due_ms = inf
         if lifetime_ms > 0:

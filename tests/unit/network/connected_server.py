@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.network.connection import Connection, ResponseSlot
-from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.sim.world import SimWorld
 from unit.runtime.streams import Recorder

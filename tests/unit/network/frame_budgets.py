@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.network.frame_budget import FrameBudget
+from barnabas.network.connection_limits import FrameBudget
 from barnabas.sim.world import SimWorld, sim_runtime
 
 MEGABYTE = 1 << 20

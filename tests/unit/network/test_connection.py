@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from barnabas.network.connection import Connection
-from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.runtime.timer import Timer
 from barnabas.sim.world import SimWorld

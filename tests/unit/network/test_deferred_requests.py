@@ -11,15 +11,14 @@ import msgspec
 import pytest
 
 from barnabas.network.connection import Connection
-from barnabas.network.connection_options import ConnectionLimits
-from barnabas.network.frame_budget import FrameBudget
+from barnabas.network.connection_limits import ConnectionLimits, FrameBudget
 from barnabas.sim.network import NetworkConditions
 from barnabas.sim.world import SimWorld
 from unit.network.connected_server import Server, frame, produce
 from unit.runtime.streams import Recorder
 
 if TYPE_CHECKING:
-    from barnabas.network.response_slot import ResponseSlot
+    from barnabas.network.request_order import ResponseSlot
     from barnabas.runtime.sockets import Stream
 
 BURST = b"".join(frame(struct.pack(">i", number)) for number in range(20))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.network.connection import Connection
-    from barnabas.network.response_slot import ResponseSlot
+    from barnabas.network.request_order import ResponseSlot
 
 
 @pytest.fixture(autouse=True)

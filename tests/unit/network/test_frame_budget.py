@@ -5,8 +5,14 @@ from __future__ import annotations
 import struct
 
 from barnabas.network.connection import Connection
-from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
-from barnabas.network.frame_budget import AGE_MAX_MS, EXEMPT_MS, FREE_BYTES, FrameBudget
+from barnabas.network.connection_limits import (
+    AGE_MAX_MS,
+    EXEMPT_MS,
+    FREE_BYTES,
+    ConnectionDependencies,
+    ConnectionLimits,
+    FrameBudget,
+)
 from barnabas.sim.world import SimWorld
 from unit.network.connected_server import Server, frame
 from unit.network.frame_budgets import MEGABYTE, Holder, budget_of

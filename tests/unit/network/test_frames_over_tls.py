@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.network.connection import Connection
-from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
-from barnabas.network.response_slot import ResponseSlot
+from barnabas.network.request_order import ResponseSlot
 from barnabas.runtime.stepper import LoopStepper
 from unit.runtime.streams import LIMIT_MS, Place, Recorder, real_place, sim_place, tls_place
 

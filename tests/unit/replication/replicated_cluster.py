@@ -17,7 +17,7 @@ from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.network.channel import ChannelDependencies
 from barnabas.network.connection import Connection
-from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.config_record import ConfigRecord
@@ -342,9 +342,9 @@ class Node:
 
     def requests(self, api_key: int) -> int:
         """Return the number of requests of an API at this node's listener."""
-        statistics = self.handlers.find(api_key)
-        assert statistics is not None
-        return sum(statistics[4].versions)
+        entry = self.handlers.find(api_key)
+        assert entry is not None
+        return sum(entry.statistics.versions)
 
     # Metadata.
 

@@ -13,7 +13,7 @@ Large requests are decoded in slices. Some requests are refused for their size:
 from __future__ import annotations
 
 from math import frexp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.codec import decode_from, decode_in_steps
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from barnabas.network.connection import Connection
     from barnabas.protocol.schema import Message
-    from barnabas.server.dispatch.request import Entry, RequestDependencies
+    from barnabas.server.dispatch.request import Handle, RequestDependencies
+    from barnabas.server.dispatch.request_statistics import ApiStatistics
 
 
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
@@ -42,6 +43,24 @@ _FREQUENT = frozenset({int(ApiKey.PRODUCE), int(ApiKey.FETCH)})
 WIDE_BYTES = 64 * 1024
 
 
+# Limit of requests that are refused for their size. Copying and decoding one field of this size
+# takes 7 ms each.
+MEMBER_REQUEST_BYTES_MAX = 16 << 20
+
+
+class Entry(NamedTuple):
+    """An API of a listener, after its first request."""
+
+    # Both inclusive.
+    first_version: int
+    last_version: int
+    request_class: type[Message]
+    handle: Handle
+    statistics: ApiStatistics
+    # Returns the response to a request of a version that is too large; None without such a limit.
+    refuse_size: Callable[[int], Message] | None
+
+
 class Dispatcher:
     """Decodes the frames of one listener's connections and calls the handlers."""
 
@@ -50,9 +69,11 @@ class Dispatcher:
     def __init__(
         self, find: Callable[[int], Entry | None], dependencies: RequestDependencies
     ) -> None:
-        """Args:
-        find: returns the entry of an API key; None if the API is not served (see `HandlerTable`).
-        dependencies: dependencies of all requests of the listener.
+        """Create the dispatcher of one listener.
+
+        Args:
+            find: returns the entry of an API key; None if the API is not served.
+            dependencies: dependencies of all requests of the listener.
         """
         self._find = find
         # Entries of the APIs that have had a request, by API key. An entry never changes.
@@ -72,7 +93,7 @@ class Dispatcher:
         header = decode_request_header(frame)
         api_key, version, correlation_id, _, offset = header
         entry = self._entries.get(api_key) or self._entry(connection, api_key)
-        first_version, last_version, request_cls, handle, statistics = entry
+        first_version, last_version, request_cls, handle, statistics, _ = entry
         if not first_version <= version <= last_version:
             if api_key == _API_VERSIONS:
                 unsupported = unsupported_api_versions(first_version, last_version)
@@ -104,7 +125,7 @@ class Dispatcher:
         local_ms = now_ms - connection.last_activity_ms
         statistics.versions[version] += 1
         statistics.request_bytes += size
-        if not slot.is_answered:
+        if not slot.has_response:
             # A joint append counts the times of its requests.
             if not context.is_joint:
                 context.park(now_ms, local_ms)
@@ -137,18 +158,17 @@ class Dispatcher:
         entry: Entry,
     ) -> None:
         """Serve a request whose decoding takes too long for one turn."""
-        _, _, request_cls, handle, statistics = entry
-        version, size = header[1], len(frame)
+        statistics, version, size = entry.statistics, header[1], len(frame)
         slot = connection.reserve()
         context = RequestContext(connection, slot, header, size, self._dependencies, statistics)
         statistics.versions[version] += 1
         statistics.request_bytes += size
-        refusal = refusal_for_size(header[0], version, size)
-        if refusal is not None:
-            context.respond(refusal)
+        if entry.refuse_size is not None and size > MEMBER_REQUEST_BYTES_MAX:
+            context.respond(entry.refuse_size(version))
             return
         # Copy the frame: another connection uses the receive buffer in the next turn.
-        context.serve_large(request_cls, memoryview(bytearray(frame)), header[4], handle)
+        copy = memoryview(bytearray(frame))
+        context.serve_large(entry.request_class, copy, header[4], entry.handle)
         now_ms = self._monotonic_ms()
         context.park(now_ms, now_ms - connection.last_activity_ms)
 
@@ -162,60 +182,6 @@ def unsupported_api_versions(first_version: int, last_version: int) -> Message:
 
     known = ApiVersion(api_key=_API_VERSIONS, min_version=first_version, max_version=last_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
-
-
-# Limit of the requests below. Copying and decoding one field of this size takes 7 ms each.
-MEMBER_REQUEST_BYTES_MAX = 16 << 20
-_MESSAGE = f"The request has more than {MEMBER_REQUEST_BYTES_MAX} bytes."
-
-
-def refusal_for_size(api_key: int, version: int, size: int) -> Message | None:
-    """Return the response to a request that is too large, or None if it may be decoded."""
-    refuse = _REFUSALS.get(api_key)
-    if refuse is None or size <= MEMBER_REQUEST_BYTES_MAX:
-        return None
-    return refuse(version)
-
-
-def _join_group(version: int) -> Message:
-    from barnabas.coordinator.group.classic.classic_group import failed_join
-    from barnabas.coordinator.group.requests.member_requests import in_version
-
-    return in_version(failed_join("", ErrorCode.GROUP_MAX_SIZE_REACHED), version)
-
-
-def _sync_group(_version: int) -> Message:
-    from barnabas.coordinator.group.classic.classic_group import failed_sync
-
-    # Kafka's error for an assignment that does not fit into a batch.
-    return failed_sync(ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def _consumer_heartbeat(_version: int) -> Message:
-    from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
-
-    return failed_heartbeat(ErrorCode.INVALID_REQUEST, _MESSAGE)
-
-
-def _share_heartbeat(_version: int) -> Message:
-    from barnabas.coordinator.group.share.share_membership import failed_share_heartbeat
-
-    return failed_share_heartbeat(ErrorCode.INVALID_REQUEST, _MESSAGE)
-
-
-def _streams_heartbeat(_version: int) -> Message:
-    from barnabas.coordinator.group.streams.streams_heartbeat import failed_streams_heartbeat
-
-    return failed_streams_heartbeat(ErrorCode.INVALID_REQUEST, _MESSAGE)
-
-
-_REFUSALS: dict[int, Callable[[int], Message]] = {
-    int(ApiKey.JOIN_GROUP): _join_group,
-    int(ApiKey.SYNC_GROUP): _sync_group,
-    int(ApiKey.CONSUMER_GROUP_HEARTBEAT): _consumer_heartbeat,
-    int(ApiKey.SHARE_GROUP_HEARTBEAT): _share_heartbeat,
-    int(ApiKey.STREAMS_GROUP_HEARTBEAT): _streams_heartbeat,
-}
 
 
 def check_width(topics: Iterable[Sized], most: int) -> None:

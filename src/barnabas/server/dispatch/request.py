@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.connection import Connection
     from barnabas.network.principal import Principal
-    from barnabas.network.response_slot import ResponseSlot
+    from barnabas.network.request_order import ResponseSlot
     from barnabas.protocol.chunks import Chunk
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     # Returns the response, or None if the request is parked and `respond` is called later.
     Handle = Callable[["RequestContext", Any], Message | None]
-    # First and last version, request class, handler and statistics of an API.
-    Entry = tuple[int, int, type[Message], Handle, ApiStatistics]
 
 
 M = TypeVar("M", bound="Message")

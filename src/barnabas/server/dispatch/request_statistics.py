@@ -80,17 +80,17 @@ class Times:
 
     def merged(self, other: Times) -> Times:
         """Return the sum of both histograms."""
-        made = Times()
-        made.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
-        made.total_ms = self.total_ms + other.total_ms
-        return made
+        total = Times()
+        total.counts = [mine + its for mine, its in zip(self.counts, other.counts, strict=True)]
+        total.total_ms = self.total_ms + other.total_ms
+        return total
 
     def with_zeros(self, count: int) -> Times:
         """Return a copy with `count` additional times of zero."""
-        made = Times()
-        made.counts = [self.counts[0] + count, *self.counts[1:]]
-        made.total_ms = self.total_ms
-        return made
+        times = Times()
+        times.counts = [self.counts[0] + count, *self.counts[1:]]
+        times.total_ms = self.total_ms
+        return times
 
     def numbers_below(self, bounds_ms: Iterable[float]) -> list[int]:
         """Return how many times are below each bound, a power of two; the bounds ascend."""
@@ -216,15 +216,13 @@ class ApiStatistics:
 
 
 def _arrays_of(response: type[Message]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    found = []
-    for each in response.__fields__:
-        if isinstance(each.kind, Array):
-            element = each.kind.element
-            inner = getattr(element, "__fields__", ())
-            found.append(
-                (each.name, tuple(one.name for one in inner if isinstance(one.kind, Array)))
-            )
-    return tuple(found)
+    arrays = []
+    for field in response.__fields__:
+        if isinstance(field.kind, Array):
+            inner = getattr(field.kind.element, "__fields__", ())
+            names = tuple(each.name for each in inner if isinstance(each.kind, Array))
+            arrays.append((field.name, names))
+    return tuple(arrays)
 
 
 class RequestStatistics:
@@ -239,8 +237,8 @@ class RequestStatistics:
         self, api_key: int, name: str, last_version: int, response: type[Message]
     ) -> ApiStatistics:
         """Return the statistics of one API, which the first call creates."""
-        found = self.by_api.get(api_key)
-        if found is None:
-            found = ApiStatistics(api_key, name, last_version, response)
-            self.by_api[api_key] = found
-        return found
+        statistics = self.by_api.get(api_key)
+        if statistics is None:
+            statistics = ApiStatistics(api_key, name, last_version, response)
+            self.by_api[api_key] = statistics
+        return statistics

@@ -1,9 +1,9 @@
 """The APIs of a node: one row each, with all that differs between them.
 
-A row has the versions, the handler, the right that a request needs, the response to a client
-without the right, and whether the mutation quota limits the API. An API that only the active
-controller serves is a `_forwarded` row here, and a row of `controller/apis.py` with the function
-that turns its request into records.
+A row has the versions, the handler, the right that a request needs, the responses to a request
+without the right or above a size, and whether the mutation quota limits the API. An API that only
+the active controller serves is a `_forwarded` row here, and a row of `controller/apis.py` with the
+function that turns its request into records.
 
 A version is listed only if all of its behavior is implemented. The module of a handler is imported,
 and its messages are compiled, at the first request for the API.
@@ -56,6 +56,9 @@ class ServedApi(NamedTuple):
     # Function of `module` that creates the handler from the dependencies. Empty: the name of the
     # API, for example `join_group`.
     function: str = ""
+    # Function of `module` that makes the response to a request that is too large. Empty: the size
+    # is not limited.
+    size_refusal: str = ""
 
     @property
     def is_forwarded(self) -> bool:
@@ -87,6 +90,8 @@ _BROKERS_ONLY = "CLUSTER_ACTION on the cluster"
 _READ_GROUP = "READ on the group"
 _READ_GROUP_AND_TOPIC = "READ on the group; READ on the topic"
 _DESCRIBE_TOPIC = "DESCRIBE on the topic"
+_READ_GROUP_AND_NAMED = "READ on the group; DESCRIBE on the topics that it names"
+_DESCRIBE_GROUP_AND_ASSIGNED = "DESCRIBE on the group; DESCRIBE on each assigned topic"
 _CREATE_TOKENS = "none for an own token; CREATE_TOKENS on the user for another owner"
 _DESCRIBE_TOKENS = (
     "none for own tokens; DESCRIBE on the token or DESCRIBE_TOKENS on the user for others"
@@ -157,18 +162,19 @@ SERVED_APIS: dict[int, ServedApi] = {
         "groups.find_coordinator",
         _by("groups", "DESCRIBE on the group or the transactional id"),
     ),
-    ApiKey.JOIN_GROUP: ServedApi(0, 9, "groups.members", _by("groups", _READ_GROUP)),
+    ApiKey.JOIN_GROUP: ServedApi(
+        0, 9, "groups.members", _by("groups", _READ_GROUP), size_refusal="refuse_large_join"
+    ),
     ApiKey.HEARTBEAT: ServedApi(0, 4, "groups.members", _by("groups", _READ_GROUP)),
     ApiKey.LEAVE_GROUP: ServedApi(0, 5, "groups.members", _by("groups", _READ_GROUP)),
-    ApiKey.SYNC_GROUP: ServedApi(0, 5, "groups.members", _by("groups", _READ_GROUP)),
+    ApiKey.SYNC_GROUP: ServedApi(
+        0, 5, "groups.members", _by("groups", _READ_GROUP), size_refusal="refuse_large_sync"
+    ),
     ApiKey.DESCRIBE_GROUPS: ServedApi(
         0, 6, "groups.describe_groups", _by("groups", "DESCRIBE on the group")
     ),
     ApiKey.LIST_GROUPS: ServedApi(
-        0,
-        5,
-        "groups.members",
-        _by("groups", "DESCRIBE on the cluster; or DESCRIBE on each listed group"),
+        0, 5, "groups.members", _by("groups", "DESCRIBE on the cluster or on each listed group")
     ),
     ApiKey.SASL_HANDSHAKE: ServedApi(0, 1, "api_versions", _NONE),
     ApiKey.API_VERSIONS: ServedApi(0, 5, "api_versions", _NONE),
@@ -195,23 +201,17 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.INIT_PRODUCER_ID: ServedApi(
         0,
         5,
-        "transactions.transactions",
+        "transactions.producers",
         _by(
             "records",
             "WRITE on the transactional id (with two-phase commit also TWO_PHASE_COMMIT);"
             " without an id, IDEMPOTENT_WRITE on the cluster or WRITE on any topic",
         ),
     ),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(
-        0,
-        4,
-        "records.offsets",
-        _by("records", "DESCRIBE on the topic; or CLUSTER_ACTION on the cluster"),
-    ),
     ApiKey.ADD_PARTITIONS_TO_TXN: ServedApi(
         0,
         5,
-        "transactions.transactions",
+        "transactions.producers",
         _by(
             "records",
             "WRITE on the transactional id; WRITE on the topic; CLUSTER_ACTION on the"
@@ -221,11 +221,11 @@ SERVED_APIS: dict[int, ServedApi] = {
     ApiKey.ADD_OFFSETS_TO_TXN: ServedApi(
         0,
         4,
-        "transactions.transactions",
+        "transactions.producers",
         _by("records", "WRITE on the transactional id; READ on the group"),
     ),
     ApiKey.END_TXN: ServedApi(
-        0, 5, "transactions.transactions", _by("records", "WRITE on the transactional id")
+        0, 5, "transactions.producers", _by("records", "WRITE on the transactional id")
     ),
     ApiKey.WRITE_TXN_MARKERS: ServedApi(
         1,
@@ -239,9 +239,21 @@ SERVED_APIS: dict[int, ServedApi] = {
         "transactions.txn_offset_commit",
         _by("offsets", "WRITE on the transactional id; READ on the group; READ on the topic"),
     ),
+    ApiKey.DESCRIBE_TRANSACTIONS: ServedApi(
+        0,
+        0,
+        "transactions.describe_transactions",
+        _by("records", "DESCRIBE on the transactional id; DESCRIBE on each listed topic"),
+    ),
+    ApiKey.LIST_TRANSACTIONS: ServedApi(
+        0, 2, "transactions.describe_transactions", _by("records", "DESCRIBE on each listed id")
+    ),
     ApiKey.DESCRIBE_ACLS: ServedApi(0, 3, "admin.acls", _on_cluster(_DESCRIBE)),
     ApiKey.CREATE_ACLS: _forwarded(0, 3, _on_cluster(_ALTER), module="admin.acls"),
     ApiKey.DELETE_ACLS: _forwarded(0, 3, _on_cluster(_ALTER), module="admin.acls"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(
+        0, 4, "records.offsets", _by("records", "DESCRIBE on the topic; or CLUSTER_ACTION")
+    ),
     ApiKey.DESCRIBE_CONFIGS: ServedApi(
         0, 4, "admin.describe_configs", _by("configs", _DESCRIBE_RESOURCE)
     ),
@@ -252,12 +264,20 @@ SERVED_APIS: dict[int, ServedApi] = {
         right=_by("configs", _ALTER_RESOURCE, "check_own_alter_configs"),
         module="admin.alter_configs",
     ),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: ServedApi(
-        0, 2, "admin.log_dirs", _on_cluster(_ALTER, "alter_replica_log_dirs")
-    ),
-    ApiKey.DESCRIBE_LOG_DIRS: ServedApi(0, 5, "admin.log_dirs", _on_cluster(_DESCRIBE)),
     ApiKey.SASL_AUTHENTICATE: ServedApi(0, 2, "api_versions", _NONE),
     ApiKey.CREATE_PARTITIONS: _forwarded(0, 3, _by("topics", "ALTER on the topic"), strict_since=3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _forwarded(
+        0,
+        1,
+        _by("configs", _ALTER_RESOURCE),
+        right=_by("configs", _ALTER_RESOURCE, "check_own_incremental_alter_configs"),
+        module="admin.alter_configs",
+    ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ServedApi(
+        0, 1, "admin.client_quotas", _on_cluster(_DESCRIBE_CONFIGS, "describe_client_quotas")
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: _forwarded(0, 1, _on_cluster(_ALTER_CONFIGS)),
+    ApiKey.DESCRIBE_QUORUM: _forwarded(0, 2, _on_cluster(_DESCRIBE)),
     ApiKey.CREATE_DELEGATION_TOKEN: _forwarded(
         0, 3, _in_handler(_CREATE_TOKENS), module="admin.credentials"
     ),
@@ -267,82 +287,67 @@ SERVED_APIS: dict[int, ServedApi] = {
         0, 3, "admin.credentials", _in_handler(_DESCRIBE_TOKENS)
     ),
     ApiKey.DELETE_GROUPS: ServedApi(0, 3, "groups.members", _by("groups", "DELETE on the group")),
-    ApiKey.ELECT_LEADERS: _forwarded(0, 2, _on_cluster(_ALTER), module="forwarded"),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _forwarded(
-        0,
-        1,
-        _by("configs", _ALTER_RESOURCE),
-        right=_by("configs", _ALTER_RESOURCE, "check_own_incremental_alter_configs"),
-        module="admin.alter_configs",
-    ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _forwarded(0, 1, _on_cluster(_ALTER)),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: _forwarded(0, 0, _on_cluster(_DESCRIBE)),
     ApiKey.OFFSET_DELETE: ServedApi(
         0, 0, "groups.offsets", _by("offsets", "DELETE on the group; READ on the topic")
     ),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: ServedApi(
-        0, 1, "admin.client_quotas", _on_cluster(_DESCRIBE_CONFIGS, "describe_client_quotas")
+    ApiKey.DESCRIBE_CLUSTER: ServedApi(
+        0, 2, "describe_cluster", _in_handler("none; DESCRIBE on the cluster to list operations")
     ),
-    ApiKey.ALTER_CLIENT_QUOTAS: _forwarded(0, 1, _on_cluster(_ALTER_CONFIGS)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ServedApi(
+        0, 2, "admin.log_dirs", _on_cluster(_ALTER, "alter_replica_log_dirs")
+    ),
+    ApiKey.DESCRIBE_LOG_DIRS: ServedApi(0, 5, "admin.log_dirs", _on_cluster(_DESCRIBE)),
+    ApiKey.DESCRIBE_PRODUCERS: ServedApi(
+        0, 0, "transactions.describe_transactions", _by("records", "READ on the topic")
+    ),
+    ApiKey.ELECT_LEADERS: _forwarded(0, 2, _on_cluster(_ALTER), module="forwarded"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _forwarded(0, 1, _on_cluster(_ALTER)),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _forwarded(0, 0, _on_cluster(_DESCRIBE)),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ServedApi(
         0, 0, "admin.credentials", _on_cluster(_DESCRIBE, "describe_user_scram_credentials")
     ),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _forwarded(0, 0, _on_cluster(_ALTER)),
-    ApiKey.DESCRIBE_QUORUM: _forwarded(0, 2, _on_cluster(_DESCRIBE)),
     ApiKey.UPDATE_FEATURES: _forwarded(0, 2, _on_cluster(_ALTER)),
-    ApiKey.DESCRIBE_CLUSTER: ServedApi(
-        0, 2, "describe_cluster", _in_handler("none; DESCRIBE on the cluster to list operations")
-    ),
-    ApiKey.DESCRIBE_PRODUCERS: ServedApi(
-        0, 0, "transactions.describe_transactions", _by("records", "READ on the topic")
-    ),
     ApiKey.UNREGISTER_BROKER: _forwarded(0, 0, _on_cluster(_ALTER)),
-    ApiKey.DESCRIBE_TRANSACTIONS: ServedApi(
-        0,
-        0,
-        "transactions.describe_transactions",
-        _by("records", "DESCRIBE on the transactional id; DESCRIBE on each listed topic"),
-    ),
-    ApiKey.LIST_TRANSACTIONS: ServedApi(
-        0,
-        2,
-        "transactions.describe_transactions",
-        _by("records", "DESCRIBE on each listed transactional id"),
-    ),
     ApiKey.CONSUMER_GROUP_HEARTBEAT: ServedApi(
         0,
         1,
         "groups.members",
-        _by("groups", "READ on the group; DESCRIBE on the topics that it names"),
+        _by("groups", _READ_GROUP_AND_NAMED),
+        size_refusal="refuse_large_consumer_heartbeat",
     ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: ServedApi(
-        0,
-        1,
-        "groups.describe_groups",
-        _by("groups", "DESCRIBE on the group; DESCRIBE on each assigned topic"),
+        0, 1, "groups.describe_groups", _by("groups", _DESCRIBE_GROUP_AND_ASSIGNED)
     ),
     ApiKey.LIST_CONFIG_RESOURCES: ServedApi(
         0, 1, "admin.describe_configs", _on_cluster(_DESCRIBE_CONFIGS)
     ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(0, 0, "metadata", _in_handler(_DESCRIBE_TOPIC)),
+    ApiKey.ADD_RAFT_VOTER: _forwarded(0, 1, _on_cluster(_ALTER)),
+    ApiKey.REMOVE_RAFT_VOTER: _forwarded(0, 0, _on_cluster(_ALTER)),
     ApiKey.SHARE_GROUP_HEARTBEAT: ServedApi(
         1,
         1,
         "groups.members",
-        _by("share_groups", "READ on the group; DESCRIBE on the topics that it names"),
+        _by("share_groups", _READ_GROUP_AND_NAMED),
+        size_refusal="refuse_large_share_heartbeat",
     ),
     ApiKey.SHARE_GROUP_DESCRIBE: ServedApi(
-        1,
-        1,
-        "groups.describe_groups",
-        _by("share_groups", "DESCRIBE on the group; DESCRIBE on each assigned topic"),
+        1, 1, "groups.describe_groups", _by("share_groups", _DESCRIBE_GROUP_AND_ASSIGNED)
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ServedApi(
+        0, 1, "groups.offsets", _by("share_groups", "DESCRIBE on the group; DESCRIBE on the topic")
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ServedApi(
+        0, 0, "groups.offsets", _by("share_groups", _READ_GROUP_AND_TOPIC)
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ServedApi(
+        0, 0, "groups.offsets", _by("share_groups", "DELETE on the group; READ on the topic")
     ),
     ApiKey.SHARE_FETCH: ServedApi(1, 2, "records.share_fetch", _in_handler(_READ_GROUP_AND_TOPIC)),
     ApiKey.SHARE_ACKNOWLEDGE: ServedApi(
         1, 2, "records.share_acknowledge", _in_handler(_READ_GROUP_AND_TOPIC)
     ),
-    ApiKey.ADD_RAFT_VOTER: _forwarded(0, 1, _on_cluster(_ALTER)),
-    ApiKey.REMOVE_RAFT_VOTER: _forwarded(0, 0, _on_cluster(_ALTER)),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: ServedApi(
         0, 0, "records.share_state", _by("share_groups", _BROKERS_ONLY)
     ),
@@ -367,21 +372,13 @@ SERVED_APIS: dict[int, ServedApi] = {
             "READ on the group; DESCRIBE on the topics of the topology; CREATE on the"
             " cluster or on missing internal topics",
         ),
+        size_refusal="refuse_large_streams_heartbeat",
     ),
     ApiKey.STREAMS_GROUP_DESCRIBE: ServedApi(
         0,
         1,
         "groups.describe_groups",
         _by("groups", "DESCRIBE on the group; DESCRIBE on each topic of the topology"),
-    ),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ServedApi(
-        0, 1, "groups.offsets", _by("share_groups", "DESCRIBE on the group; DESCRIBE on the topic")
-    ),
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ServedApi(
-        0, 0, "groups.offsets", _by("share_groups", _READ_GROUP_AND_TOPIC)
-    ),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ServedApi(
-        0, 0, "groups.offsets", _by("share_groups", "DELETE on the group; READ on the topic")
     ),
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: ServedApi(
         0, 0, "groups.members", _by("groups", _READ_GROUP)
@@ -441,7 +438,7 @@ CONTROLLER_APIS: dict[int, ServedApi] = {
     ApiKey.ALTER_PARTITION: ServedApi(
         2, 3, _NODES, _BY_CONTROLLER, _NODES_ONLY, function=_CONTROLLER
     ),
-    ApiKey.ENVELOPE: ServedApi(0, 0, "envelope", _NODES_ONLY),
+    ApiKey.ENVELOPE: ServedApi(0, 0, _NODES, _NODES_ONLY),
     ApiKey.FETCH_SNAPSHOT: ServedApi(0, 1, _NODES, _NODES_ONLY, function=_QUORUM),
     ApiKey.DESCRIBE_CLUSTER: ServedApi(
         0,

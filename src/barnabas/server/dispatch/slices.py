@@ -164,14 +164,14 @@ class SliceQueue:
             return True
         began_ms = self._clock.monotonic_ms()
         try:
-            made = run_slice(job.steps, self._clock, SLICE_MS)
+            result = run_slice(job.steps, self._clock, SLICE_MS)
         except AssertionError:
             raise
         except Exception as error:  # noqa: BLE001 - the request logs it; other jobs continue
             job.request.on_work_failed(error)
             return True
         job.spent_ms += self._clock.monotonic_ms() - began_ms
-        if made is UNFINISHED:
+        if result is UNFINISHED:
             return False
         job.request.on_work_done(job.spent_ms)
         return True

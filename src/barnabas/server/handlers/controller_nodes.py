@@ -8,13 +8,26 @@
 - For the controller and for the watch over the brokers' connections: BrokerHeartbeat (key 63,
   v0-2; v1 adds offline directories, v2 directories that take no new partitions) and
   BrokerRegistration (62, v0-4; v2 adds directories, KIP-858, v3 the previous epoch, KIP-966).
+- From clients, forwarded by a broker: Envelope (58, v0; KIP-590). The inner request is served like
+  a request of its client. Its response is encoded in the version of the inner request. An inactive
+  controller sets NOT_CONTROLLER in the envelope itself, so that the broker finds the active one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.server.dispatch.envelope import (
+    ForwardedClient,
+    read_address,
+    read_header,
+    read_principal,
+)
+from barnabas.server.dispatch.served_apis import SERVED_APIS
 
 if TYPE_CHECKING:
     from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -28,6 +41,9 @@ if TYPE_CHECKING:
         ControllerListenerDependencies,
         NodeDependencies,
     )
+
+# APIs that Kafka's brokers forward and that this controller serves.
+FORWARDABLE = frozenset(key for key, api in SERVED_APIS.items() if api.is_forwarded)
 
 
 def controller_request(dependencies: NodeDependencies) -> Handle:
@@ -59,48 +75,68 @@ def quorum_request(dependencies: ControllerListenerDependencies) -> Handle:
 
 def broker_heartbeat(dependencies: ControllerListenerDependencies) -> Handle:
     """Return the handler that processes heartbeats of brokers."""
-    return BrokerHeartbeatHandler(dependencies).handle_broker_heartbeat
+    controller = dependencies.forwarding
+    watch = dependencies.watch
 
-
-class BrokerHeartbeatHandler:
-    """Passes heartbeats to the broker watch and to the controller of this process."""
-
-    __slots__ = ("_controller", "_watch")
-
-    def __init__(self, dependencies: ControllerListenerDependencies) -> None:
-        self._controller = dependencies.forwarding
-        self._watch = dependencies.watch
-
-    def handle_broker_heartbeat(
-        self, context: RequestContext, request: BrokerHeartbeatRequest
-    ) -> None:
+    def handle_broker_heartbeat(context: RequestContext, request: BrokerHeartbeatRequest) -> None:
         """Process a heartbeat. The response follows when resulting changes are committed."""
-        self._watch.on_heartbeat(context.connection, request.broker_id, request.broker_epoch)
-        self._controller.send(request, context.respond_exempt, client_context=context)
+        watch.on_heartbeat(context.connection, request.broker_id, request.broker_epoch)
+        controller.send(request, context.respond_exempt, client_context=context)
+
+    return handle_broker_heartbeat
 
 
 def broker_registration(dependencies: ControllerListenerDependencies) -> Handle:
     """Return the handler that registers brokers."""
-    return BrokerRegistrationHandler(dependencies).handle_broker_registration
-
-
-class BrokerRegistrationHandler:
-    """Passes registrations to the local controller, and duplicates to the broker watch."""
-
-    __slots__ = ("_controller", "_watch")
-
-    def __init__(self, dependencies: ControllerListenerDependencies) -> None:
-        self._controller = dependencies.forwarding
-        self._watch = dependencies.watch
+    controller = dependencies.forwarding
+    watch = dependencies.watch
 
     def handle_broker_registration(
-        self, context: RequestContext, request: BrokerRegistrationRequest
+        context: RequestContext, request: BrokerRegistrationRequest
     ) -> None:
         """Register a broker. The response follows when the registration is committed."""
 
         def on_done(response: BrokerRegistrationResponse) -> None:
             if response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                self._watch.on_duplicate(request.broker_id)
+                watch.on_duplicate(request.broker_id)
             context.respond_exempt(response)
 
-        self._controller.send(request, on_done, client_context=context)
+        controller.send(request, on_done, client_context=context)
+
+    return handle_broker_registration
+
+
+def envelope(dependencies: ControllerListenerDependencies) -> Handle:
+    """Return the handler that serves forwarded requests."""
+    find = dependencies.find
+
+    def handle_envelope(
+        context: RequestContext, envelope: EnvelopeRequest
+    ) -> EnvelopeResponse | None:
+        """Serve the inner request. The response follows when its handler responds."""
+        try:
+            principal = read_principal(envelope)
+        except ProtocolError:
+            return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
+        try:
+            header = read_header(envelope)
+            address = read_address(envelope)
+            entry = find(header.api_key) if header.api_key in FORWARDABLE else None
+            if entry is None:
+                return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+            if not entry.first_version <= header.version <= entry.last_version:
+                return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+            request = decode(
+                entry.request_class, header.version, envelope.request_data, header.offset
+            )
+        except ProtocolError:
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        entry.statistics.versions[header.version] += 1
+        client = ForwardedClient(context, principal, address)
+        inner = context.forwarded(header, entry.statistics, client)
+        response = entry.handle(inner, request)
+        if response is not None:
+            inner.respond(response)
+        return None
+
+    return handle_envelope

@@ -9,6 +9,7 @@ import msgspec
 
 from barnabas.protocol.api_keys import api_row, request_class, response_class
 from barnabas.protocol.api_table import ApiKey
+from barnabas.server.dispatch.dispatcher import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.server.controller_access.broker_requests import ProducerIds
     from barnabas.server.controller_access.controller_access import ControllerAccess, QuorumApi
     from barnabas.server.conversion.conversion_queue import ConversionQueue
-    from barnabas.server.dispatch.request import Entry, Handle
+    from barnabas.server.dispatch.request import Handle
     from barnabas.server.dispatch.request_statistics import RequestStatistics
     from barnabas.server.dispatch.served_apis import ServedApi
     from barnabas.server.listeners.node_sockets import NodeSockets
@@ -119,10 +120,12 @@ class HandlerTable:
     __slots__ = ("_dependencies", "_ready", "_statistics")
 
     def __init__(self, dependencies: NodeDependencies, statistics: RequestStatistics) -> None:
-        """Args:
-        dependencies: the dependencies of the handlers.
-        statistics: statistics of the whole process. A combined broker and controller has two
-            tables.
+        """Create a table without handlers.
+
+        Args:
+            dependencies: the dependencies of the handlers.
+            statistics: statistics of the whole process. A combined broker and controller has two
+                tables.
         """
         self._dependencies = dependencies
         # Entries of the APIs that have had a request, by API key.
@@ -145,12 +148,13 @@ class HandlerTable:
             statistics = self._statistics.of(
                 api_key, api_row(api_key).name, api.last_version, response_class(api_key)
             )
-            entry = (
+            entry = Entry(
                 api.first_version,
                 api.last_version,
                 request_class(api_key),
                 handle,
                 statistics,
+                getattr(module, api.size_refusal) if api.size_refusal else None,
             )
             self._ready[api_key] = entry
         return entry

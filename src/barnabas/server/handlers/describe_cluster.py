@@ -24,21 +24,12 @@ if TYPE_CHECKING:
 
 def describe_cluster(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that describes the cluster and its brokers."""
-    return DescribeClusterHandler(dependencies).handle_describe_cluster
-
-
-class DescribeClusterHandler:
-    """Builds responses from the metadata image."""
-
-    __slots__ = ("_cluster", "_cluster_id", "_node_id")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._cluster_id = dependencies.cluster_id
-        self._node_id = dependencies.node_id
+    cluster = dependencies.cluster
+    cluster_id = dependencies.cluster_id
+    node_id = dependencies.node_id
 
     def handle_describe_cluster(
-        self, context: RequestContext, request: DescribeClusterRequest
+        context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
         """Describe the brokers that have a listener with the name of the request's listener."""
         if request.endpoint_type != BROKERS:
@@ -51,38 +42,31 @@ class DescribeClusterHandler:
                 rack=broker.rack,
                 is_fenced=broker.fenced,
             )
-            for broker in self._cluster.image.brokers.values()
+            for broker in cluster.image.brokers.values()
             if (endpoint := broker.listeners.get(context.listener_name)) is not None
             and (request.include_fenced_brokers or not broker.fenced)
         ]
         response = DescribeClusterResponse(
             error_code=ErrorCode.NONE,
-            cluster_id=self._cluster_id,
-            controller_id=self._cluster.controller_for_clients(self._node_id),
+            cluster_id=cluster_id,
+            controller_id=cluster.controller_for_clients(node_id),
             brokers=brokers,
         )
         if request.include_cluster_authorized_operations:
             response.cluster_authorized_operations = cluster_operations(context.access)
         return response
 
+    return handle_describe_cluster
+
 
 def describe_controllers(dependencies: NodeDependencies) -> Handle:
     """Return the handler that describes the controllers."""
-    return DescribeControllersHandler(dependencies).handle_describe_controllers
-
-
-class DescribeControllersHandler:
-    """Builds responses from the metadata image and the quorum."""
-
-    __slots__ = ("_cluster", "_cluster_id", "_quorum")
-
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._cluster_id = dependencies.cluster_id
-        self._quorum = dependencies.quorum
+    cluster = dependencies.cluster
+    cluster_id = dependencies.cluster_id
+    quorum = dependencies.quorum
 
     def handle_describe_controllers(
-        self, context: RequestContext, request: DescribeClusterRequest
+        context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
         """Describe the controllers that have a listener with the name of the request's listener."""
         if request.endpoint_type != CONTROLLERS:
@@ -91,16 +75,18 @@ class DescribeControllersHandler:
             DescribeClusterBroker(
                 broker_id=controller.id, host=endpoint.host, port=endpoint.port, rack=None
             )
-            for controller in self._cluster.image.controllers.values()
+            for controller in cluster.image.controllers.values()
             if (endpoint := controller.listeners.get(context.listener_name)) is not None
         ]
         response = DescribeClusterResponse(
             error_code=ErrorCode.NONE,
             endpoint_type=CONTROLLERS,
-            cluster_id=self._cluster_id,
-            controller_id=self._quorum.core.leader_and_epoch.leader_id,
+            cluster_id=cluster_id,
+            controller_id=quorum.core.leader_and_epoch.leader_id,
             brokers=controllers,
         )
         if request.include_cluster_authorized_operations:
             response.cluster_authorized_operations = cluster_operations(context.access)
         return response
+
+    return handle_describe_controllers

@@ -66,27 +66,19 @@ _DISABLED_SINCE = 3
 
 def delete_topics(dependencies: NodeDependencies) -> Handle:
     """Return the handler that deletes topics."""
-    return DeleteTopicsHandler(dependencies).handle_delete_topics
-
-
-class DeleteTopicsHandler:
-    """Forwards the request to the active controller."""
-
-    __slots__ = ("_dependencies", "_is_enabled")
-
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._dependencies = dependencies
-        self._is_enabled = dependencies.config.boolean("delete.topic.enable")
+    is_enabled = dependencies.config.boolean("delete.topic.enable")
 
     def handle_delete_topics(
-        self, context: RequestContext, request: DeleteTopicsRequest
+        context: RequestContext, request: DeleteTopicsRequest
     ) -> DeleteTopicsResponse | None:
         """Forward the request. The response follows when this broker has applied the deletion."""
-        if not self._is_enabled and context.version < _DISABLED_SINCE:
+        if not is_enabled and context.version < _DISABLED_SINCE:
             refusal = Refusal(ErrorCode.INVALID_REQUEST, "delete.topic.enable is false")
             return context.in_slices(refuse_delete_topics(request, refusal))
-        forward_request(self._dependencies, context, request)
+        forward_request(dependencies, context, request)
         return None
+
+    return handle_delete_topics
 
 
 _FIRST_WITH_ERROR = 1
@@ -94,18 +86,9 @@ _FIRST_WITH_ERROR = 1
 
 def elect_leaders(dependencies: NodeDependencies) -> Handle:
     """Return the handler that runs leader elections."""
-    return ElectLeadersHandler(dependencies).handle_elect_leaders
+    forwarding = dependencies.forwarding
 
-
-class ElectLeadersHandler:
-    """Forwards the request to the active controller."""
-
-    __slots__ = ("_forwarding",)
-
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._forwarding = dependencies.forwarding
-
-    def handle_elect_leaders(self, context: RequestContext, request: ElectLeadersRequest) -> None:
+    def handle_elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> None:
         """Forward the request. The response follows when the new leaders are committed."""
 
         def respond(response: ElectLeadersResponse) -> None:
@@ -114,4 +97,6 @@ class ElectLeadersHandler:
                 response.error_code = ErrorCode.NONE
             context.respond_forwarded(response)
 
-        self._forwarding.send(request, respond, client_context=context)
+        forwarding.send(request, respond, client_context=context)
+
+    return handle_elect_leaders

@@ -127,28 +127,28 @@ class MetadataHandler:
                 described = yield from self._topic(found, listener, operations)
                 every.append(described)
             return every
-        made: dict[str | bytes, MetadataResponseTopic] = {}
+        responses: dict[str | bytes, MetadataResponseTopic] = {}
         missing: list[str] = []
         for topic in requested:
             key = topic.topic_id if topic.name is None else topic.name
             yield
-            if key not in made:
+            if key not in responses:
                 known = (
                     image.by_id(topic.topic_id) if topic.name is None else image.by_name(topic.name)
                 )
-                made[key] = (
+                responses[key] = (
                     _unknown(topic, operations)
                     if known is None
                     else (yield from self._topic(known, listener, operations))
                 )
                 if (
-                    made[key].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    responses[key].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     and topic.name is not None
                 ):
                     missing.append(topic.name)
         if missing and (request.allow_auto_topic_creation or context.version < 4):
             self._auto_topics.create(missing)
-        return list(made.values())
+        return list(responses.values())
 
     def _topic(
         self, topic: TopicImage, listener_name: str, operations: int
@@ -340,9 +340,9 @@ class DescribeTopicPartitionsHandler:
 def _unknown_topic(name: str) -> messages.DescribeTopicPartitionsResponseTopic:
     legal = problem_of(name) is None
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    made = _failed_topic(name, unknown if legal else ErrorCode.INVALID_TOPIC_EXCEPTION)
-    made.topic_authorized_operations = TOPIC_OPERATIONS
-    return made
+    topic = _failed_topic(name, unknown if legal else ErrorCode.INVALID_TOPIC_EXCEPTION)
+    topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return topic
 
 
 def _failed_topic(name: str, error: ErrorCode) -> messages.DescribeTopicPartitionsResponseTopic:

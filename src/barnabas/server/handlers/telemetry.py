@@ -25,21 +25,11 @@ if TYPE_CHECKING:
 
 def get_telemetry_subscriptions(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that tells clients which metrics to push."""
-    return GetTelemetrySubscriptionsHandler(dependencies).handle_get_telemetry_subscriptions
-
-
-class GetTelemetrySubscriptionsHandler:
-    """Assigns client instance ids, and returns the subscriptions that match a client."""
-
-    __slots__ = ("_rng", "_telemetry")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        assert dependencies.telemetry is not None
-        self._telemetry = dependencies.telemetry
-        self._rng = dependencies.rng
+    telemetry, rng = dependencies.telemetry, dependencies.rng
+    assert telemetry is not None
 
     def handle_get_telemetry_subscriptions(
-        self, context: RequestContext, request: GetTelemetrySubscriptionsRequest
+        context: RequestContext, request: GetTelemetrySubscriptionsRequest
     ) -> GetTelemetrySubscriptionsResponse:
         """Return the client's subscription. Requests that are too early get an error.
 
@@ -47,11 +37,11 @@ class GetTelemetrySubscriptionsHandler:
         """
         instance_id = bytes(request.client_instance_id)
         if instance_id == ZERO_UUID:
-            instance_id = self._rng.uuid()
-        found = self._telemetry.get(instance_id, pushing_client(context, instance_id))
-        if isinstance(found, ErrorCode):
+            instance_id = rng.uuid()
+        subscription = telemetry.get(instance_id, pushing_client(context, instance_id))
+        if isinstance(subscription, ErrorCode):
             return GetTelemetrySubscriptionsResponse(
-                error_code=found,
+                error_code=subscription,
                 client_instance_id=ZERO_UUID,
                 subscription_id=0,
                 accepted_compression_types=[],
@@ -63,32 +53,24 @@ class GetTelemetrySubscriptionsHandler:
         return GetTelemetrySubscriptionsResponse(
             error_code=ErrorCode.NONE,
             client_instance_id=instance_id,
-            subscription_id=found.subscription_id,
+            subscription_id=subscription.subscription_id,
             accepted_compression_types=list(ACCEPTED_COMPRESSIONS),
-            push_interval_ms=found.push_interval_ms,
-            telemetry_max_bytes=self._telemetry.max_bytes,
+            push_interval_ms=subscription.push_interval_ms,
+            telemetry_max_bytes=telemetry.max_bytes,
             delta_temporality=True,
-            requested_metrics=list(found.metrics),
+            requested_metrics=list(subscription.metrics),
         )
+
+    return handle_get_telemetry_subscriptions
 
 
 def push_telemetry(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that receives metrics from clients."""
-    return PushTelemetryHandler(dependencies).handle_push_telemetry
-
-
-class PushTelemetryHandler:
-    """Passes the metrics to the receiver."""
-
-    __slots__ = ("_queue", "_telemetry")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        assert dependencies.telemetry is not None
-        self._telemetry = dependencies.telemetry
-        self._queue = dependencies.conversions
+    telemetry, queue = dependencies.telemetry, dependencies.conversions
+    assert telemetry is not None
 
     def handle_push_telemetry(
-        self, context: RequestContext, request: PushTelemetryRequest
+        context: RequestContext, request: PushTelemetryRequest
     ) -> PushTelemetryResponse | None:
         """Receive metrics. The error code tells the client to continue, resubscribe or stop.
 
@@ -96,10 +78,10 @@ class PushTelemetryHandler:
         the connection is not read in this time.
         """
         client = pushing_client(context, bytes(request.client_instance_id))
-        outcome = self._telemetry.push(request, client)
+        outcome = telemetry.push(request, client)
         if isinstance(outcome, ErrorCode):
             return PushTelemetryResponse(error_code=outcome)
-        job = self._queue.submit(
+        job = queue.submit(
             context.connection,
             outcome,
             lambda error: context.respond(PushTelemetryResponse(error_code=error)),
@@ -107,3 +89,5 @@ class PushTelemetryHandler:
         )
         context.on_client_gone(job.cancel)
         return None
+
+    return handle_push_telemetry

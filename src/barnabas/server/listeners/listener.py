@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from barnabas.network.connection import Connection
-from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.principal import ANONYMOUS, UnknownPrincipalError
 from barnabas.runtime.line_limit import LineLimit
 from barnabas.runtime.sockets import ListenOptions

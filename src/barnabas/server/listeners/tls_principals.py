@@ -95,15 +95,15 @@ class _Rule(msgspec.Struct, frozen=True):
         """Return the replacement with the groups of the match, as Java does."""
         groups = self.pattern.groups
 
-        def insert(found: re.Match[str]) -> str:
-            if found[1] is not None:
-                return found[1]
-            digits = found[2]
+        def insert(reference: re.Match[str]) -> str:
+            if reference[1] is not None:
+                return reference[1]
+            digits = reference[2]
             # Use the longest sequence of digits that is the number of a group.
             for length in range(len(digits), 0, -1):
                 if int(digits[:length]) <= groups:
                     return (match.group(int(digits[:length])) or "") + digits[length:]
-            return found[0]
+            return reference[0]
 
         return _REFERENCE.sub(insert, self.replacement)
 

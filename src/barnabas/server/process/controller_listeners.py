@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.controller.controller import Controller
     from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.controller_access.controller_access import LocalController, QuorumApi
-    from barnabas.server.dispatch.request import Entry
+    from barnabas.server.dispatch.dispatcher import Entry
     from barnabas.server.listeners.listener import Listener
     from barnabas.server.process.shared_server import SharedServer
 

@@ -17,8 +17,7 @@ from barnabas.metadata.configs.configs_image import BROKER
 from barnabas.metadata.credentials import SECRET_KEY
 from barnabas.metadata.delta import ElectionCounts
 from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
-from barnabas.network.connection_options import ConnectionDependencies
-from barnabas.network.frame_budget import FrameBudget
+from barnabas.network.connection_limits import ConnectionDependencies, FrameBudget
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.driver.opening import RaftOpening, open_raft
@@ -72,7 +71,7 @@ if TYPE_CHECKING:
     from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.controller_access.controller_access import QuorumApi
     from barnabas.server.controller_access.controller_channel import ControllerAddress
-    from barnabas.server.dispatch.request import Entry
+    from barnabas.server.dispatch.dispatcher import Entry
     from barnabas.server.listeners.node_sockets import NodeSockets
     from barnabas.server.security.authorizer.guard import NodeAuthorizer
     from barnabas.settings.definition import ParsedConfig

@@ -36,7 +36,7 @@ _FETCH = int(ApiKey.FETCH)
 
 
 class CountedRequest(NamedTuple):
-    """What quotas count of a request."""
+    """The part of a request that quotas count."""
 
     api_key: int
     # Name of the principal, without its type.

@@ -136,14 +136,14 @@ class ConnectionQuotas:
 
     def _close_longest_silent(self) -> None:
         """Close a client's connection, because brokers' connections exceed the total limit."""
-        found = [
+        candidates = [
             connection
             for listener, longest_silent in self._holders.items()
             if listener != self.bounds.protected_listener
             and (connection := longest_silent()) is not None
         ]
-        if found:
-            min(found, key=lambda each: each.last_activity_ms).abort()
+        if candidates:
+            min(candidates, key=lambda each: each.last_activity_ms).abort()
 
     def _notify_room(self) -> None:
         for on_room in self._on_room:

@@ -125,9 +125,11 @@ class UsedRecently(Generic[K, V]):
     __slots__ = ("_entries", "_entries_max", "_is_idle")
 
     def __init__(self, is_idle: Callable[[V, float], bool], entries_max: int = ENTRIES_MAX) -> None:
-        """Args:
-        is_idle: returns whether a value is equivalent to a new one at a time (ms).
-        entries_max: maximum number of entries.
+        """Create an empty table.
+
+        Args:
+            is_idle: returns whether a value is equivalent to a new one at a time (ms).
+            entries_max: maximum number of entries.
         """
         self._is_idle = is_idle
         self._entries_max = entries_max

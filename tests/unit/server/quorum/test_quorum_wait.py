@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.network.channel import ChannelDependencies
 from barnabas.network.connection import Connection
-from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
+from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.messages.api_versions import ApiVersionsResponse

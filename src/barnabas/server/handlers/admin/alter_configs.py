@@ -36,135 +36,108 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from barnabas.protocol.schema import Message
-    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.configs.config_admin import Outcomes
-    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies
-    from barnabas.server.listeners.node_sockets import NodeSockets
 
 
 def alter_configs(dependencies: NodeDependencies) -> Handle:
     """Return the handler that replaces configurations."""
-    return AlterConfigsHandler(dependencies).handle_alter_configs
-
-
-class AlterConfigsHandler:
-    """Rejects resources of other brokers, and forwards the rest to the active controller."""
-
-    __slots__ = ("_forwarding", "_limits", "_node_id")
-
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._forwarding = dependencies.forwarding
-        self._node_id = dependencies.node_id
-        self._limits = create_limits(dependencies)
+    node_id, limits = dependencies.node_id, _limits_of(dependencies)
+    classes = (AlterConfigsResponse, AlterConfigsResourceResponse)
+    forward = partial(_forward, dependencies.forwarding, classes)
 
     def handle_alter_configs(
-        self, context: RequestContext, request: AlterConfigsRequest
+        context: RequestContext, request: AlterConfigsRequest
     ) -> Message | None:
         """Forward the request. The response follows when the configurations are committed."""
-        return context.after(
-            handle_legacy_locally(self._node_id, request.resources, self._limits),
-            partial(self._forward, context, request),
-        )
+        own_changes = handle_legacy_locally(node_id, request.resources, limits)
+        return context.after(own_changes, partial(forward, context, request))
 
-    def _forward(
-        self, context: RequestContext, request: AlterConfigsRequest, outcomes: Outcomes
-    ) -> None:
-        forward_changes(
-            context,
-            request,
-            AlterConfigsResponse,
-            AlterConfigsResourceResponse,
-            self._forwarding,
-            outcomes,
-        )
+    return handle_alter_configs
 
 
 def incremental_alter_configs(dependencies: NodeDependencies) -> Handle:
     """Return the handler that changes single configuration values."""
-    return IncrementalAlterConfigsHandler(dependencies).handle_incremental_alter_configs
-
-
-class IncrementalAlterConfigsHandler:
-    """Changes logger levels on this broker, and forwards other changes to the active controller."""
-
-    __slots__ = ("_forwarding", "_limits", "_node_id")
-
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._forwarding = dependencies.forwarding
-        self._node_id = dependencies.node_id
-        self._limits = create_limits(dependencies)
+    node_id, limits = dependencies.node_id, _limits_of(dependencies)
+    classes = (IncrementalAlterConfigsResponse, IncrementalResourceResponse)
+    forward = partial(_forward, dependencies.forwarding, classes)
 
     def handle_incremental_alter_configs(
-        self, context: RequestContext, request: IncrementalAlterConfigsRequest
+        context: RequestContext, request: IncrementalAlterConfigsRequest
     ) -> Message | None:
         """Apply the changes. The response follows when the configurations are committed."""
         own_changes = handle_locally(
-            self._node_id,
-            request.resources,
-            validate_only=request.validate_only,
-            checks=self._limits,
+            node_id, request.resources, validate_only=request.validate_only, checks=limits
         )
-        return context.after(own_changes, partial(self._forward, context, request))
+        return context.after(own_changes, partial(forward, context, request))
 
-    def _forward(
-        self, context: RequestContext, request: IncrementalAlterConfigsRequest, outcomes: Outcomes
-    ) -> None:
-        forward_changes(
-            context,
-            request,
-            IncrementalAlterConfigsResponse,
-            IncrementalResourceResponse,
-            self._forwarding,
-            outcomes,
-        )
+    return handle_incremental_alter_configs
+
+
+def _forward(
+    forwarding: ControllerAccess,
+    classes: tuple[type[Any], type[Any]],
+    context: RequestContext,
+    request: Any,
+    outcomes: Outcomes,
+) -> None:
+    """Send the resources without an outcome to the controller, and respond for all of them.
+
+    Args:
+        forwarding: sends requests to the active controller.
+        classes: classes of the API's response, and of its result for a resource.
+        context: the context of the request.
+        request: an AlterConfigs or IncrementalAlterConfigs request.
+        outcomes: outcomes of the resources that are not forwarded.
+    """
+    response_class, result_class = classes
+
+    def build(forwarded: list[Any]) -> Generator[None, None, Message]:
+        responses = yield from merge_results(result_class, request.resources, outcomes, forwarded)
+        response: Message = response_class(responses=responses)
+        return response
+
+    rest = [each for index, each in enumerate(request.resources) if index not in outcomes]
+    if not rest:
+        context.respond_in_slices(build([]))
+        return
+    forwarding.send(
+        type(request)(resources=rest, validate_only=request.validate_only),
+        lambda response: context.respond_in_slices(build(response.responses)),
+        client_context=context,
+    )
+
+
+def _limits_of(dependencies: NodeDependencies) -> BrokerLimits | None:
+    """Return the limits of this broker, or None on a controller, which accepts all changes."""
+    return None if dependencies.alters_any_broker else BrokerLimits(dependencies)
 
 
 class BrokerLimits:
     """The limits of gradual keys, and the checks of new key stores."""
 
-    __slots__ = ("_gradual", "_tls")
+    __slots__ = ("_cluster", "_dynamic", "_gradual", "_sockets")
 
     def __init__(self, dependencies: NodeDependencies) -> None:
-        self._gradual = GradualKeys(dependencies.dynamic_config, dependencies.cluster)
-        self._tls = TlsChanges(
-            dependencies.dynamic_config, dependencies.cluster, dependencies.sockets
-        )
+        self._cluster = dependencies.cluster
+        self._dynamic = dependencies.dynamic_config
+        self._gradual = GradualKeys(self._dynamic, self._cluster)
+        self._sockets = dependencies.sockets
 
     def check(self, resource: str, changes: Mapping[str, str | None]) -> None:
-        """Raise Refusal for changes that this broker rejects."""
-        self._gradual.check(resource, changes)
-        self._tls.check(resource, changes)
-
-    def removable(self, resource: str) -> list[str]:
-        """Return the checked keys that a request removes if it replaces all keys."""
-        return [*GRADUAL, *self._tls.current_keys(resource)]
-
-
-class TlsChanges:
-    """Checks that new key stores can be used before the controller accepts the change."""
-
-    __slots__ = ("_cluster", "_dynamic", "_sockets")
-
-    def __init__(
-        self, dynamic: DynamicBrokerConfig, cluster: ClusterView, sockets: NodeSockets
-    ) -> None:
-        self._dynamic = dynamic
-        self._cluster = cluster
-        self._sockets = sockets
-
-    def check(self, resource: str, changes: Mapping[str, str | None]) -> None:
-        """Read the key stores of the configuration after the changes.
+        """Check changes before the controller accepts them.
 
         Args:
             resource: name of the broker resource; empty for all brokers.
             changes: new values by key; None for deleted keys.
 
         Raises:
-            Refusal: INVALID_REQUEST if a key store cannot be used, or belongs to all listeners.
+            Refusal: a gradual key changes too much, or a key store cannot be used or belongs to all
+                listeners.
         """
+        self._gradual.check(resource, changes)
         for name, value in changes.items():
             if value is not None and name in STORE_KEYS:
                 raise Refusal(
@@ -182,52 +155,11 @@ class TlsChanges:
         except ConfigError as error:
             raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
 
-    def current_keys(self, resource: str) -> list[str]:
-        """Return the TLS keys that the resource has."""
-        return [
+    def removable(self, resource: str) -> list[str]:
+        """Return the checked keys that a request removes if it replaces all keys."""
+        tls_keys = [
             name
             for name in self._cluster.image.configs.get(BROKER, resource)
             if without_listener(name) in DYNAMIC_TLS_KEYS
         ]
-
-
-def create_limits(dependencies: NodeDependencies) -> BrokerLimits | None:
-    """Return the limits of this broker, or None on a controller, which accepts all changes."""
-    if dependencies.alters_any_broker:
-        return None
-    return BrokerLimits(dependencies)
-
-
-def forward_changes(
-    context: RequestContext,
-    request: Any,
-    response_class: type[Any],
-    result_class: type[Any],
-    forwarding: ControllerAccess,
-    outcomes: Outcomes,
-) -> None:
-    """Send the resources without an outcome to the controller, and respond for all of them.
-
-    Args:
-        context: the context of the request.
-        request: an AlterConfigs or IncrementalAlterConfigs request.
-        response_class: class of the API's response.
-        result_class: class of the API's result for a resource.
-        forwarding: sends requests to the active controller.
-        outcomes: outcomes of the resources that are not forwarded.
-    """
-
-    def build(forwarded: list[Any]) -> Generator[None, None, Message]:
-        responses = yield from merge_results(result_class, request.resources, outcomes, forwarded)
-        response: Message = response_class(responses=responses)
-        return response
-
-    rest = [each for index, each in enumerate(request.resources) if index not in outcomes]
-    if not rest:
-        context.respond_in_slices(build([]))
-        return
-    forwarding.send(
-        type(request)(resources=rest, validate_only=request.validate_only),
-        lambda response: context.respond_in_slices(build(response.responses)),
-        client_context=context,
-    )
+        return [*GRADUAL, *tls_keys]

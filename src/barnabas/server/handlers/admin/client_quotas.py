@@ -33,7 +33,7 @@ _FIRST_CAPACITY = 1
 
 
 class MatchType(IntEnum):
-    """How a filter matches the name of an entity type, with Kafka's numbers."""
+    """The ways in which a filter matches the name of an entity type, with Kafka's numbers."""
 
     EXACT = 0
     DEFAULT = 1
@@ -54,19 +54,9 @@ class _FilterError(Exception):
 
 def describe_client_quotas(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that lists client quotas."""
-    return DescribeClientQuotasHandler(dependencies).handle_describe_client_quotas
-
-
-class DescribeClientQuotasHandler:
-    """Builds responses from the metadata image."""
-
-    __slots__ = ("_cluster",)
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
+    cluster = dependencies.cluster
 
     def handle_describe_client_quotas(
-        self,
         context: RequestContext,
         request: DescribeClientQuotasRequest,
     ) -> DescribeClientQuotasResponse | None:
@@ -77,12 +67,12 @@ class DescribeClientQuotasHandler:
             return DescribeClientQuotasResponse(
                 error_code=error.error_code, error_message=str(error), entries=None
             )
-        return context.in_slices(self._build_response(name_filter, strict=request.strict))
+        return context.in_slices(build_response(name_filter, strict=request.strict))
 
-    def _build_response(
-        self, name_filter: Filter, *, strict: bool
+    def build_response(
+        name_filter: Filter, *, strict: bool
     ) -> Generator[None, None, DescribeClientQuotasResponse]:
-        quotas = self._cluster.image.client_quotas
+        quotas = cluster.image.client_quotas
         matching: JavaTable[QuotaEntity] = JavaTable(_entity_hash, capacity=_FIRST_CAPACITY)
         for entity, _ in quotas:
             matching.add(entity)
@@ -95,6 +85,8 @@ class DescribeClientQuotasHandler:
         return DescribeClientQuotasResponse(
             error_code=ErrorCode.NONE, error_message="", entries=entries
         )
+
+    return handle_describe_client_quotas
 
 
 def _entry(entity: QuotaEntity, limits: Mapping[str, float]) -> EntryData:

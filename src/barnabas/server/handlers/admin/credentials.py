@@ -57,29 +57,19 @@ if TYPE_CHECKING:
 
 def describe_user_scram_credentials(dependencies: NodeDependencies) -> Handle:
     """Return the handler that lists SCRAM credentials."""
-    return DescribeUserScramCredentialsHandler(dependencies).handle_describe_user_scram_credentials
-
-
-class DescribeUserScramCredentialsHandler:
-    """Builds responses from the metadata image."""
-
-    __slots__ = ("_cluster",)
-
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._cluster = dependencies.cluster
+    cluster = dependencies.cluster
 
     def handle_describe_user_scram_credentials(
-        self,
         context: RequestContext,
         request: DescribeUserScramCredentialsRequest,
     ) -> DescribeUserScramCredentialsResponse | None:
         """Describe the requested users, or all users if the request names none."""
-        return context.in_slices(self._build_response(request))
+        return context.in_slices(build_response(request))
 
-    def _build_response(
-        self, request: DescribeUserScramCredentialsRequest
+    def build_response(
+        request: DescribeUserScramCredentialsRequest,
     ) -> Generator[None, None, DescribeUserScramCredentialsResponse]:
-        known = self._credentials()
+        known = credentials()
         times = yield from count_gradually(user.name for user in request.users or [])
         times = times or dict.fromkeys(known, 1)
         results = yield from gradually(
@@ -91,15 +81,17 @@ class DescribeUserScramCredentialsHandler:
             results=results,
         )
 
-    def _credentials(self) -> dict[str, list[CredentialInfo]]:
+    def credentials() -> dict[str, list[CredentialInfo]]:
         """Return the mechanisms and iterations by user."""
-        found: dict[str, list[CredentialInfo]] = {}
-        for record, _ in self._cluster.image.retained:
+        credentials: dict[str, list[CredentialInfo]] = {}
+        for record, _ in cluster.image.retained:
             if isinstance(record, UserScramCredentialRecord):
-                found.setdefault(record.name, []).append(
+                credentials.setdefault(record.name, []).append(
                     CredentialInfo(mechanism=record.mechanism, iterations=record.iterations)
                 )
-        return found
+        return credentials
+
+    return handle_describe_user_scram_credentials
 
 
 def _result(
@@ -246,12 +238,12 @@ def describe_delegation_token(dependencies: NodeDependencies) -> Handle:
         if not secret_key:
             return _response(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, [])
         tokens = dependencies.cluster.image.tokens
-        return context.in_slices(_answer(context, request, tokens, secret_key))
+        return context.in_slices(_make_response(context, request, tokens, secret_key))
 
     return handle_describe_delegation_token
 
 
-def _answer(
+def _make_response(
     context: RequestContext,
     request: DescribeDelegationTokenRequest,
     tokens: Tokens,
@@ -259,7 +251,7 @@ def _answer(
 ) -> Generator[None, None, DescribeDelegationTokenResponse]:
     wanted = None if request.owners is None else (yield from _principals(request.owners))
     requester, access = str(context.principal), context.access
-    found: list[DescribedDelegationToken] = []
+    described: list[DescribedDelegationToken] = []
     compared = 0
     for token in tokens.values():
         compared += 1 + len(token.renewers)
@@ -270,19 +262,21 @@ def _answer(
         if wanted is not None and wanted.isdisjoint(people):
             continue
         if requester in people or _may_see(access, token):
-            found.append(_described(token, token_hmac(secret_key, token.token_id), context.version))
-    return _response(ErrorCode.NONE, found)
+            described.append(
+                _described(token, token_hmac(secret_key, token.token_id), context.version)
+            )
+    return _response(ErrorCode.NONE, described)
 
 
 def _principals(
     owners: list[DescribeDelegationTokenOwner],
 ) -> Generator[None, None, set[str]]:
-    made: set[str] = set()
+    principals: set[str] = set()
     for number, each in enumerate(owners):
-        made.add(f"{each.principal_type}:{each.principal_name}")
+        principals.add(f"{each.principal_type}:{each.principal_name}")
         if number % _COMPARED_AT_ONCE == 0:
             yield
-    return made
+    return principals
 
 
 def _may_see(access: Access | None, token: DelegationTokenRecord) -> bool:

@@ -113,16 +113,16 @@ class DescribeConfigsHandler:
     def _describe(
         self, resource: DescribeConfigsResource, request: DescribeConfigsRequest
     ) -> DescribeConfigsResult:
-        found = self._find(resource.resource_type, resource.resource_name)
-        if isinstance(found, tuple):
-            return _refused(resource, found)
+        listed = self._find(resource.resource_type, resource.resource_name)
+        if isinstance(listed, tuple):
+            return _refused(resource, listed)
         keys = frozenset(resource.configuration_keys or ())
         return DescribeConfigsResult(
             error_code=ErrorCode.NONE,
             error_message="",
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=[_shown(each, request) for each in found if not keys or each.name in keys],
+            configs=[_shown(each, request) for each in listed if not keys or each.name in keys],
         )
 
     def _find(self, resource_type: int, name: str) -> Iterable[DescribedConfig] | Refusal:
@@ -195,19 +195,10 @@ _TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 def list_config_resources(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that lists configuration resources."""
-    return ListConfigResourcesHandler(dependencies).handle_list_config_resources
-
-
-class ListConfigResourcesHandler:
-    """Builds responses from the metadata image."""
-
-    __slots__ = ("_cluster",)
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
+    cluster = dependencies.cluster
 
     def handle_list_config_resources(
-        self, context: RequestContext, request: ListConfigResourcesRequest
+        context: RequestContext, request: ListConfigResourcesRequest
     ) -> ListConfigResourcesResponse | None:
         """List the resources of the requested types. An unknown type is UNSUPPORTED_VERSION.
 
@@ -220,22 +211,22 @@ class ListConfigResourcesHandler:
             return ListConfigResourcesResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[]
             )
-        return context.in_slices(self._build_response(sorted(set(requested))))
+        return context.in_slices(build_response(sorted(set(requested))))
 
-    def _build_response(
-        self, kinds: list[int]
-    ) -> Generator[None, None, ListConfigResourcesResponse]:
+    def build_response(kinds: list[int]) -> Generator[None, None, ListConfigResourcesResponse]:
         resources = yield from gradually(
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in kinds
-            for name in self._names(kind)
+            for name in names(kind)
         )
         return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=resources)
 
-    def _names(self, kind: int) -> list[str]:
-        image = self._cluster.image
+    def names(kind: int) -> list[str]:
+        image = cluster.image
         if kind == TOPIC:
             return list(image.topics.names())
         if kind in (BROKER, BROKER_LOGGER):
             return [str(broker_id) for broker_id in image.brokers]
         return [name for found, name, _ in image.configs if found == kind]
+
+    return handle_list_config_resources

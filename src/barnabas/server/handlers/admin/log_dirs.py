@@ -140,27 +140,17 @@ def _offline(path: str) -> DescribeLogDirsResult:
 
 def alter_replica_log_dirs(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that moves replicas between data directories."""
-    return AlterReplicaLogDirsHandler(dependencies).handle_alter_replica_log_dirs
-
-
-class AlterReplicaLogDirsHandler:
-    """Starts the moves. DescribeLogDirs reports their progress."""
-
-    __slots__ = ("_moves",)
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._moves = dependencies.log_dir_moves
+    moves = dependencies.log_dir_moves
 
     def handle_alter_replica_log_dirs(
-        self,
         context: RequestContext,
         request: AlterReplicaLogDirsRequest,
     ) -> AlterReplicaLogDirsResponse | None:
         """Begin a move for each partition. The last directory of a repeated partition counts."""
-        return context.in_slices(self._build_response(request))
+        return context.in_slices(build_response(request))
 
-    def _build_response(
-        self, request: AlterReplicaLogDirsRequest
+    def build_response(
+        request: AlterReplicaLogDirsRequest,
     ) -> Generator[None, None, AlterReplicaLogDirsResponse]:
         paths: dict[TopicPartition, str] = {}
         for directory in request.dirs:
@@ -172,7 +162,7 @@ class AlterReplicaLogDirsHandler:
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
         for key, path in drained(paths):
             result = AlterReplicaLogDirPartitionResult(
-                partition_index=key.partition, error_code=self._moves.alter(key, path)
+                partition_index=key.partition, error_code=moves.alter(key, path)
             )
             results.setdefault(key.topic, []).append(result)
             yield
@@ -181,3 +171,5 @@ class AlterReplicaLogDirsHandler:
             for topic, partitions in drained(results)
         )
         return AlterReplicaLogDirsResponse(results=topics)
+
+    return handle_alter_replica_log_dirs

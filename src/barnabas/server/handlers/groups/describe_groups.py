@@ -9,7 +9,8 @@ leave out groups with topics that the client may not describe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.coordinator.group.requests.member_requests import failed_group
 from barnabas.coordinator.group.requests.share_requests import failed_share_group
@@ -25,52 +26,39 @@ from barnabas.server.handlers.authorized_operations import GROUP_OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from barnabas.protocol.messages.consumer_group_describe import (
-        ConsumerGroupDescribeRequest,
-        DescribedGroup as ConsumerGroup,
-    )
+    from barnabas.metadata.metadata_version import FeaturesImage
+    from barnabas.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
     from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
-    from barnabas.protocol.messages.share_group_describe import (
-        DescribedGroup as ShareGroup,
-        ShareGroupDescribeRequest,
-    )
-    from barnabas.protocol.messages.streams_group_describe import (
-        DescribedGroup as StreamsGroup,
-        StreamsGroupDescribeRequest,
-    )
+    from barnabas.protocol.messages.share_group_describe import DescribedGroup as ShareGroup
+    from barnabas.protocol.messages.streams_group_describe import DescribedGroup as StreamsGroup
+    from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Access, Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
+    # Describes groups in steps, and passes the descriptions to its argument.
+    Describe = Callable[[Callable[[list[Any]], None]], Generator[None, None, None]]
 
+_DESCRIBE = int(AclOperation.DESCRIBE)
 _GROUP, _TOPIC = int(AclResourceType.GROUP), int(AclResourceType.TOPIC)
 
 
 def describe_groups(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that describes groups."""
-    return DescribeGroupsHandler(dependencies).handle_describe_groups
-
-
-class DescribeGroupsHandler:
-    """Reads the groups from the group coordinator."""
-
-    __slots__ = ("_groups",)
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._groups = dependencies.groups.groups
+    groups = dependencies.groups.groups
 
     def handle_describe_groups(
-        self, context: RequestContext, request: DescribeGroupsRequest
+        context: RequestContext, request: DescribeGroupsRequest
     ) -> DescribeGroupsResponse | None:
         """Describe each group, or return its error."""
-        return context.in_slices(self._build_response(context, request))
+        return context.in_slices(build_response(context, request))
 
-    def _build_response(
-        self, context: RequestContext, request: DescribeGroupsRequest
+    def build_response(
+        context: RequestContext, request: DescribeGroupsRequest
     ) -> Generator[None, None, DescribeGroupsResponse]:
         access = context.access
         described = []
         for group_id in request.groups:
-            group = self._groups.describe(group_id, context.version)
+            group = groups.describe(group_id, context.version)
             if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = (
                     GROUP_OPERATIONS if access is None else access.operations(_GROUP, group_id)
@@ -79,89 +67,102 @@ class DescribeGroupsHandler:
             yield
         return DescribeGroupsResponse(groups=described)
 
-
-_DESCRIBE = int(AclOperation.DESCRIBE)
-_REFUSED = "The group has described topic(s) that the client is not authorized to describe."
+    return handle_describe_groups
 
 
-class _DescribedGroup(Protocol):
-    error_code: int
-    group_id: str
-    authorized_operations: int
+class _Kind(NamedTuple):
+    """The differences between consumer, share and streams groups."""
+
+    # Returns whether the cluster has the feature of the kind.
+    is_enabled: Callable[[FeaturesImage], bool]
+    response: Callable[..., Message]
+    # Returns the description of a group with an error and a message.
+    failed: Callable[[str, ErrorCode, str | None], Any]
+    # Returns the names of the topics that a group shows.
+    topics_of: Callable[[Any], Iterable[str]]
+    # Message for groups with topics that the client may not describe.
+    refusal: str = "The group has described topic(s) that the client is not authorized to describe."
+    # Message for all groups of a cluster without the feature.
+    missing_feature: str | None = None
 
 
-D = TypeVar("D", bound=_DescribedGroup)
+def consumer_group_describe(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that describes consumer groups."""
+    describe = dependencies.groups.consumers.describe
+    return _handler(dependencies, _CONSUMER, lambda request: partial(describe, request.group_ids))
 
 
-def visible_groups(
-    access: Access | None,
-    groups: list[D],
-    topics_of: Callable[[D], Iterable[str]],
-    failed: Callable[[str, ErrorCode, str], D],
-    message: str = _REFUSED,
-    *,
-    includes_operations: bool,
-) -> Generator[None, None, list[D]]:
-    """Return the groups, with errors for groups with topics that the client may not describe.
+def share_group_describe(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that describes share groups."""
+    describe = dependencies.groups.shares.describe
+    return _handler(dependencies, _SHARE, lambda request: partial(describe, request.group_ids))
+
+
+def streams_group_describe(dependencies: BrokerDependencies) -> Handle:
+    """Return the handler that describes streams groups."""
+    describe = dependencies.groups.streams.describe
+    return _handler(
+        dependencies,
+        _STREAMS,
+        lambda request: partial(
+            describe,
+            request.group_ids,
+            includes_description=request.include_topology_description,
+        ),
+    )
+
+
+def _handler(
+    dependencies: BrokerDependencies, kind: _Kind, describe: Callable[[Any], Describe]
+) -> Handle:
+    """Return the handler of one kind of groups.
 
     Args:
-        access: the rights of the client, or None if rights are not checked.
-        groups: the described groups.
-        topics_of: returns the names of the topics that a group shows.
-        failed: returns the description of a group with an error and a message.
-        message: the message for groups with such topics.
-        includes_operations: whether the client asks what it may do with the groups.
+        dependencies: the dependencies of the broker's handlers.
+        kind: what differs between the kinds.
+        describe: returns the function that describes the groups of a request in steps, and passes
+            the descriptions to its argument.
     """
-    shown: list[D] = []
+    cluster = dependencies.cluster
+
+    def handle(context: RequestContext, request: Any) -> Message | None:
+        if not kind.is_enabled(cluster.image.features):
+            return kind.response(
+                groups=[
+                    kind.failed(each, ErrorCode.UNSUPPORTED_VERSION, kind.missing_feature)
+                    for each in request.group_ids
+                ]
+            )
+
+        def respond(groups: list[Any]) -> None:
+            context.respond_in_slices(_visible_groups(context.access, kind, request, groups))
+
+        return context.in_slices(describe(request)(respond))
+
+    return handle
+
+
+def _visible_groups(
+    access: Access | None, kind: _Kind, request: Any, groups: list[Any]
+) -> Generator[None, None, Message]:
+    """Make the response, with errors for groups with topics that the client may not describe."""
+    shown = []
     for group in groups:
-        if includes_operations and group.error_code == ErrorCode.NONE:
+        if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = (
                 GROUP_OPERATIONS if access is None else access.operations(_GROUP, group.group_id)
             )
         is_visible = access is None or all(
             access.allows(_DESCRIBE, _TOPIC, name, is_logged=False)
-            for name in sorted(set(topics_of(group)))
+            for name in sorted(set(kind.topics_of(group)))
         )
-        if not is_visible:
-            group = failed(group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
-        shown.append(group)
+        if is_visible:
+            shown.append(group)
+        else:
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            shown.append(kind.failed(group.group_id, error, kind.refusal))
         yield
-    return shown
-
-
-def consumer_group_describe(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that describes consumer groups."""
-    consumers, cluster = dependencies.groups.consumers, dependencies.cluster
-
-    def handle_consumer_group_describe(
-        context: RequestContext, request: ConsumerGroupDescribeRequest
-    ) -> ConsumerGroupDescribeResponse | None:
-        if not cluster.image.features.has_consumer_groups:
-            return ConsumerGroupDescribeResponse(
-                groups=[
-                    failed_group(each, ErrorCode.UNSUPPORTED_VERSION, None)
-                    for each in request.group_ids
-                ]
-            )
-
-        def build(
-            groups: list[ConsumerGroup],
-        ) -> Generator[None, None, ConsumerGroupDescribeResponse]:
-            shown = yield from visible_groups(
-                context.access,
-                groups,
-                _consumer_topics,
-                failed_group,
-                includes_operations=request.include_authorized_operations,
-            )
-            return ConsumerGroupDescribeResponse(groups=shown)
-
-        def respond(groups: list[ConsumerGroup]) -> None:
-            context.respond_in_slices(build(groups))
-
-        return context.in_slices(consumers.describe(request.group_ids, respond))
-
-    return handle_consumer_group_describe
+    return kind.response(groups=shown)
 
 
 def _consumer_topics(group: ConsumerGroup) -> Iterator[str]:
@@ -171,88 +172,10 @@ def _consumer_topics(group: ConsumerGroup) -> Iterator[str]:
                 yield partitions.topic_name
 
 
-def share_group_describe(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that describes share groups."""
-    shares, cluster = dependencies.groups.shares, dependencies.cluster
-
-    def handle_share_group_describe(
-        context: RequestContext, request: ShareGroupDescribeRequest
-    ) -> ShareGroupDescribeResponse | None:
-        if not cluster.image.features.has_share_groups:
-            error = ErrorCode.UNSUPPORTED_VERSION
-            return ShareGroupDescribeResponse(
-                groups=[
-                    failed_share_group(each, error, error.message) for each in request.group_ids
-                ]
-            )
-
-        def build(
-            groups: list[ShareGroup],
-        ) -> Generator[None, None, ShareGroupDescribeResponse]:
-            shown = yield from visible_groups(
-                context.access,
-                groups,
-                _share_topics,
-                failed_share_group,
-                includes_operations=request.include_authorized_operations,
-            )
-            return ShareGroupDescribeResponse(groups=shown)
-
-        def respond(groups: list[ShareGroup]) -> None:
-            context.respond_in_slices(build(groups))
-
-        return context.in_slices(shares.describe(request.group_ids, respond))
-
-    return handle_share_group_describe
-
-
 def _share_topics(group: ShareGroup) -> Iterator[str]:
     for member in group.members:
         for partitions in member.assignment.topic_partitions:
             yield partitions.topic_name
-
-
-_REFUSED_STREAMS = "The described group uses topics that the client is not authorized to describe."
-
-
-def streams_group_describe(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that describes streams groups."""
-    streams, cluster = dependencies.groups.streams, dependencies.cluster
-
-    def handle_streams_group_describe(
-        context: RequestContext, request: StreamsGroupDescribeRequest
-    ) -> StreamsGroupDescribeResponse | None:
-        if not cluster.image.features.has_streams_groups:
-            error = ErrorCode.UNSUPPORTED_VERSION
-            return StreamsGroupDescribeResponse(
-                groups=[failed_streams_group(each, error, None) for each in request.group_ids]
-            )
-
-        def build(
-            groups: list[StreamsGroup],
-        ) -> Generator[None, None, StreamsGroupDescribeResponse]:
-            shown = yield from visible_groups(
-                context.access,
-                groups,
-                _streams_topics,
-                failed_streams_group,
-                _REFUSED_STREAMS,
-                includes_operations=request.include_authorized_operations,
-            )
-            return StreamsGroupDescribeResponse(groups=shown)
-
-        def respond(groups: list[StreamsGroup]) -> None:
-            context.respond_in_slices(build(groups))
-
-        return context.in_slices(
-            streams.describe(
-                request.group_ids,
-                respond,
-                includes_description=request.include_topology_description,
-            )
-        )
-
-    return handle_streams_group_describe
 
 
 def _streams_topics(group: StreamsGroup) -> Iterator[str]:
@@ -264,3 +187,25 @@ def _streams_topics(group: StreamsGroup) -> Iterator[str]:
         yield from subtopology.repartition_sink_topics
         for topic in (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics):
             yield topic.name
+
+
+_CONSUMER = _Kind(
+    lambda features: features.has_consumer_groups,
+    ConsumerGroupDescribeResponse,
+    failed_group,
+    _consumer_topics,
+)
+_SHARE = _Kind(
+    lambda features: features.has_share_groups,
+    ShareGroupDescribeResponse,
+    failed_share_group,
+    _share_topics,
+    missing_feature=ErrorCode.UNSUPPORTED_VERSION.message,
+)
+_STREAMS = _Kind(
+    lambda features: features.has_streams_groups,
+    StreamsGroupDescribeResponse,
+    failed_streams_group,
+    _streams_topics,
+    "The described group uses topics that the client is not authorized to describe.",
+)

@@ -81,12 +81,12 @@ class FindCoordinatorHandler:
     ) -> Generator[None, None, FindCoordinatorResponse]:
         version = context.version
         keys = request.coordinator_keys if version >= _BATCHED_SINCE else [request.key]
-        found = yield from gradually(
+        coordinators = yield from gradually(
             self._find(version, request.key_type, key, context.listener_name) for key in keys
         )
         if version >= _BATCHED_SINCE:
-            return FindCoordinatorResponse(coordinators=found)
-        first = found[0]
+            return FindCoordinatorResponse(coordinators=coordinators)
+        first = coordinators[0]
         return FindCoordinatorResponse(
             error_code=first.error_code,
             error_message=first.error_message,

@@ -10,9 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
 from barnabas.coordinator.group.consumer.heartbeats import ConsumerHeartbeat
+from barnabas.coordinator.group.requests.member_requests import in_version
 from barnabas.coordinator.group.share.share_membership import failed_share_heartbeat
 from barnabas.coordinator.group.streams.configuring import StreamsStatus
 from barnabas.coordinator.group.streams.streams_heartbeat import (
@@ -27,6 +29,7 @@ from barnabas.protocol.messages.streams_group_topology_description_update import
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
 from barnabas.server.cluster.streams_topic_names import topology_problem
+from barnabas.server.dispatch.dispatcher import MEMBER_REQUEST_BYTES_MAX
 from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     )
     from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
     from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.join_group import JoinGroupRequest
+    from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
     from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
     from barnabas.protocol.messages.share_group_heartbeat import (
         ShareGroupHeartbeatRequest,
@@ -53,11 +56,12 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.streams_group_topology_description_update import (
         StreamsGroupTopologyDescriptionUpdateRequest,
     )
-    from barnabas.protocol.messages.sync_group import SyncGroupRequest
+    from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
     from barnabas.protocol.schema import Message
     from barnabas.server.controller_access.auto_topics import InternalStreamsTopics
     from barnabas.server.dispatch.request import Access, Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
+
 
 _CREATE, _DESCRIBE = int(AclOperation.CREATE), int(AclOperation.DESCRIBE)
 _CLUSTER, _TOPIC = int(AclResourceType.CLUSTER), int(AclResourceType.TOPIC)
@@ -68,6 +72,7 @@ _CLUSTER_NAME = "kafka-cluster"
 _MISSING = int(StreamsStatus.MISSING_INTERNAL_TOPICS)
 # Failed topics that a status names.
 _NAMED_MAX = 3
+_TOO_LARGE = f"The request has more than {MEMBER_REQUEST_BYTES_MAX} bytes."
 
 
 def client_of(context: RequestContext) -> ClientIdentity:
@@ -348,3 +353,29 @@ def failed_description_update(
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
     """Return the response with an error."""
     return StreamsGroupTopologyDescriptionUpdateResponse(error_code=error, error_message=message)
+
+
+def refuse_large_join(version: int) -> JoinGroupResponse:
+    """Return the response to a JoinGroup that is too large."""
+    return in_version(failed_join("", ErrorCode.GROUP_MAX_SIZE_REACHED), version)
+
+
+def refuse_large_sync(_version: int) -> SyncGroupResponse:
+    """Return the response to a SyncGroup that is too large."""
+    # Kafka's error for an assignment that does not fit into a batch.
+    return failed_sync(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def refuse_large_consumer_heartbeat(_version: int) -> ConsumerGroupHeartbeatResponse:
+    """Return the response to a ConsumerGroupHeartbeat that is too large."""
+    return failed_heartbeat(ErrorCode.INVALID_REQUEST, _TOO_LARGE)
+
+
+def refuse_large_share_heartbeat(_version: int) -> ShareGroupHeartbeatResponse:
+    """Return the response to a ShareGroupHeartbeat that is too large."""
+    return failed_share_heartbeat(ErrorCode.INVALID_REQUEST, _TOO_LARGE)
+
+
+def refuse_large_streams_heartbeat(_version: int) -> StreamsGroupHeartbeatResponse:
+    """Return the response to a StreamsGroupHeartbeat that is too large."""
+    return failed_streams_heartbeat(ErrorCode.INVALID_REQUEST, _TOO_LARGE)

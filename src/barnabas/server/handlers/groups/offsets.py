@@ -67,32 +67,23 @@ if TYPE_CHECKING:
 
 def offset_commit(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that commits offsets."""
-    return OffsetCommitHandler(dependencies).handle_offset_commit
-
-
-class OffsetCommitHandler:
-    """Passes the request to the group coordinator."""
-
-    __slots__ = ("_cluster", "_offsets")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._offsets = dependencies.groups.offsets
+    cluster = dependencies.cluster
+    offsets = dependencies.groups.offsets
 
     def handle_offset_commit(
-        self, context: RequestContext, request: OffsetCommitRequest
+        context: RequestContext, request: OffsetCommitRequest
     ) -> OffsetCommitResponse | None:
         """Commit the offsets. The response follows when they are written and replicated."""
         if context.version == 0:
-            return context.in_slices(self._refused(request))
-        context.in_slices(self._offsets.commit(request, context.version, context.respond))
+            return context.in_slices(refused(request))
+        context.in_slices(offsets.commit(request, context.version, context.respond))
         return None
 
-    def _refused(self, request: OffsetCommitRequest) -> Generator[None, None, OffsetCommitResponse]:
+    def refused(request: OffsetCommitRequest) -> Generator[None, None, OffsetCommitResponse]:
         topics = []
         for topic in request.topics:
             error = ErrorCode.UNSUPPORTED_VERSION
-            if self._cluster.topic_id(topic.name) is None:
+            if cluster.topic_id(topic.name) is None:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             partitions = yield from gradually(
                 OffsetCommitResponsePartition(
@@ -104,39 +95,30 @@ class OffsetCommitHandler:
             yield
         return OffsetCommitResponse(topics=topics)
 
+    return handle_offset_commit
+
 
 def offset_fetch(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that reads committed offsets."""
-    return OffsetFetchHandler(dependencies).handle_offset_fetch
+    offsets = dependencies.groups.offsets
 
-
-class OffsetFetchHandler:
-    """Reads the offsets from the group coordinator."""
-
-    __slots__ = ("_offsets",)
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._offsets = dependencies.groups.offsets
-
-    def handle_offset_fetch(
-        self, context: RequestContext, request: OffsetFetchRequest
-    ) -> Message | None:
+    def handle_offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Message | None:
         """Return the committed offsets, or an error for each group."""
         version = context.version
         if version == 0:
             return context.in_slices(_refused(request))
         if not request.require_stable:
-            return context.in_slices(self._offsets.fetch(request, version))
+            return context.in_slices(offsets.fetch(request, version))
 
         def confirm(partitions: set[int]) -> None:
-            self._offsets.confirm(
+            offsets.confirm(
                 partitions,
-                lambda errors: context.respond_in_slices(
-                    self._offsets.fetch(request, version, errors)
-                ),
+                lambda errors: context.respond_in_slices(offsets.fetch(request, version, errors)),
             )
 
-        return context.after(self._offsets.partitions_of(request, version), confirm)
+        return context.after(offsets.partitions_of(request, version), confirm)
+
+    return handle_offset_fetch
 
 
 def _refused(request: OffsetFetchRequest) -> Generator[None, None, OffsetFetchResponse]:
@@ -158,20 +140,13 @@ def _refused(request: OffsetFetchRequest) -> Generator[None, None, OffsetFetchRe
 
 def offset_delete(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that deletes committed offsets."""
-    return OffsetDeleteHandler(dependencies).handle_offset_delete
+    groups = dependencies.groups.groups
 
-
-class OffsetDeleteHandler:
-    """Passes the request to the group coordinator."""
-
-    __slots__ = ("_groups",)
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._groups = dependencies.groups.groups
-
-    def handle_offset_delete(self, context: RequestContext, request: OffsetDeleteRequest) -> None:
+    def handle_offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> None:
         """Delete the offsets. The response follows when all of them are deleted or rejected."""
-        context.in_slices(self._groups.delete_offsets(request, context.respond_in_slices))
+        context.in_slices(groups.delete_offsets(request, context.respond_in_slices))
+
+    return handle_offset_delete
 
 
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
@@ -203,17 +178,17 @@ def _describe(
     request: DescribeShareGroupOffsetsRequest,
 ) -> Generator[None, None, None]:
     """Describe all groups, and respond when the last one is described."""
-    found: dict[int, Described] = {}
+    described: dict[int, Described] = {}
 
     def build() -> Generator[None, None, DescribeShareGroupOffsetsResponse]:
         groups: dict[int, DescribeShareGroupOffsetsResponseGroup] = {}
         for index in range(len(request.groups)):
-            groups[index] = yield from found[index]
+            groups[index] = yield from described[index]
         return DescribeShareGroupOffsetsResponse(groups=list(groups.values()))
 
     def on_described(index: int, steps: Described) -> None:
-        found[index] = steps
-        if len(found) == len(request.groups):
+        described[index] = steps
+        if len(described) == len(request.groups):
             context.respond_in_slices(build())
 
     for index, group in enumerate(request.groups):

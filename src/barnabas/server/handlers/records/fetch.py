@@ -123,8 +123,8 @@ class FetchHandler:
                 + [topic.partitions for topic in request.forgotten_topics_data],
                 PARTITIONS_MAX,
             )
-        made = yield from self._session_request_in_steps(version, request, params)
-        return (yield from self._sessions.open_in_steps(made, self._cluster.topic_name))
+        session_request = yield from self._session_request_in_steps(version, request, params)
+        return (yield from self._sessions.open_in_steps(session_request, self._cluster.topic_name))
 
     def _serve(
         self,

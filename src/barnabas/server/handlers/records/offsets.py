@@ -131,11 +131,11 @@ class ListOffsetsHandler:
     ) -> Generator[None, None, ListOffsetsResponse]:
         topics: list[ListOffsetsTopicResponse] = []
         for topic in request.topics:
-            found = yield from gradually(
+            partitions = yield from gradually(
                 self._old_offsets(request.replica_id, topic.name, partition)
                 for partition in topic.partitions
             )
-            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=found))
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
             yield
         return ListOffsetsResponse(topics=topics)
 
@@ -207,39 +207,29 @@ def _failed(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:
 
 def offset_for_leader_epoch(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that finds end offsets of leader epochs."""
-    return OffsetForLeaderEpochHandler(dependencies).handle_offset_for_leader_epoch
-
-
-class OffsetForLeaderEpochHandler:
-    """Looks up leader epochs in the log of each partition."""
-
-    __slots__ = ("_replicas",)
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._replicas = dependencies.replicas
+    replicas = dependencies.replicas
 
     def handle_offset_for_leader_epoch(
-        self,
         context: RequestContext,
         request: OffsetForLeaderEpochRequest,
     ) -> OffsetForLeaderEpochResponse | None:
         """Find the end offset of the requested epoch for each partition."""
-        return context.in_slices(self._build_response(request))
+        return context.in_slices(build_response(request))
 
-    def _build_response(
-        self, request: OffsetForLeaderEpochRequest
+    def build_response(
+        request: OffsetForLeaderEpochRequest,
     ) -> Generator[None, None, OffsetForLeaderEpochResponse]:
         topics: list[OffsetForLeaderTopicResult] = []
         for topic in request.topics:
             ends = yield from gradually(
-                self._end(topic.topic, requested) for requested in topic.partitions
+                end_offset(topic.topic, requested) for requested in topic.partitions
             )
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
             yield
         return OffsetForLeaderEpochResponse(topics=topics)
 
-    def _end(self, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
-        end = self._replicas.epoch_end_offset(
+    def end_offset(topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
+        end = replicas.epoch_end_offset(
             TopicPartition(topic, requested.partition),
             requested.current_leader_epoch,
             requested.leader_epoch,
@@ -251,6 +241,8 @@ class OffsetForLeaderEpochHandler:
             end_offset=end.end_offset,
         )
 
+    return handle_offset_for_leader_epoch
+
 
 # Partitions that one step deletes from: each replaces its file of leader epochs.
 _AT_ONCE = 10
@@ -258,24 +250,15 @@ _AT_ONCE = 10
 
 def delete_records(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that deletes records below an offset."""
-    return DeleteRecordsHandler(dependencies).handle_delete_records
+    cluster = dependencies.cluster
+    replicas = dependencies.replicas
 
-
-class DeleteRecordsHandler:
-    """Deletes records, and responds when every live replica has raised its log start offset."""
-
-    __slots__ = ("_cluster", "_replicas")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._replicas = dependencies.replicas
-
-    def handle_delete_records(self, context: RequestContext, request: DeleteRecordsRequest) -> None:
+    def handle_delete_records(context: RequestContext, request: DeleteRecordsRequest) -> None:
         """Delete records. Each result has the lowest log start offset of all replicas."""
-        context.in_slices(self._delete(context, request))
+        context.in_slices(delete(context, request))
 
-    def _delete(
-        self, context: RequestContext, request: DeleteRecordsRequest
+    def delete(
+        context: RequestContext, request: DeleteRecordsRequest
     ) -> Generator[None, None, None]:
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         offsets: dict[TopicPartition, int] = {}
@@ -283,7 +266,7 @@ class DeleteRecordsHandler:
             for requested in topic.partitions:
                 yield
                 key = TopicPartition(topic.name, requested.partition_index)
-                if not self._cluster.has_partition(*key):
+                if not cluster.has_partition(*key):
                     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     results[key] = DeleteRecordsResult(unknown)
                 elif topic.name in INTERNAL_TOPICS:
@@ -307,8 +290,10 @@ class DeleteRecordsHandler:
         if not offsets:
             on_some({})
         for some in in_parts(list(offsets.items()), _AT_ONCE):
-            operations.add(self._replicas.delete_records(request.timeout_ms, dict(some), on_some))
+            operations.add(replicas.delete_records(request.timeout_ms, dict(some), on_some))
             yield
+
+    return handle_delete_records
 
 
 def _response(

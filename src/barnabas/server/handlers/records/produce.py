@@ -366,11 +366,11 @@ class PendingProduce:
         refused: dict[int, Refusal] = {}
         if len(merged) < len(partitions) and self.context.version >= PRODUCE_MAGIC_2_SINCE:
             for data in partitions:
-                found = self.validate(data)
-                if found is None:
+                refusal = self.validate(data)
+                if refusal is None:
                     merged[data.index] = data
                 else:
-                    refused[data.index] = found
+                    refused[data.index] = refusal
         return list(merged.values()), refused
 
     def overrule(self, key: TopicPartition, refusal: Refusal) -> None:
@@ -386,11 +386,11 @@ class PendingProduce:
         Returns:
             The error of the records, or None.
         """
-        found = checked_records(data.records, self.context.version, self.has_transactional_id)
-        if not isinstance(found, tuple):
+        checked = checked_records(data.records, self.context.version, self.has_transactional_id)
+        if not isinstance(checked, tuple):
             return None
-        self._note_request_refusal(found)
-        return found
+        self._note_request_refusal(checked)
+        return checked
 
     def refuse_one(self, partition_response: PartitionProduceResponse, refusal: Refusal) -> None:
         """Set the error of a partition whose records are not appended."""

@@ -113,9 +113,9 @@ class ShareAcknowledgeHandler:
                 error_message=message,
                 current_leader=LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
             )
-            found = hints.find(where) if error in MOVED else None
-            if found is not None:
-                data.current_leader = LeaderIdAndEpoch(leader_id=found[0], leader_epoch=found[1])
+            leader = hints.find(where) if error in MOVED else None
+            if leader is not None:
+                data.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
             topic.partitions.append(data)
             yield
         limits = self._shares.settings.limits(key.group_id)

@@ -246,9 +246,9 @@ class ShareFetchHandler:
         for where, result in results.items():
             data = _partition_data(where.partition, result)
             topics.setdefault(where.topic_id, {})[where.partition] = data
-            found = hints.find(where) if result.error in MOVED else None
-            if found is not None:
-                data.current_leader = LeaderIdAndEpoch(leader_id=found[0], leader_epoch=found[1])
+            leader = hints.find(where) if result.error in MOVED else None
+            if leader is not None:
+                data.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
             yield
         for where, (error, message) in acknowledged.items():
             # The name may be unknown by now: the topic id identifies the partition.

@@ -7,6 +7,7 @@ of completed deliveries (KIP-1226). Each function returns the handler of its API
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnabas.coordinator.share.state_api import (
@@ -24,32 +25,8 @@ if TYPE_CHECKING:
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def initialize_share_group_state(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler of InitializeShareGroupState, which the group coordinator sends."""
-    return _handler(dependencies, INITIALIZE)
-
-
-def read_share_group_state(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler of ReadShareGroupState, which leaders of topics' partitions send."""
-    return _handler(dependencies, READ)
-
-
-def write_share_group_state(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler of WriteShareGroupState, which leaders of topics' partitions send."""
-    return _handler(dependencies, WRITE)
-
-
-def delete_share_group_state(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler of DeleteShareGroupState, which the group coordinator sends."""
-    return _handler(dependencies, DELETE)
-
-
-def read_share_group_state_summary(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler of ReadShareGroupStateSummary, which the group coordinator sends."""
-    return _handler(dependencies, READ_SUMMARY)
-
-
-def _handler(dependencies: BrokerDependencies, api: StateApi) -> Handle:
+def _handler(api: StateApi, dependencies: BrokerDependencies) -> Handle:
+    """Return the handler of an API."""
     coordinator = dependencies.share_coordinator
 
     def handle(context: RequestContext, request: Any) -> Message | None:
@@ -63,3 +40,12 @@ def _handler(dependencies: BrokerDependencies, api: StateApi) -> Handle:
         return context.in_slices(served.steps())
 
     return handle
+
+
+# The group coordinator sends these.
+initialize_share_group_state = partial(_handler, INITIALIZE)
+delete_share_group_state = partial(_handler, DELETE)
+read_share_group_state_summary = partial(_handler, READ_SUMMARY)
+# Leaders of topics' partitions send these.
+read_share_group_state = partial(_handler, READ)
+write_share_group_state = partial(_handler, WRITE)

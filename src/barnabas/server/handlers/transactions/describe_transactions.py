@@ -73,20 +73,20 @@ def _build_response(
 
 
 def _state(transactions: TransactionCoordinator, transactional_id: str) -> TransactionState:
-    found = transactions.describe(transactional_id)
-    if isinstance(found, ErrorCode):
-        return _failed(transactional_id, found)
+    metadata = transactions.describe(transactional_id)
+    if isinstance(metadata, ErrorCode):
+        return _failed(transactional_id, metadata)
     topics: dict[str, list[int]] = {}
-    for name, index in sorted(found.partitions):
+    for name, index in sorted(metadata.partitions):
         topics.setdefault(name, []).append(index)
     return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
-        transaction_state=found.state.label,
-        transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=found.start_ms,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
+        transaction_state=metadata.state.label,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_start_time_ms=metadata.start_ms,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
         topics=[TopicData(topic=name, partitions=ids) for name, ids in topics.items()],
     )
 
@@ -111,23 +111,14 @@ _MATCHED_AT_ONCE = 1
 
 def list_transactions(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that lists transactions."""
-    return ListTransactionsHandler(dependencies).handle_list_transactions
-
-
-class ListTransactionsHandler:
-    """Lists the ids of all state partitions that this broker leads."""
-
-    __slots__ = ("_clock", "_runtime")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._runtime = dependencies.transactions.runtime
-        self._clock = dependencies.clock
+    runtime = dependencies.transactions.runtime
+    clock = dependencies.clock
 
     def handle_list_transactions(
-        self, context: RequestContext, request: ListTransactionsRequest
+        context: RequestContext, request: ListTransactionsRequest
     ) -> ListTransactionsResponse | None:
         """List the ids that match all filters."""
-        if self._runtime.is_loading:
+        if runtime.is_loading:
             return _failed_list(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         matches: Callable[[str], bool] = _match_any
         if request.transactional_id_pattern:
@@ -135,17 +126,17 @@ class ListTransactionsHandler:
                 matches = Pattern(request.transactional_id_pattern).matches
             except PatternError:
                 return _failed_list(ErrorCode.INVALID_REGULAR_EXPRESSION)
-        return context.in_slices(self._build_response(request, matches))
+        return context.in_slices(build_response(request, matches))
 
-    def _build_response(
-        self, request: ListTransactionsRequest, matches: Callable[[str], bool]
+    def build_response(
+        request: ListTransactionsRequest, matches: Callable[[str], bool]
     ) -> Generator[None, None, ListTransactionsResponse]:
         states, producers = set(request.state_filters), set(request.producer_id_filters)
         unknown = [
             each for each in dict.fromkeys(request.state_filters) if each not in STATE_LABELS
         ]
-        found: list[ListedTransaction] = []
-        now_ms, duration = self._clock.wall_ms(), request.duration_filter
+        listed: list[ListedTransaction] = []
+        now_ms, duration = clock.wall_ms(), request.duration_filter
         at_once = _MATCHED_AT_ONCE if request.transactional_id_pattern else _AT_ONCE
 
         def is_listed(metadata: TransactionMetadata) -> bool:
@@ -156,10 +147,10 @@ class ListTransactionsHandler:
                 and matches(metadata.transactional_id)
             )
 
-        for shard in self._runtime.active_shards():
+        for shard in runtime.active_shards():
             for number, metadata in enumerate(list(shard.transactions.values()), 1):
                 if is_listed(metadata):
-                    found.append(
+                    listed.append(
                         ListedTransaction(
                             transactional_id=metadata.transactional_id,
                             producer_id=metadata.producer_id,
@@ -170,8 +161,10 @@ class ListTransactionsHandler:
                     yield
             yield
         return ListTransactionsResponse(
-            error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=found
+            error_code=ErrorCode.NONE, unknown_state_filters=unknown, transaction_states=listed
         )
+
+    return handle_list_transactions
 
 
 def _match_any(_transactional_id: str) -> bool:
@@ -190,28 +183,18 @@ _STEP = 500
 
 def describe_producers(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that lists the producers of partitions."""
-    return DescribeProducersHandler(dependencies).handle_describe_producers
-
-
-class DescribeProducersHandler:
-    """Builds responses from the producer state of partitions that this broker leads."""
-
-    __slots__ = ("_cluster", "_replicas")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._replicas = dependencies.replicas
+    cluster = dependencies.cluster
+    replicas = dependencies.replicas
 
     def handle_describe_producers(
-        self,
         context: RequestContext,
         request: DescribeProducersRequest,
     ) -> DescribeProducersResponse | None:
         """List the producers of each partition."""
-        return context.in_slices(self._build_response(request))
+        return context.in_slices(build_response(request))
 
-    def _build_response(
-        self, request: DescribeProducersRequest
+    def build_response(
+        request: DescribeProducersRequest,
     ) -> Generator[None, None, DescribeProducersResponse]:
         described: dict[TopicPartition, PartitionResponse] = {}
         repetitions = Repetitions()
@@ -222,7 +205,7 @@ class DescribeProducersHandler:
                 key = TopicPartition(topic.name, index)
                 known = described.get(key)
                 if known is None:
-                    known = described[key] = yield from self._partition(key)
+                    known = described[key] = yield from describe_partition(key)
                 elif not repetitions.allow(len(known.active_producers)):
                     known = _failed_partition(key, ErrorCode.INVALID_REQUEST, "Repeated too often")
                 partitions.append(known)
@@ -231,13 +214,13 @@ class DescribeProducersHandler:
             yield
         return DescribeProducersResponse(topics=topics)
 
-    def _partition(self, key: TopicPartition) -> Generator[None, None, PartitionResponse]:
-        if self._cluster.topic_id(key.topic) is None:
+    def describe_partition(key: TopicPartition) -> Generator[None, None, PartitionResponse]:
+        if cluster.topic_id(key.topic) is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if problem_of(key.topic) is not None:
                 unknown = ErrorCode.INVALID_TOPIC_EXCEPTION
             return _failed_partition(key, unknown, unknown.message)
-        partition = self._replicas.partition(key)
+        partition = replicas.partition(key)
         if isinstance(partition, ErrorCode):
             return _failed_partition(key, partition)
         if not partition.is_leader:
@@ -250,6 +233,8 @@ class DescribeProducersHandler:
         return PartitionResponse(
             partition_index=key.partition, error_code=ErrorCode.NONE, active_producers=producers
         )
+
+    return handle_describe_producers
 
 
 def _failed_partition(

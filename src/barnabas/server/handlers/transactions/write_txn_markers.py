@@ -40,26 +40,17 @@ _STEP = 100
 
 def write_txn_markers(dependencies: BrokerDependencies) -> Handle:
     """Return the handler that writes markers."""
-    return WriteTxnMarkersHandler(dependencies).handle_write_txn_markers
-
-
-class WriteTxnMarkersHandler:
-    """Writes the markers of a request, and responds when all have a result."""
-
-    __slots__ = ("_replicas", "_writer")
-
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._replicas = dependencies.replicas
-        self._writer = dependencies.marker_writer
+    replicas = dependencies.replicas
+    writer = dependencies.marker_writer
 
     def handle_write_txn_markers(
-        self, context: RequestContext, request: WriteTxnMarkersRequest
+        context: RequestContext, request: WriteTxnMarkersRequest
     ) -> WriteTxnMarkersResponse | None:
         """Write each marker to each of its partitions."""
-        return context.in_slices(self._steps(context, request))
+        return context.in_slices(steps(context, request))
 
-    def _steps(
-        self, context: RequestContext, request: WriteTxnMarkersRequest
+    def steps(
+        context: RequestContext, request: WriteTxnMarkersRequest
     ) -> Generator[None, None, WriteTxnMarkersResponse | None]:
         # By producer id: as in Kafka, the results of a producer's markers are merged.
         results: dict[int, Results] = {}
@@ -84,7 +75,7 @@ class WriteTxnMarkersHandler:
             for number, key in enumerate(keys):
                 if number % _STEP == 0:
                     yield
-                partition = self._replicas.partition(key)
+                partition = replicas.partition(key)
                 if isinstance(partition, ErrorCode):
                     found[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif error is ErrorCode.NONE:
@@ -93,26 +84,28 @@ class WriteTxnMarkersHandler:
                     found[key] = _unless_fenced(error, marker, partition)
             for some in in_parts(online, WRITTEN_AT_ONCE):
                 waiting += len(some)
-                self._writer.write(_create_ending(marker), some, partial(on_result, found))
+                writer.write(_create_ending(marker), some, partial(on_result, found))
                 yield
         if not waiting:
             return (yield from _response(results))
         is_parked = True
         return None
 
+    return handle_write_txn_markers
+
 
 def _partitions(
     marker: WritableTxnMarker,
 ) -> Generator[None, None, dict[TopicPartition, None]]:
     """Return the partitions without duplicates."""
-    found: dict[TopicPartition, None] = {}
+    partitions: dict[TopicPartition, None] = {}
     for topic in marker.topics:
         yield
         for number, index in enumerate(topic.partition_indexes):
-            found[TopicPartition(topic.name, index)] = None
+            partitions[TopicPartition(topic.name, index)] = None
             if number % _STEP == _STEP - 1:
                 yield
-    return found
+    return partitions
 
 
 def _error_of(marker: WritableTxnMarker) -> ErrorCode:

@@ -45,9 +45,11 @@ class Authorizer:
     __slots__ = ("_acls", "_config", "_decisions", "_find_acls")
 
     def __init__(self, config: AuthorizerConfig, find_acls: Callable[[], AclsImage | None]) -> None:
-        """Args:
-        config: super users and default.
-        find_acls: returns the current entries; None before they are loaded.
+        """Create an authorizer without cached decisions.
+
+        Args:
+            config: super users and default.
+            find_acls: returns the current entries; None before they are loaded.
         """
         self._config = config
         self._find_acls = find_acls

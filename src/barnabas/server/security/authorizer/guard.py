@@ -47,10 +47,12 @@ class Guard:
         access_control: NodeAuthorizer,
         needed: Mapping[int, Right],
     ) -> None:
-        """Args:
-        access_control: returns the rights of each request's client.
-        needed: the right that each API needs. A served API without one is an error, because every
-            client could use the API.
+        """Create the checks of one kind of listener.
+
+        Args:
+            access_control: returns the rights of each request's client.
+            needed: the right that each API needs. A served API without a right is an error, because
+                every client could use the API.
         """
         self._access_control = access_control
         self._needed = needed
@@ -121,8 +123,8 @@ class Guard:
 def load_check(api_key: int, right: Right) -> Check:
     """Return the check function of a right that names one."""
     module = importlib.import_module(f"{__package__}.checks.{right.module}")
-    found: Check = getattr(module, right.function or f"check_{ApiKey(api_key).name.lower()}")
-    return found
+    check: Check = getattr(module, right.function or f"check_{ApiKey(api_key).name.lower()}")
+    return check
 
 
 def _check(api_key: int, right: Right) -> Check | None:
@@ -172,12 +174,14 @@ class NodeAuthorizer:
         find_image: Callable[[], ClusterImage],
         is_loaded: Callable[[], bool],
     ) -> None:
-        """Args:
-        authorizer_config: super users and default.
-        config: configuration of the node at its start.
-        clock: limits the rate of log lines.
-        find_image: returns the latest metadata.
-        is_loaded: returns whether the metadata has been up to date once.
+        """Create the authorizer of a node.
+
+        Args:
+            authorizer_config: super users and default.
+            config: configuration of the node at its start.
+            clock: limits the rate of log lines.
+            find_image: returns the latest metadata.
+            is_loaded: returns whether the metadata has been up to date once.
         """
         self._config = config
         self._find_image = find_image

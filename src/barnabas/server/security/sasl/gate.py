@@ -17,7 +17,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.server.dispatch.dispatcher import Dispatcher
+from barnabas.server.dispatch.dispatcher import Dispatcher, Entry
 from barnabas.server.security.sasl.login import Login, LoginState
 
 if TYPE_CHECKING:
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.runtime.timer import Timer
     from barnabas.server.configs.listener_sasl import ListenerSasl
-    from barnabas.server.dispatch.request import Entry, Handle, RequestContext, RequestDependencies
+    from barnabas.server.dispatch.request import Handle, RequestContext, RequestDependencies
     from barnabas.server.security.sasl.failure_log import FailureLog
     from barnabas.server.security.sasl.login import LoginReply, OfferedMechanism
+
 
 # APIs that a client may call in each state. Other frames end the connection.
 _ALLOWED = {
@@ -156,8 +157,7 @@ class SaslGate:
         handler = self._handlers.get(api_key)
         if entry is None or handler is None:
             return None
-        first_version, last_version, request_cls, _, statistics = entry
-        return first_version, last_version, request_cls, handler, statistics
+        return entry._replace(handle=handler)
 
     def _handle_versions(self, context: RequestContext, request: Message) -> Message | None:
         login = _login_of(context)
@@ -168,7 +168,7 @@ class SaslGate:
             return None
         entry = self._find(ApiKey.API_VERSIONS)
         assert entry is not None, "every listener serves ApiVersions"
-        response = entry[3](context, request)
+        response = entry.handle(context, request)
         assert isinstance(response, ApiVersionsResponse), f"the response is immediate: {response}"
         if response.error_code == ErrorCode.NONE:
             login.note_versions_sent()

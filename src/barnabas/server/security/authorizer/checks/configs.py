@@ -6,6 +6,7 @@ Configurations of brokers and of client metrics belong to the cluster.
 from __future__ import annotations
 
 from collections.abc import Callable  # noqa: TC003 - a field of a msgspec.Struct
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -138,48 +139,7 @@ _LOGGERS = _AlterRules(
 )
 
 
-def check_incremental_alter_configs(
-    rights: Rights, request: incremental_alter_configs.IncrementalAlterConfigsRequest
-) -> Generator[None, None, Verdict]:
-    """Refuse the resources whose configurations the client may not alter."""
-    return _check_alter(rights, request, _INCREMENTAL)
-
-
-def check_alter_configs(
-    rights: Rights, request: alter_configs.AlterConfigsRequest
-) -> Generator[None, None, Verdict]:
-    """Refuse the resources whose configurations the client may not alter."""
-    return _check_alter(rights, request, _LEGACY)
-
-
-def check_own_incremental_alter_configs(
-    rights: Rights, request: incremental_alter_configs.IncrementalAlterConfigsRequest
-) -> Generator[None, None, Verdict]:
-    """Refuse configurations of this broker before the broker checks them.
-
-    The controller repeats the check of rights.
-    """
-    return _check_alter(rights, request, _OWN_INCREMENTAL)
-
-
-def check_own_alter_configs(
-    rights: Rights, request: alter_configs.AlterConfigsRequest
-) -> Generator[None, None, Verdict]:
-    """Refuse configurations of this broker before the broker checks them.
-
-    The controller repeats the check of rights.
-    """
-    return _check_alter(rights, request, _OWN_LEGACY)
-
-
-def check_loggers(
-    rights: Rights, request: incremental_alter_configs.IncrementalAlterConfigsRequest
-) -> Generator[None, None, Verdict]:
-    """Refuse loggers of a controller, unless the client may act as a broker."""
-    return _check_alter(rights, request, _LOGGERS)
-
-
-def _check_alter(rights: Rights, request: R, rules: _AlterRules) -> Generator[None, None, Verdict]:
+def _check_alter(rules: _AlterRules, rights: Rights, request: R) -> Generator[None, None, Verdict]:
     """Refuse resources of some kinds. The handler rejects repeated resources."""
     times: dict[tuple[int, str], int] = {}
     for each in request.resources:
@@ -210,9 +170,9 @@ def _check_alter(rights: Rights, request: R, rules: _AlterRules) -> Generator[No
     request.resources = allowed
 
     def amend(response: Any) -> Any:
-        found = iter(response.responses)
+        responses = iter(response.responses)
         response.responses = [
-            errors.get((each.resource_type, each.resource_name)) or next(found)
+            errors.get((each.resource_type, each.resource_name)) or next(responses)
             for each in requested
         ]
         return response
@@ -246,3 +206,13 @@ def _code_of(resource: Any) -> ErrorCode:
     if resource.resource_type == configs_image.GROUP:
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+check_incremental_alter_configs = partial(_check_alter, _INCREMENTAL)
+check_alter_configs = partial(_check_alter, _LEGACY)
+# Refuse configurations of this broker before the broker checks them. The controller repeats the
+# check of rights.
+check_own_incremental_alter_configs = partial(_check_alter, _OWN_INCREMENTAL)
+check_own_alter_configs = partial(_check_alter, _OWN_LEGACY)
+# Refuse loggers of a controller, unless the client may act as a broker.
+check_loggers = partial(_check_alter, _LOGGERS)

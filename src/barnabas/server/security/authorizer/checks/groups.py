@@ -234,9 +234,9 @@ def _check_keys(rights: Rights, request: FindCoordinatorRequest) -> Generator[No
     request.coordinator_keys = [key for key in keys if key not in refused]
 
     def amend(response: FindCoordinatorResponse) -> FindCoordinatorResponse:
-        found = iter(response.coordinators)
+        coordinators = iter(response.coordinators)
         response.coordinators = [
-            _coordinator(key, error, "") if key in refused else next(found) for key in keys
+            _coordinator(key, error, "") if key in refused else next(coordinators) for key in keys
         ]
         return response
 

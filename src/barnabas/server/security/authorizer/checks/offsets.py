@@ -45,7 +45,7 @@ from barnabas.server.security.authorizer.checks.check import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from barnabas.protocol.messages.offset_commit import (
         OffsetCommitRequest,
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         TxnOffsetCommitRequest,
         TxnOffsetCommitRequestTopic,
     )
+    from barnabas.protocol.schema import Message
     from barnabas.server.security.authorizer.authorizer import Rights
     from barnabas.server.security.authorizer.checks.check import Verdict
 
@@ -85,20 +86,7 @@ def check_offset_commit(
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         return OffsetCommitResponse(topics=[_commit_error(each, error) for each in request.topics])
     order = _TopicOrder(rights, uses_ids=rights.version >= _COMMIT_IDS_SINCE)
-    allowed, refused = yield from order.divide(request.topics)
-    if not refused:
-        return None
-
-    def amend(response: OffsetCommitResponse) -> OffsetCommitResponse:
-        errors = [_commit_error(topic, _REFUSED) for topic in refused]
-        response.topics = order.joined(errors, response.topics)
-        return response
-
-    if not allowed:
-        # As in Kafka, the group is not looked up.
-        return amend(OffsetCommitResponse(topics=[]))
-    request.topics = allowed
-    return Partial(request, amend)
+    return (yield from _check_commit(request, order, _commit_error, OffsetCommitResponse))
 
 
 def check_txn_offset_commit(
@@ -113,17 +101,29 @@ def check_txn_offset_commit(
     if error is not ErrorCode.NONE:
         return TxnOffsetCommitResponse(topics=[_txn_error(each, error) for each in request.topics])
     order = _TopicOrder(rights, uses_ids=rights.version >= _TXN_IDS_SINCE)
+    return (yield from _check_commit(request, order, _txn_error, TxnOffsetCommitResponse))
+
+
+def _check_commit(
+    request: Any,
+    order: _TopicOrder,
+    error_of: Callable[[Any, ErrorCode], Any],
+    response_class: Callable[..., Message],
+) -> Generator[None, None, Verdict]:
+    """Refuse the topics that the client may not read."""
     allowed, refused = yield from order.divide(request.topics)
     if not refused:
         return None
 
-    def amend(response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-        errors = [_txn_error(topic, _REFUSED) for topic in refused]
+    def amend(response: Any) -> Message:
+        errors = [error_of(topic, _REFUSED) for topic in refused]
         response.topics = order.joined(errors, response.topics)
-        return response
+        amended: Message = response
+        return amended
 
     if not allowed:
-        return amend(TxnOffsetCommitResponse(topics=[]))
+        # As in Kafka, the group is not looked up.
+        return amend(response_class(topics=[]))
     request.topics = allowed
     return Partial(request, amend)
 
@@ -185,14 +185,14 @@ class _TopicOrder:
 
     def _is_allowed(self, topic: Any) -> bool:
         known = self._rights.image.topics
-        found = known.by_id(topic.topic_id) if self._uses_ids else known.by_name(topic.name)
-        name = found.name if found is not None else "" if self._uses_ids else topic.name
+        known_topic = known.by_id(topic.topic_id) if self._uses_ids else known.by_name(topic.name)
+        name = known_topic.name if known_topic is not None else "" if self._uses_ids else topic.name
         is_hidden = bool(name) or not self._uses_ids
         is_hidden = is_hidden and not self._rights.allows(READ, TOPIC, name)
         if (
             is_hidden
-            or found is None
-            or any(each.partition_index not in found.partitions for each in topic.partitions)
+            or known_topic is None
+            or any(each.partition_index not in known_topic.partitions for each in topic.partitions)
         ):
             self._early[self._key(topic)] = None
         return not is_hidden
@@ -335,10 +335,10 @@ def _may_describe(rights: Rights, topic: Any) -> bool:
     """Return whether the client may describe a topic. Unknown ids are not refused."""
     name = topic.name
     if rights.version >= _TOPIC_IDS_SINCE:
-        found = rights.image.topics.by_id(topic.topic_id)
-        if found is None:
+        known_topic = rights.image.topics.by_id(topic.topic_id)
+        if known_topic is None:
             return True
-        name = found.name
+        name = known_topic.name
     return rights.allows(DESCRIBE, TOPIC, name)
 
 

@@ -217,7 +217,7 @@ def check_describe_producers(
     hidden = {topic.name for topic in refused}
 
     def amend(response: DescribeProducersResponse) -> DescribeProducersResponse:
-        found = iter(response.topics)
+        topics = iter(response.topics)
         response.topics = [
             TopicResponse(
                 name=topic.name,
@@ -232,7 +232,7 @@ def check_describe_producers(
                 ],
             )
             if topic.name in hidden
-            else next(found)
+            else next(topics)
             for topic in requested
         ]
         return response
@@ -380,9 +380,9 @@ def check_describe_transactions(
     request.transactional_ids = allowed
 
     def amend(response: DescribeTransactionsResponse) -> DescribeTransactionsResponse:
-        found = iter(response.transaction_states)
+        states = iter(response.transaction_states)
         response.transaction_states = [
-            _refused_state(each) if each in hidden else _visible_state(rights, next(found))
+            _refused_state(each) if each in hidden else _visible_state(rights, next(states))
             for each in requested
         ]
         return response

@@ -109,22 +109,22 @@ def check_describe_share_group_offsets(
 
     def amend(response: DescribeShareGroupOffsetsResponse) -> DescribeShareGroupOffsetsResponse:
         described = iter(response.groups)
-        answers = []
+        results = []
         for group, refused in zip(groups, outcomes, strict=True):
             if refused is None:
-                answers.append(failed_offsets(group.group_id, _REFUSED, None))
+                results.append(failed_offsets(group.group_id, _REFUSED, None))
                 continue
-            answer = next(described)
+            result = next(described)
             if group.topics is None:
-                answer.topics = [
+                result.topics = [
                     topic
-                    for topic in answer.topics
+                    for topic in result.topics
                     if rights.allows(DESCRIBE, TOPIC, topic.topic_name, is_logged=False)
                 ]
-            elif answer.error_code == ErrorCode.NONE:
-                answer.topics += [_undescribed(topic) for topic in refused]
-            answers.append(answer)
-        response.groups = answers
+            elif result.error_code == ErrorCode.NONE:
+                result.topics += [_undescribed(topic) for topic in refused]
+            results.append(result)
+        response.groups = results
         return response
 
     return Partial(request, amend)
@@ -166,10 +166,10 @@ def _add_unaltered(
     if response.error_code == ErrorCode.NONE:
         errors: dict[str, AlterShareGroupOffsetsResponseTopic] = {}
         for topic in refused:
-            made = AlterShareGroupOffsetsResponseTopic(
+            failed = AlterShareGroupOffsetsResponseTopic(
                 topic_name=topic.topic_name, topic_id=ZERO_UUID, partitions=[]
             )
-            errors.setdefault(topic.topic_name, made).partitions += _unaltered(topic)
+            errors.setdefault(topic.topic_name, failed).partitions += _unaltered(topic)
         response.responses = [*errors.values(), *response.responses]
 
 

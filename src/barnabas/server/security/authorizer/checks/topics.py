@@ -166,13 +166,13 @@ def _error_of_name(rights: Rights, name: str) -> ErrorCode | None:
 
 def _refusal_by_id(rights: Rights, topic_id: bytes) -> DeletableTopicResult | None:
     """Return the result of a topic that is not deleted; None if the controller decides."""
-    found = rights.image.topics.by_id(topic_id)
-    if found is None or rights.allows_on_cluster(DELETE, is_logged=False):
+    topic = rights.image.topics.by_id(topic_id)
+    if topic is None or rights.allows_on_cluster(DELETE, is_logged=False):
         return None
-    if rights.allows(DELETE, TOPIC, found.name):
+    if rights.allows(DELETE, TOPIC, topic.name):
         return None
-    may_describe = rights.allows(DESCRIBE, TOPIC, found.name, is_logged=False)
-    return _not_deleted(found.name if may_describe else None, topic_id, _REFUSED)
+    may_describe = rights.allows(DESCRIBE, TOPIC, topic.name, is_logged=False)
+    return _not_deleted(topic.name if may_describe else None, topic_id, _REFUSED)
 
 
 def _deletion(request: DeleteTopicsRequest, refused: list[DeletableTopicResult]) -> Verdict:
@@ -281,12 +281,12 @@ def _visible(rights: Rights) -> Generator[None, None, set[str]]:
 def _operations(
     rights: Rights, request: MetadataRequest, names: list[str]
 ) -> Generator[None, None, dict[str, int]]:
-    found: dict[str, int] = {}
+    operations: dict[str, int] = {}
     if request.include_topic_authorized_operations:
         for name in names:
-            found[name] = rights.operations(TOPIC, name)
+            operations[name] = rights.operations(TOPIC, name)
             yield
-    return found
+    return operations
 
 
 def _refuse_ids(

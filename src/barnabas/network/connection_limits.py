@@ -1,8 +1,9 @@
-"""The memory budget of partially received requests (Kafka: queued.max.request.bytes).
+"""Limits of a server's connections, and the memory budget of partially received requests.
 
 A request that does not arrive in one read is collected in a buffer of its connection. All these
-buffers share a budget. When the budget is used up, connections with large requests stop reading
-until others have finished. TCP flow control then slows their peers.
+buffers share a budget (Kafka: queued.max.request.bytes). When the budget is used up, connections
+with large requests stop reading until others have finished. TCP flow control then slows their
+peers.
 
 Progress is guaranteed. One connection at a time may exceed the budget for a limited time: the
 connection whose request has the fewest missing bytes. A connection is closed if its request has not
@@ -20,6 +21,7 @@ import msgspec
 if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Cancellable, Timer
+
 
 # Buffers up to this size never wait: they may belong to a small request that arrives slowly.
 FREE_BYTES = 64 * 1024
@@ -214,3 +216,41 @@ class FrameBudget:
         self._wake()
         if self._waiting and self._check is None:
             self._check = self._timer.call_later(_CHECK_MS, self._check_ages)
+
+
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True):
+    """Limits of one connection."""
+
+    # `socket.request.max.bytes`.
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    # Accepted requests without a response. Reading stops at the limit and continues at half of it.
+    in_flight_max: int = 128
+    # Total size of responses that wait for an earlier response.
+    held_bytes_max: int = 4 * 1024 * 1024
+    # Total size of accepted large requests without a response, whose data stays in memory.
+    waiting_bytes_max: int = 16 * 1024 * 1024
+
+
+class ConnectionDependencies(msgspec.Struct, frozen=True):
+    """The resources that all connections of a broker share."""
+
+    clock: Clock
+    timer: Timer
+    receive_buffer: bytearray
+    # Budget for partially received requests; None without a limit.
+    frame_budget: FrameBudget | None = None
+
+
+class ConnectionStatistics(msgspec.Struct, frozen=True):
+    """A snapshot of one connection's counters."""
+
+    requests: int
+    in_flight: int
+    held_bytes: int
+    buffered_bytes: int
+    bytes_in: int
+    bytes_out: int
+    paused: bool

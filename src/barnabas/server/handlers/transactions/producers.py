@@ -98,18 +98,22 @@ class InitProducerIdHandler:
     def _initialize(
         self, context: RequestContext, request: InitProducerIdRequest, transactional_id: str
     ) -> None:
-        def on_done(found: TransactionMetadata | ErrorCode) -> None:
-            if isinstance(found, ErrorCode):
-                context.respond(_failed(client_code(found, context.version, _INIT_FENCED_SINCE)))
+        def on_done(result: TransactionMetadata | ErrorCode) -> None:
+            if isinstance(result, ErrorCode):
+                context.respond(_failed(client_code(result, context.version, _INIT_FENCED_SINCE)))
                 return
-            producer = found.client_producer
+            producer = result.client_producer
             context.respond(
                 InitProducerIdResponse(
                     error_code=ErrorCode.NONE,
                     producer_id=producer.producer_id,
                     producer_epoch=producer.epoch,
-                    ongoing_txn_producer_id=found.producer_id if found.is_kept else NO_PRODUCER_ID,
-                    ongoing_txn_producer_epoch=found.producer_epoch if found.is_kept else NO_EPOCH,
+                    ongoing_txn_producer_id=result.producer_id
+                    if result.is_kept
+                    else NO_PRODUCER_ID,
+                    ongoing_txn_producer_epoch=result.producer_epoch
+                    if result.is_kept
+                    else NO_EPOCH,
                 )
             )
 
@@ -162,14 +166,16 @@ class AddPartitionsToTxnHandler:
     ) -> Generator[None, None, AddPartitionsToTxnResponse | None]:
         version = context.version
         transactions = _transactions(request, version)
-        found: dict[int, Results] = {}
+        results_by_index: dict[int, Results] = {}
         refused: set[int] = set()
         is_parked = False
 
         def collect(index: int, results: Results) -> None:
-            found[index] = results
-            if is_parked and len(found) == len(transactions):
-                context.respond_in_slices(_response(transactions, found, refused, version))
+            results_by_index[index] = results
+            if is_parked and len(results_by_index) == len(transactions):
+                context.respond_in_slices(
+                    _response(transactions, results_by_index, refused, version)
+                )
 
         for index, transaction in enumerate(transactions):
             yield
@@ -179,8 +185,8 @@ class AddPartitionsToTxnHandler:
                 collect(index, (yield from _refused(partitions, errors)))
             else:
                 self._add_or_verify(transaction, partitions, version, partial(collect, index))
-        if len(found) == len(transactions):
-            return (yield from _response(transactions, found, refused, version))
+        if len(results_by_index) == len(transactions):
+            return (yield from _response(transactions, results_by_index, refused, version))
         is_parked = True
         return None
 
@@ -354,11 +360,11 @@ def end_txn(dependencies: BrokerDependencies) -> Handle:
         version = context.version
         bumps = version >= _EPOCH_BUMP_SINCE
 
-        def on_done(found: TransactionMetadata | ErrorCode) -> None:
-            if isinstance(found, ErrorCode):
-                context.respond(EndTxnResponse(error_code=client_code(found, version)))
+        def on_done(result: TransactionMetadata | ErrorCode) -> None:
+            if isinstance(result, ErrorCode):
+                context.respond(EndTxnResponse(error_code=client_code(result, version)))
             elif bumps:
-                following = found.client_producer
+                following = result.client_producer
                 context.respond(
                     EndTxnResponse(
                         error_code=ErrorCode.NONE,
