@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from barnabas.console.settings import ConsoleSettings
 
-
 _log = logging.getLogger(__name__)
 
 # One point per sample: 30 minutes with five seconds between samples.
@@ -43,7 +42,7 @@ Series = deque[tuple[float, float]]
 
 
 class History:
-    """What the samples so far show."""
+    """The figures of the samples so far."""
 
     def __init__(self, access: ClusterAccess, settings: ConsoleSettings) -> None:
         self._access = access

@@ -32,7 +32,6 @@ from barnabas.runtime.system.standard_streams import discard_standard_output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
 EXAMPLES = """\b
 Examples:
   barnabas console
@@ -144,16 +143,16 @@ def console(
     if not is_loopback(host):
         warning("other machines can reach the console, and it has no TLS of its own")
     settings = ConsoleSettings(
-        chosen.bootstrap,
-        config,
-        tuple(metrics),
-        host,
-        port,
-        tuple(allowed_hosts),
-        allow_changes,
-        password,
-        interval,
-        _TIMEOUT_S,
+        bootstrap=chosen.bootstrap,
+        client=config,
+        metrics=tuple(metrics),
+        host=host,
+        port=port,
+        allowed_hosts=tuple(allowed_hosts),
+        allow_changes=allow_changes,
+        password=password,
+        interval=interval,
+        timeout=_TIMEOUT_S,
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),

@@ -26,14 +26,13 @@ if TYPE_CHECKING:
     from barnabas.console.settings import SearchLimits
     from barnabas.runtime.clock import Clock
 
-
 _POLL_RECORDS = 500
 _POLL_S = 0.5
 _MS_PER_S = 1000
 
 
 class Match(NamedTuple):
-    """What a record must contain; empty fields match all."""
+    """The content that a record must have; empty fields match all."""
 
     key: bytes = b""
     value: bytes = b""
@@ -85,13 +84,13 @@ class Found:
 def shown_message(record: ConsumerRecord, shown: Shown, limit: int = LISTED_BYTES) -> ShownMessage:
     """Return a record as a page shows it, with at most `limit` bytes of key and value each."""
     return ShownMessage(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.timestamp,
-        shown.show(record.key, limit),
-        shown.show(record.value, limit),
-        shown_headers(record.headers),
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp=record.timestamp,
+        key=shown.show(record.key, limit),
+        value=shown.show(record.value, limit),
+        headers=shown_headers(record.headers),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -9,13 +10,12 @@ import click
 
 from barnabas.cli.common.named_topics import complete_config_keys
 from barnabas.cli.common.output import (
-    EXIT_FAILED,
     ClientOptions,
     client_options,
     config_values,
     connected,
     echo_json,
-    problem,
+    fail,
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import dim, echo_line, echo_table, strong, warn
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.configs import ConfigEntry
     from barnabas.client.facade import Client
-
 
 EXAMPLES = """\b
 Examples:
@@ -96,7 +95,7 @@ def _resources(client: Client, kinds: Sequence[ResourceType]) -> list[ConfigReso
 
 
 class Shown(NamedTuple):
-    """What `describe` shows."""
+    """The output of `describe`."""
 
     keys: tuple[str, ...]
     # Whether to show default values too.
@@ -151,8 +150,7 @@ def _check_keys(keys: Sequence[str], entries: Sequence[ConfigEntry]) -> None:
     for key in keys:
         if key not in known:
             hint = f"; did you mean {close[0]}?" if (close := _similar(key, known)) else ""
-            problem(f"there is no key {key} here{hint}")
-            sys.exit(EXIT_FAILED)
+            fail(f"there is no key {key} here{hint}")
 
 
 def _check_broker_keys(client: Client, resource: ConfigResource, keys: Iterable[str]) -> None:
@@ -175,13 +173,10 @@ def _check_broker_keys(client: Client, resource: ConfigResource, keys: Iterable[
     for key in unknown:
         if key not in known:
             hint = f"; did you mean {close[0]}?" if (close := _similar(key, known)) else ""
-            problem(f"brokers have no key {key}{hint} (--force sets it anyway)")
-            sys.exit(EXIT_FAILED)
+            fail(f"brokers have no key {key}{hint} (--force sets it anyway)")
 
 
 def _similar(key: str, known: Iterable[str]) -> list[str]:
-    import difflib
-
     return difflib.get_close_matches(key, sorted(known), n=1)
 
 

@@ -12,15 +12,22 @@ from barnabas.cli.admin.group_lag import (
     echo_streams_members,
     echo_topology,
     group_positions,
+    group_progress,
     streams_json,
 )
-from barnabas.cli.common.named_topics import complete_groups, complete_topics, partitions_of
+from barnabas.cli.common.named_topics import (
+    complete_groups,
+    complete_topics,
+    parse_specs,
+    partitions_of,
+)
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     ClientOptions,
     client_options,
     connected,
     echo_json,
+    fail,
     moment_ms,
     problem,
     warning,
@@ -30,6 +37,7 @@ from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, st
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.cli.common.units import duration_ms
 from barnabas.client.errors import ClientError
+from barnabas.client.topic_partition import TopicPartition, numbers_by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,8 +45,6 @@ if TYPE_CHECKING:
     from barnabas.cli.admin.group_lag import GroupProgress, PartitionProgress
     from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
     from barnabas.client.facade import Client
-    from barnabas.client.topic_partition import TopicPartition
-
 
 EXAMPLES = """\b
 Examples:
@@ -107,8 +113,6 @@ def describe_groups(names: Sequence[str], members: bool, options: ClientOptions)
 
     Exit status 1: a group does not exist.
     """
-    from barnabas.cli.admin.group_lag import group_progress
-
     failed = False
     with connected(options) as client:
         for name, found in group_progress(client, list(dict.fromkeys(names))).items():
@@ -166,8 +170,6 @@ def _reader(progress: PartitionProgress) -> object:
 
 
 def _member_row(member: GroupMember) -> Sequence[object]:
-    from barnabas.client.topic_partition import numbers_by_topic
-
     topics = numbers_by_topic(member.assignment)
     reads = " ".join(f"{topic}:{','.join(map(str, n))}" for topic, n in topics.items())
     name = member.member_id
@@ -251,9 +253,6 @@ def delete_offsets(group: str, specs: Sequence[str], options: ClientOptions) -> 
 
     Asks for confirmation on a terminal.
     """
-    from barnabas.cli.common.named_topics import parse_specs
-    from barnabas.client.topic_partition import TopicPartition
-
     parsed = parse_specs(specs)
     with connected(options) as client:
         # Use the committed partitions, not the existing ones: the topic may be deleted.
@@ -267,8 +266,7 @@ def delete_offsets(group: str, specs: Sequence[str], options: ClientOptions) -> 
             )
         ]
         if not wanted:
-            problem(f"{group} has no offsets for {' '.join(specs)}: nothing to delete")
-            sys.exit(EXIT_FAILED)
+            fail(f"{group} has no offsets for {' '.join(specs)}: nothing to delete")
         confirm(f"Delete the offsets of {group} in {len(wanted)} partition(s)?")
         found = client.admin.delete_offsets(group, wanted, raise_errors=False)
         errors = {str(tp): error for tp, error in found.items()}
@@ -307,14 +305,14 @@ is moved to the nearest offset of the log. A time after the last record means th
 _IDLE_STATES = ("Empty", "Dead")
 
 
-class Target(NamedTuple):
+class OffsetTarget(NamedTuple):
     """The kind of target, and its value."""
 
     kind: str
     value: int = 0
 
 
-class Move(NamedTuple):
+class OffsetMove(NamedTuple):
     """The change of the committed offset (or start offset) of one partition."""
 
     partition: TopicPartition
@@ -370,13 +368,13 @@ def reset_group(
 ) -> None:
     """Move the offsets of GROUP. Without --execute, only show the changes."""
     given = [
-        Target("earliest") if to_earliest else None,
-        Target("latest") if to_latest else None,
-        Target("current") if to_current else None,
-        Target("offset", to_offset) if to_offset is not None else None,
-        Target("time", moment_ms(to_datetime, "--to-datetime")) if to_datetime else None,
-        Target("shift", shift_by) if shift_by is not None else None,
-        Target("time", _ago(by_duration)) if by_duration else None,
+        OffsetTarget("earliest") if to_earliest else None,
+        OffsetTarget("latest") if to_latest else None,
+        OffsetTarget("current") if to_current else None,
+        OffsetTarget("offset", to_offset) if to_offset is not None else None,
+        OffsetTarget("time", moment_ms(to_datetime, "--to-datetime")) if to_datetime else None,
+        OffsetTarget("shift", shift_by) if shift_by is not None else None,
+        OffsetTarget("time", _ago(by_duration)) if by_duration else None,
     ]
     targets = [target for target in given if target is not None]
     if len(targets) != 1:
@@ -409,11 +407,10 @@ def _idle(client: Client, group: str) -> GroupDescription:
     if isinstance(found, ClientError):
         raise found
     if found.state not in _IDLE_STATES:
-        problem(
+        fail(
             f"{group} is {found.state} and has {len(found.members)} member(s): stop "
             "them first, because they would overwrite the new offsets"
         )
-        sys.exit(EXIT_FAILED)
     return found
 
 
@@ -425,8 +422,8 @@ def _move(client: Client, group: GroupDescription, offsets: Mapping[TopicPartiti
 
 
 def _plan(
-    client: Client, group: GroupDescription, topics: Sequence[str], target: Target
-) -> list[Move]:
+    client: Client, group: GroupDescription, topics: Sequence[str], target: OffsetTarget
+) -> list[OffsetMove]:
     committed = group_positions(client, group)
     if topics:
         wanted = partitions_of(client, topics)
@@ -438,22 +435,21 @@ def _plan(
             if tp.topic in present and tp.partition in present[tp.topic].partitions
         ]
         if not wanted:
-            problem(f"{group.group_id} has no offsets: name topics with --topic")
-            sys.exit(EXIT_FAILED)
+            fail(f"{group.group_id} has no offsets: name topics with --topic")
     starts = _offsets(client, wanted, "earliest")
     ends = _offsets(client, wanted, "latest")
     target_offsets = _target_offsets(client, wanted, target, committed, (starts, ends))
     moves = []
     for tp in wanted:
         after = min(max(target_offsets[tp], starts[tp]), ends[tp])
-        moves.append(Move(tp, committed.get(tp), after, after != target_offsets[tp]))
+        moves.append(OffsetMove(tp, committed.get(tp), after, after != target_offsets[tp]))
     return moves
 
 
 def _target_offsets(
     client: Client,
     wanted: Sequence[TopicPartition],
-    target: Target,
+    target: OffsetTarget,
     committed: Mapping[TopicPartition, int],
     bounds: tuple[dict[TopicPartition, int], dict[TopicPartition, int]],
 ) -> Mapping[TopicPartition, int]:
@@ -473,8 +469,7 @@ def _target_offsets(
             return {tp: ends[tp] if found[tp] < 0 else found[tp] for tp in wanted}
     missing = [str(tp) for tp in wanted if tp not in committed]
     if missing:
-        problem(f"--shift-by requires committed offsets; there are none for {' '.join(missing)}")
-        sys.exit(EXIT_FAILED)
+        fail(f"--shift-by requires committed offsets; there are none for {' '.join(missing)}")
     return {tp: committed[tp] + target.value for tp in wanted}
 
 
@@ -485,7 +480,7 @@ def _offsets(
     return {tp: each.offset for tp, each in found.items()}
 
 
-def _show(group: str, moves: Sequence[Move], *, done: bool, as_json: bool) -> None:
+def _show(group: str, moves: Sequence[OffsetMove], *, done: bool, as_json: bool) -> None:
     if as_json:
         partitions = [
             {
@@ -510,7 +505,7 @@ def _show(group: str, moves: Sequence[Move], *, done: bool, as_json: bool) -> No
         echo("nothing was changed; use --execute to apply the changes", err=True)
 
 
-def _change(move: Move) -> object:
+def _change(move: OffsetMove) -> object:
     if move.before is None:
         return dim(None)
     by = move.after - move.before

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
-
 # The timeout of transactions that never time out: those with two-phase commit (KIP-939).
 NO_TIMEOUT_MS = 0x7FFF_FFFF
 # States in which the coordinator will end the transaction or waits for its producer.
@@ -89,7 +88,15 @@ def gather_held_back(
     try:
         owners = _owners(client, producers)
     except ClientError as error:
-        return HeldBack(tp, last_stable_offset, high_watermark, now_ms, producers, {}, error)
+        return HeldBack(
+            partition=tp,
+            last_stable_offset=last_stable_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+            producers=producers,
+            owners={},
+            error=error,
+        )
     held = HeldBack(tp, last_stable_offset, high_watermark, now_ms, producers, owners)
     if any(held.is_hanging(each) for each in producers):
         still = {

@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, echo_json, json_option, problem
+from barnabas.cli.common.output import echo_json, fail, json_option
 from barnabas.cli.common.printable import echo
 
 if TYPE_CHECKING:
-    from barnabas.cli.admin.security_files import Layout
-
+    from barnabas.cli.admin.security_files import SecurityLayout
 
 EXAMPLES = """\b
 Examples:
@@ -90,7 +88,7 @@ def init(
     DIR must be empty or absent; nothing is overwritten. It gets mode 0700 and its files 0600. The
     data directory is formatted with the user, whose password is for SCRAM-SHA-512.
     """
-    from barnabas.cli.admin.security_files import Layout
+    from barnabas.cli.admin.security_files import SecurityLayout
 
     hosts = tuple(dict.fromkeys(hosts)) or ("localhost",)
     for host in hosts:
@@ -106,22 +104,21 @@ def init(
         raise click.UsageError(
             "DIR: use printable ASCII characters, without quotes and backslashes"
         )
-    layout = Layout(
-        path,
-        hosts,
-        port,
-        port + 1 if certificate_port is None else certificate_port,
-        user,
-        secrets.token_urlsafe(_PASSWORD_BYTES),
-        _BROKER,
+    layout = SecurityLayout(
+        directory=path,
+        hosts=hosts,
+        port=port,
+        certificate_port=port + 1 if certificate_port is None else certificate_port,
+        user=user,
+        password=secrets.token_urlsafe(_PASSWORD_BYTES),
+        broker=_BROKER,
     )
     try:
         _create_directory(path)
         files = _write(layout, days)
         _format(layout)
     except OSError as error:
-        problem(f"{path}: {error.strerror or error}")
-        sys.exit(EXIT_FAILED)
+        fail(f"{path}: {error.strerror or error}")
     if as_json:
         echo_json({"directory": path, "files": files, "user": user, "password_file": files[-1]})
         return
@@ -141,7 +138,7 @@ def _create_directory(path: str) -> None:
     directory.chmod(0o700)
 
 
-def _write(layout: Layout, days: int) -> list[str]:
+def _write(layout: SecurityLayout, days: int) -> list[str]:
     """Write all files; return their names. The last one has the password.
 
     Raises:
@@ -176,7 +173,7 @@ def _write(layout: Layout, days: int) -> list[str]:
     return list(contents)
 
 
-def _format(layout: Layout) -> None:
+def _format(layout: SecurityLayout) -> None:
     """Format the data directory, with the first user.
 
     Raises:
@@ -204,7 +201,7 @@ def _format(layout: Layout) -> None:
     )
 
 
-def _echo_next(layout: Layout, files: list[str]) -> None:
+def _echo_next(layout: SecurityLayout, files: list[str]) -> None:
     at = layout.directory
     echo(f"{at} has {len(files)} files and the formatted data directory; only you may read them")
     echo(f"user {layout.user}, password {layout.password} (also in {at}/{files[-1]})")

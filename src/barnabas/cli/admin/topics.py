@@ -16,6 +16,7 @@ from barnabas.cli.common.output import (
     config_values,
     connected,
     echo_json,
+    fail,
     moment_ms,
     problem,
     warning,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.errors import BrokerError
     from barnabas.client.facade import Client
-
 
 EXAMPLES = """\b
 Examples:
@@ -167,14 +167,7 @@ def _replication_factor(topic: TopicInfo) -> int:
     return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
 
 
-@topics.command(
-    "create",
-    epilog="\b\nExamples:\n  barnabas topics create flights --partitions 6 --if-not-exists\n",
-)
-@topic_arguments("names")
-@click.option("-p", "--partitions", type=click.IntRange(1), help="[default: the broker's]")
-@click.option("-r", "--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
-@click.option(
+_config_option = click.option(
     "-c",
     "--config",
     "configs",
@@ -182,6 +175,16 @@ def _replication_factor(topic: TopicInfo) -> int:
     metavar="KEY=VALUE",
     help="A config of the topic, with units such as 7d or 1GiB. May be repeated.",
 )
+
+
+@topics.command(
+    "create",
+    epilog="\b\nExamples:\n  barnabas topics create flights --partitions 6 --if-not-exists\n",
+)
+@topic_arguments("names")
+@click.option("-p", "--partitions", type=click.IntRange(1), help="[default: the broker's]")
+@click.option("-r", "--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
+@_config_option
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists.")
 @client_options
 def create_topics(
@@ -224,14 +227,7 @@ def delete_topics(names: Sequence[str], if_exists: bool, options: ClientOptions)
 @click.option(
     "-p", "--partitions", type=click.IntRange(1), help="Raise the number of partitions to this."
 )
-@click.option(
-    "-c",
-    "--config",
-    "configs",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A config of the topic, with units such as 7d or 1GiB. May be repeated.",
-)
+@_config_option
 @click.option(
     "--delete-config",
     "deleted",
@@ -383,8 +379,7 @@ def schema_of_topic(topic: str, sample: int, times: bool, options: ClientOptions
         try:
             found = infer_topic(client, topic, sample, with_times=times)
         except InferenceError as error:
-            problem(str(error))
-            sys.exit(EXIT_FAILED)
+            fail(str(error))
     if options.as_json:
         echo_json(
             {

@@ -21,7 +21,7 @@ import time
 from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from barnabas.client.errors import NoBrokersError
     from barnabas.client.facade import Client
     from barnabas.protocol.api_keys import ApiKey
-
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -183,6 +182,26 @@ def option_group(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return decorate
 
 
+def option_record(name: str, kind: Any, *options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds options, and gives the command their values as one object.
+
+    Args:
+        name: The parameter of the command.
+        kind: The named tuple, with a field for each value.
+        options: The options. The command gets those without a field on their own.
+    """
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def with_record(**given: Any) -> Any:
+            values = {field: given.pop(field) for field in kind._fields}
+            return command(**{name: kind(**values)}, **given)
+
+        return cast("F", option_group(*options)(with_record))
+
+    return decorate
+
+
 def client_options(command: F) -> F:
     """Add the options of every command that connects to a cluster.
 
@@ -282,11 +301,9 @@ def connected(
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
     except ClientError as error:
-        problem(str(error))
-        sys.exit(EXIT_FAILED)
+        fail(str(error))
     except TimeoutError:
-        problem(timeout_message())
-        sys.exit(EXIT_FAILED)
+        fail(timeout_message())
     except KeyboardInterrupt as interrupt:
         sys.exit(exit_status(interrupt))
     except BrokenPipeError:
@@ -324,6 +341,12 @@ def problem(message: str) -> None:
     """Print an error on standard error."""
     _mark("error: ", "red")
     echo(message, err=True)
+
+
+def fail(message: str) -> NoReturn:
+    """Print an error on standard error, and end the command with status 1."""
+    problem(message)
+    sys.exit(EXIT_FAILED)
 
 
 def warning(message: str) -> None:
@@ -386,8 +409,7 @@ def require_api(client: Client, api: ApiKey, name: str, purpose: str) -> None:
     """
     if api in client.admin.describe_versions().apis:
         return
-    problem(
+    fail(
         f"{purpose} requires the API {name}, which these brokers do not serve; Apache "
         "Kafka serves it since version 3.0"
     )
-    sys.exit(EXIT_FAILED)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
     from barnabas.client.facade import Client
 
-
 # Brokers fetch the metadata log about twice a second. In this time between two looks, a broker that
 # runs has fetched.
 _PAUSE_S = 1.5
@@ -43,7 +42,7 @@ class BrokerCondition(NamedTuple):
 
 
 class BrokerLook(NamedTuple):
-    """What is known about the brokers after a second look at those that did not answer at first."""
+    """The state of the brokers after a second look at those that did not answer at first."""
 
     # Reply by broker id.
     replies: dict[int, Reply]
@@ -71,7 +70,6 @@ def look_at_brokers(
     received its last request a moment ago. So the second look comes after a pause.
 
     Args:
-        client: A client of the cluster.
         cluster: The brokers in the response of one of them.
         probes: The probes of their addresses.
         state: The quorum state before the probes.
@@ -98,7 +96,6 @@ def examine_brokers(
         cluster: The brokers in the response of one of them.
         look: What is known about them.
         given_address: The address that the user gave.
-        diagnosis: Receives the findings.
     """
     condition = BrokerCondition([], [])
     for node in cluster.brokers:
@@ -219,8 +216,6 @@ def examine_quorum(client: Client, diagnosis: Diagnosis, *, is_again: bool = Fal
     """Request the quorum state from its leader, and compare the leader's clock with ours.
 
     Args:
-        client: A client of the cluster.
-        diagnosis: Receives the findings.
         is_again: Whether a first comparison has found a difference, which this one confirms.
     """
     before = time.time() * 1000
@@ -258,7 +253,6 @@ def report_lost_quorum(
         client: A client that reaches a broker.
         cluster: The brokers in the response of that broker.
         probes: The probes of their addresses.
-        diagnosis: Receives the finding.
     """
     # Report it before the voters respond, which may take too long.
     diagnosis.wrong_first(
@@ -321,10 +315,8 @@ def examine_partitions(
     """Report the leaders and replicas of all partitions.
 
     Args:
-        client: A client of the cluster.
         topics: The topics from the metadata.
         down: Ids of brokers that are known to be down, as the cause of missing replicas.
-        diagnosis: Receives the findings.
     """
     every = [(f"{name}-{p.partition}", p) for name, t in topics.items() for p in _of(t)]
     offline = [name for name, p in every if p.leader < 0]
@@ -332,7 +324,7 @@ def examine_partitions(
     if offline:
         holders = {node for _, p in every if p.leader < 0 for node in p.replicas}
         diagnosis.wrong(
-            f"{_count(offline)} no leader: {_some(offline)}",
+            f"{len(offline)} partition(s) have no leader: {_some(offline)}",
             f"start the brokers that have replicas of them: {_ids(holders & set(down) or holders)}",
         )
     if under:
@@ -474,10 +466,6 @@ def _throttles(
             if e.name in (_FOLLOWER_RATE, _LEADER_RATE) and e.value and int(e.value) < _UNLIMITED
         }
     return found
-
-
-def _count(names: list[str]) -> str:
-    return f"{len(names)} partition(s) have"
 
 
 def _brokers(ids: Collection[int]) -> str:

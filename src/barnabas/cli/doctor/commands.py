@@ -25,15 +25,15 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.profiles import select
 from barnabas.cli.common.tables import Styled, bad, echo_entry, echo_line, good, warn
 from barnabas.cli.common.units import NumberRange
+from barnabas.client.config import ClientConfig
+from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
-    from barnabas.client.config import ClientConfig
     from barnabas.runtime.tls.tls_options import TlsOptions
-
 
 EXAMPLES = """\b
 Examples:
@@ -166,17 +166,14 @@ def examine_addresses(
     Args:
         target: HOST:PORT[,...].
         properties: Settings of the client.
-        diagnosis: Receives the findings.
         timeout_s: Limit of all probes and requests together (s). The findings say what is not
             examined then.
 
     Raises:
         click.UsageError: The addresses or the settings are malformed.
     """
-    from barnabas.cli.doctor.address import Examination
+    from barnabas.cli.doctor.address import examine_all
     from barnabas.cli.doctor.probe import Probes
-    from barnabas.client.config import ClientConfig
-    from barnabas.client.errors import ClientConfigError
 
     try:
         addresses = ClientConfig.parse({"bootstrap.servers": target}).bootstrap_servers
@@ -198,9 +195,10 @@ def examine_addresses(
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
     tls, is_usable = _tls_options(checked, diagnosis)
-    examination = Examination(Probes(addresses, is_thorough=True, tls=tls), limit_s)
-    examination.start(tls if is_usable else None, config if is_usable else None)
-    examination.finish(diagnosis)
+    probes = Probes(addresses, is_thorough=True, tls=tls)
+    examine_all(
+        probes, tls if is_usable else None, config if is_usable else None, limit_s, diagnosis
+    )
 
 
 def _tls_options(config: ClientConfig, diagnosis: Diagnosis) -> tuple[TlsOptions | None, bool]:

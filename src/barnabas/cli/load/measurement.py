@@ -13,14 +13,13 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.cli.common.tables import bad, echo_line, echo_table, strong, table
+from barnabas.cli.common.tables import bad, console, echo_line, echo_table, strong, table
 from barnabas.cli.common.units import amount, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import RenderableType
-
 
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}
 _INTERVAL_S = 0.5
@@ -324,20 +323,15 @@ def render(title: str, found: Measurement, width: int, *, live: bool) -> Rendera
     parts: list[RenderableType] = [
         head,
         Text(""),
-        table(_columns(), [_latency_row(found)]),
+        table(
+            [f"{name} ms" for name in _LATENCY_COLUMNS],
+            [[_milliseconds(value) for value in found.latencies_ms().values()]],
+        ),
         Text(""),
         Text("records/s over time", style="dim"),
         Text(lines, style="cyan", no_wrap=True, overflow="crop"),
     ]
     return Group(*parts)
-
-
-def _columns() -> list[str]:
-    return [f"{name} ms" for name in _LATENCY_COLUMNS]
-
-
-def _latency_row(found: Measurement) -> list[str]:
-    return [_milliseconds(value) for value in found.latencies_ms().values()]
 
 
 def _milliseconds(value: float) -> str:
@@ -356,8 +350,6 @@ def displayed(title: str, *, visible: bool) -> Iterator[Callable[[Measurement], 
         return
     from rich.live import Live
 
-    from barnabas.cli.common.tables import console
-
     screen = console(stderr=True)
     with Live(console=screen, auto_refresh=False, transient=True) as live:
         yield lambda found: live.update(render(title, found, screen.width, live=True), refresh=True)
@@ -366,8 +358,6 @@ def displayed(title: str, *, visible: bool) -> Iterator[Callable[[Measurement], 
 def echo_result(title: str, found: Measurement) -> None:
     """Print the results of a load: with a plot on a terminal, as tab-separated lines elsewhere."""
     if sys.stdout.isatty():
-        from barnabas.cli.common.tables import console
-
         screen = console()
         screen.print(render(title, found, screen.width, live=False))
     else:

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.common.output import (
-    EXIT_FAILED,
     ClientOptions,
     client_options,
     connected,
     echo_json,
+    fail,
     metrics_option,
-    problem,
     queries_option,
 )
 from barnabas.cli.common.printable import counted, printable
-from barnabas.cli.common.tables import bad, dim, good, table, warn
+from barnabas.cli.common.tables import bad, console, dim, good, table, warn
+from barnabas.cli.common.terminal import quit_by_key
 from barnabas.cli.common.units import NumberRange, amount, size
+from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from barnabas.cli.load.rates import Rates, Sampler, TopicRates
-
 
 EXAMPLES = """\b
 Examples:
@@ -95,12 +95,10 @@ def top(
             else:
                 _show_live(sampler, interval)
         except MetricsError as error:
-            problem(str(error))
-            sys.exit(EXIT_FAILED)
+            fail(str(error))
 
 
 def _show_once(sampler: Sampler, interval: float, *, as_json: bool) -> None:
-    from barnabas.cli.common.tables import console
     from barnabas.cli.load.rates import rates_between
 
     before = sampler.take()
@@ -115,11 +113,8 @@ def _show_once(sampler: Sampler, interval: float, *, as_json: bool) -> None:
 def _show_live(sampler: Sampler, interval: float) -> None:
     from rich.live import Live
 
-    from barnabas.cli.common.tables import console
-    from barnabas.cli.common.terminal import quit_by_key
     from barnabas.cli.load.metrics import MetricsError
     from barnabas.cli.load.rates import rates_between
-    from barnabas.client.errors import ClientError
 
     before, rates = sampler.take(), None
     with (

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from barnabas.cli.common.named_topics import complete_groups, topic_arguments
-from barnabas.cli.common.output import ClientOptions, client_config, client_options, connected
+from barnabas.cli.common.output import (
+    ClientOptions,
+    client_config,
+    client_options,
+    connected,
+    option_record,
+)
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.terminal import termination_as_interrupt
 from barnabas.cli.records.formats import progress
@@ -32,10 +38,10 @@ from barnabas.client.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from barnabas.cli.records.formats import Progress
+    from barnabas.cli.records.formats import Format, Progress
+    from barnabas.cli.records.source import Source
     from barnabas.cli.records.templates import Render
     from barnabas.client.facade import Client
-
 
 # Default of max.poll.records.
 _SHARE_RECORDS_MAX = 500
@@ -72,8 +78,8 @@ apply to keys or values only. With a schema registry: avro, json-schema, protobu
 """
 
 
-class _SourceOptions(NamedTuple):
-    """The options that select the records to read."""
+class _Choices(NamedTuple):
+    """The records to read, and how they are printed."""
 
     topics: Sequence[str]
     numbers: Sequence[int]
@@ -84,39 +90,58 @@ class _SourceOptions(NamedTuple):
     # Configuration for the consumer of a group member.
     config: Mapping[str, Any]
     errors: ErrorPolicy
+    render_of: Callable[[TopicPartition], Render]
+    wanted: RecordFilter
+    # Whether progress and notices are hidden.
+    quiet: bool
+
+    def printer(self, source: Source, shown: Progress, names: Sequence[str]) -> Printer:
+        """Return a printer of the records of a source, which reads the named topics."""
+        waiting = None
+        if not self.quiet and sys.stderr.isatty():
+            waiting = f"waiting for new records of {', '.join(names)}; Ctrl-C ends"
+            if self.start is END and self.group is None:
+                waiting += ", and --from beginning shows the existing records"
+        return Printer(source, self.render_of, self.wanted, shown, self.errors, waiting)
 
 
 class _OutputOptions(NamedTuple):
     """The options for the output."""
 
     template: str | None
-    as_json: bool
     with_headers: bool
     with_key: bool
     with_offset: bool
     delimiter: bytes | None
     key_delimiter: bytes | None
-    reading: Reading
+    show_null: bool
 
-    def render_of(self) -> Callable[[TopicPartition], Render]:
+    def render_of(
+        self, formats: tuple[Format | None, Format | None], *, as_json: bool
+    ) -> Callable[[TopicPartition], Render]:
         """Return a function that creates the renderer of a partition.
+
+        Args:
+            formats: The formats of key and value; None for raw bytes.
+            as_json: Whether records are printed as JSON lines.
 
         Raises:
             click.UsageError: Options contradict each other, or the template is invalid.
         """
+        reading = Reading(*formats, b"NULL" if self.show_null else b"")
         columns = self.with_headers or self.with_key or self.with_offset
         columns = columns or self.key_delimiter is not None
-        if (self.template is not None) + self.as_json + columns > 1:
+        if (self.template is not None) + as_json + columns > 1:
             raise click.UsageError("give --format, --json, or --key, --headers and --offsets")
-        if self.delimiter is not None and (self.as_json or self.template is not None):
+        if self.delimiter is not None and (as_json or self.template is not None):
             raise click.UsageError("--delimiter goes with neither --format nor --json")
-        if self.as_json:
-            return json_lines(self.reading)
+        if as_json:
+            return json_lines(reading)
         end = b"\n" if self.delimiter is None else self.delimiter
-        if self.template is None and not columns and self.reading.value is None:
-            render = value_lines(self.reading.null, end)
+        if self.template is None and not columns and reading.value is None:
+            render = value_lines(reading.null, end)
             return lambda _tp: render
-        return compile_template(self.template or self._columns(end), self.reading)
+        return compile_template(self.template or self._columns(end), reading)
 
     def _columns(self, end: bytes) -> str:
         between = _literal(b"\t" if self.key_delimiter is None else self.key_delimiter)
@@ -128,6 +153,35 @@ class _OutputOptions(NamedTuple):
 def _literal(data: bytes) -> str:
     """Return a template that prints these bytes."""
     return "".join(f"\\x{byte:02x}" for byte in data)
+
+
+_output_options = option_record(
+    "look",
+    _OutputOptions,
+    click.option("-f", "--format", "template", help="A template for each record (see below)."),
+    click.option(
+        "-k", "--key", "with_key", is_flag=True, help="Print the key and a tab before the value."
+    ),
+    click.option(
+        "--headers", "with_headers", is_flag=True, help="Print the headers and a tab before that."
+    ),
+    click.option(
+        "-O", "--offsets", "with_offset", is_flag=True, help="Print the offset and a tab, too."
+    ),
+    click.option(
+        "-K",
+        "--key-delimiter",
+        callback=unescape_option,
+        help="Print keys, with this text instead of the tab.",
+    ),
+    click.option(
+        "-D",
+        "--delimiter",
+        callback=unescape_option,
+        help="Print this after each record.  [default: \\n]",
+    ),
+    click.option("-Z", "--show-null", is_flag=True, help="Print NULL for null keys and values."),
+)
 
 
 @click.command(epilog=EXAMPLES)
@@ -161,29 +215,7 @@ def _literal(data: bytes) -> str:
     shell_complete=complete_groups,
     help="Acquire records as a member of this share group, and accept those that are printed.",
 )
-@click.option("-f", "--format", "template", help="A template for each record (see below).")
-@click.option(
-    "-k", "--key", "with_key", is_flag=True, help="Print the key and a tab before the value."
-)
-@click.option(
-    "--headers", "with_headers", is_flag=True, help="Print the headers and a tab before that."
-)
-@click.option(
-    "-O", "--offsets", "with_offset", is_flag=True, help="Print the offset and a tab, too."
-)
-@click.option(
-    "-K",
-    "--key-delimiter",
-    callback=unescape_option,
-    help="Print keys, with this text instead of the tab.",
-)
-@click.option(
-    "-D",
-    "--delimiter",
-    callback=unescape_option,
-    help="Print this after each record.  [default: \\n]",
-)
-@click.option("-Z", "--show-null", is_flag=True, help="Print NULL for null keys and values.")
+@_output_options
 @format_options(is_written=False)
 @click.option("--grep", metavar="REGEX", help="Print only records whose values match.")
 @click.option("--grep-key", metavar="REGEX", help="Print only records whose keys match.")
@@ -209,13 +241,7 @@ def consume(
     exit_at_end: bool,
     group: str | None,
     share: str | None,
-    template: str | None,
-    with_key: bool,
-    with_headers: bool,
-    with_offset: bool,
-    key_delimiter: bytes | None,
-    delimiter: bytes | None,
-    show_null: bool,
+    look: _OutputOptions,
     formats: FormatOptions,
     grep: str | None,
     grep_key: str | None,
@@ -230,26 +256,25 @@ def consume(
     start = _start(place, from_beginning=from_beginning, offset=offset, timestamp=timestamp)
     end = None if to is None else check_end(parse_place(to, "--to"))
     _check_groups(group, share)
-    reading = Reading(*formats.parse(options.properties), b"NULL" if show_null else b"")
-    look = _OutputOptions(
-        template,
-        options.as_json,
-        with_headers,
-        with_key,
-        with_offset,
-        delimiter,
-        key_delimiter,
-        reading,
-    )
-    render_of = look.render_of()
+    render_of = look.render_of(formats.parse(options.properties), as_json=options.as_json)
     wanted = RecordFilter(max_records, _expression(grep_key), _expression(grep))
     is_member = group is not None and not partitions
     if is_member and end is not None:
         raise click.UsageError("--to with --group requires --partition")
     config = client_config(options)
     errors = ErrorPolicy(skip=on_error == "skip")
-    choices = _SourceOptions(
-        topics, partitions, start, end, share or group, exit_at_end, config, errors
+    choices = _Choices(
+        topics=topics,
+        numbers=partitions,
+        start=start,
+        end=end,
+        group=share or group,
+        exit_at_end=exit_at_end,
+        config=config,
+        errors=errors,
+        render_of=render_of,
+        wanted=wanted,
+        quiet=quiet,
     )
     if share is not None:
         _check_share(choices)
@@ -257,7 +282,7 @@ def consume(
     else:
         run = _run_member if is_member else _run
     with termination_as_interrupt(), connected(options) as client:
-        run(client, choices, render_of, wanted, quiet=quiet)
+        run(client, choices)
 
 
 def _check_groups(group: str | None, share: str | None) -> None:
@@ -273,7 +298,7 @@ def _check_groups(group: str | None, share: str | None) -> None:
         raise click.UsageError("give either --group or --share")
 
 
-def _check_share(choices: _SourceOptions) -> None:
+def _check_share(choices: _Choices) -> None:
     """Refuse options that a share group does not support.
 
     Raises:
@@ -310,34 +335,19 @@ def _expression(text: str | None) -> re.Pattern[bytes] | None:
         raise click.UsageError(f"{text!r} is not a regular expression: {error}") from None
 
 
-def _run(
-    client: Client,
-    choices: _SourceOptions,
-    render_of: Callable[[TopicPartition], Render],
-    wanted: RecordFilter,
-    *,
-    quiet: bool,
-) -> None:
+def _run(client: Client, choices: _Choices) -> None:
     names = _topics(client, choices.topics)
     ranges = _ranges(client, _partitions(client, names, choices.numbers), choices)
     ends = [end - start for start, end in ranges.values() if end is not None]
     expected = sum(ends) if len(ends) == len(ranges) else None
-    if wanted.records_max is not None:
-        expected = min(wanted.records_max, expected or wanted.records_max)
-    waiting = _waiting_notice(names, choices, quiet=quiet)
-    with client.stream(ranges) as stream, _shown(expected, quiet=quiet) as shown:
+    if choices.wanted.records_max is not None:
+        expected = min(choices.wanted.records_max, expected or choices.wanted.records_max)
+    with client.stream(ranges) as stream, _shown(expected, quiet=choices.quiet) as shown:
         source = RangeSource(client, stream, choices.group, choices.errors)
-        Printer(source, render_of, wanted, shown, choices.errors, waiting).run()
+        choices.printer(source, shown, names).run()
 
 
-def _run_member(
-    client: Client,
-    choices: _SourceOptions,
-    render_of: Callable[[TopicPartition], Render],
-    wanted: RecordFilter,
-    *,
-    quiet: bool,
-) -> None:
+def _run_member(client: Client, choices: _Choices) -> None:
     """Read as a member of the group."""
     from barnabas.cli.records.group_sources import GroupSource
     from barnabas.client.consumer.consumer import Consumer
@@ -351,25 +361,20 @@ def _run_member(
     }
     names = _topics(client, choices.topics)
     client.partitions_for(names)
-    waiting = _waiting_notice(names, choices, quiet=quiet)
-    with Consumer(**config) as consumer, _shown(wanted.records_max, quiet=quiet) as shown:
+    with (
+        Consumer(**config) as consumer,
+        _shown(choices.wanted.records_max, quiet=choices.quiet) as shown,
+    ):
         source = GroupSource(
             client, consumer, choices.start, exit_at_end=choices.exit_at_end, errors=choices.errors
         )
-        printer = Printer(source, render_of, wanted, shown, choices.errors, waiting)
+        printer = choices.printer(source, shown, names)
         source.on_revoke = printer.commit
         source.subscribe(names)
         printer.run()
 
 
-def _run_share(
-    client: Client,
-    choices: _SourceOptions,
-    render_of: Callable[[TopicPartition], Render],
-    wanted: RecordFilter,
-    *,
-    quiet: bool,
-) -> None:
+def _run_share(client: Client, choices: _Choices) -> None:
     """Acquire records as a member of the share group."""
     from barnabas.cli.records.group_sources import ShareSource
     from barnabas.client.share.share_consumer import ShareConsumer
@@ -379,28 +384,17 @@ def _run_share(
         "group_id": choices.group,
         "share_acknowledgement_mode": "explicit",
     }
-    if wanted.records_max is not None:
+    if choices.wanted.records_max is not None:
         # Records beyond the limit would be released, and delivered to another member again.
-        config["max_poll_records"] = min(wanted.records_max, _SHARE_RECORDS_MAX)
+        config["max_poll_records"] = min(choices.wanted.records_max, _SHARE_RECORDS_MAX)
     names = _topics(client, choices.topics)
     client.partitions_for(names)
-    waiting = _waiting_notice(names, choices, quiet=quiet)
     with (
         ShareConsumer(*names, **config) as consumer,
-        _shown(wanted.records_max, quiet=quiet) as shown,
+        _shown(choices.wanted.records_max, quiet=choices.quiet) as shown,
     ):
         source = ShareSource(consumer, choices.errors)
-        Printer(source, render_of, wanted, shown, choices.errors, waiting).run()
-
-
-def _waiting_notice(names: Sequence[str], choices: _SourceOptions, *, quiet: bool) -> str | None:
-    """Return what the user reads on a terminal while no record arrives."""
-    if quiet or not sys.stderr.isatty():
-        return None
-    notice = f"waiting for new records of {', '.join(names)}; Ctrl-C ends"
-    if choices.start is END and choices.group is None:
-        notice += ", and --from beginning shows the existing records"
-    return notice
+        choices.printer(source, shown, names).run()
 
 
 @contextmanager
@@ -444,7 +438,7 @@ def _partitions(
 
 
 def _ranges(
-    client: Client, wanted: Sequence[TopicPartition], choices: _SourceOptions
+    client: Client, wanted: Sequence[TopicPartition], choices: _Choices
 ) -> dict[TopicPartition, tuple[int, int | None]]:
     """Return the first offset and the end of each partition; None for no end."""
     latest = client.list_offsets(dict.fromkeys(wanted, "latest"))

@@ -15,7 +15,7 @@ import time
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.cli.common.printable import echo
-from barnabas.client.errors import AdminResultsError, UnknownTopicError
+from barnabas.client.errors import AdminResultsError, ClientError, UnknownTopicError
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from barnabas.cli.records.formats import Format, Progress
     from barnabas.client.facade import Client
     from barnabas.client.producer.producer import SharedProducer
-
 
 # A rate limit is applied to this number of slices per second.
 _SLICES_PER_S = 20
@@ -72,8 +71,6 @@ class Delivery:
 
     def run(self, chunks: Iterable[InputChunk]) -> None:
         """Send all records and wait for their delivery. A second Ctrl-C stops the waiting."""
-        from barnabas.client.errors import ClientError
-
         producer = self._producer
         try:
             try:

@@ -24,6 +24,7 @@ import click
 from barnabas.cli.common.output import key_values, option_group
 from barnabas.cli.records.formats import Format, parse_formats
 from barnabas.client.errors import ClientError
+from barnabas.serializers.basic import deserialize_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -162,7 +163,7 @@ def open_registry(url: str | None, properties: Sequence[str]) -> SchemaRegistry 
 
 
 class Naming(NamedTuple):
-    """How the subject and the message type of written records are chosen."""
+    """The choice of the subject and the message type of written records."""
 
     # The value of --subject-name-strategy.
     strategy: str | None
@@ -320,7 +321,6 @@ def _content(path: str) -> str:
 def _writer(serializer: SchemaSerializer, topic: str, part: Part) -> Callable[[Any], bytes | None]:
     """Return a function from text or a JSON value to bytes. It registers the schema at once."""
     from barnabas.serializers.avro import AvroSerializer
-    from barnabas.serializers.basic import deserialize_json
 
     bound = serializer.for_topic(topic, part)
     bound.look_up()

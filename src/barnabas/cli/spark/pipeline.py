@@ -29,6 +29,7 @@ from barnabas.cli.spark.pipeline_runs import (
     topic_bounds,
 )
 from barnabas.server.configs.endpoints import parse_address
+from barnabas.spark.pipelines.project import load_project
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +151,6 @@ def run(
 
     Exit status 1: a flow failed, or a change was refused.
     """
-    from barnabas.spark.pipelines.project import load_project
     from barnabas.spark.pipelines.runs import RunRequest
 
     with reported():
@@ -218,7 +218,6 @@ def reset_datasets(
 ) -> None:
     """Start tables or sinks anew. Without --execute, only show what is lost."""
     from barnabas.spark.pipelines.checkpoints import read_checkpoints, read_notes
-    from barnabas.spark.pipelines.project import load_project
     from barnabas.spark.pipelines.reset import PipelineState, plan_reset
 
     with reported():

@@ -20,6 +20,7 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
+    fail,
     problem,
     warning,
 )
@@ -29,19 +30,9 @@ from barnabas.cli.common.tables import bad, console, dim, echo_table, good, tabl
 from barnabas.cli.common.terminal import exit_status, termination_as_interrupt
 from barnabas.cli.common.units import utc_text
 from barnabas.client.errors import UnknownTopicError
-from barnabas.spark.pipelines.checkpoints import TopicBounds, noted_brokers
+from barnabas.spark.pipelines.checkpoints import TopicBounds, flow_statuses, noted_brokers
 from barnabas.spark.pipelines.definition import short_key
 from barnabas.spark.pipelines.project import ProjectError, load_project
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from barnabas.client.facade import Client
-    from barnabas.client.topic_partition import TopicPartition
-    from barnabas.spark.pipelines.checkpoints import Checkpoint, FlowStatus, Notes
-    from barnabas.spark.pipelines.project import Project
-    from barnabas.spark.pipelines.runs import RunRequest
-
 
 project_option = click.option(
     "-p",
@@ -63,8 +54,7 @@ def reported() -> Iterator[None]:
     try:
         yield
     except ProjectError as error:
-        problem(str(error))
-        sys.exit(EXIT_FAILED)
+        fail(str(error))
 
 
 def project_of(directory: str) -> Project:
@@ -130,6 +120,12 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.spark.pipelines.checkpoints import Checkpoint, FlowStatus, Notes
+    from barnabas.spark.pipelines.project import Project
+    from barnabas.spark.pipelines.runs import RunRequest
+
     Show = Callable[[Mapping[str, Any]], None]
 
 _STYLES: dict[str, Callable[[object], object]] = {
@@ -155,7 +151,7 @@ _HIDDEN_STATES = ("excluded", "queued", "planning", "idle")
 
 @dataclass(slots=True)
 class FlowTotals:
-    """What the events of a run said of one flow."""
+    """The sums of a run's events about one flow."""
 
     state: str = "queued"
     batches: int = 0
@@ -169,7 +165,7 @@ class FlowTotals:
 
 
 class RunTotals:
-    """What the events of a run said so far."""
+    """The sums of a run's events so far."""
 
     def __init__(self) -> None:
         self.flows: dict[str, FlowTotals] = {}
@@ -388,8 +384,7 @@ def status(directory: Path, offline: bool, options: ClientOptions) -> None:
 
     Exit status 1: records were deleted from a topic before the pipeline read them.
     """
-    from barnabas.spark.pipelines.checkpoints import flow_statuses, read_checkpoints, read_notes
-    from barnabas.spark.pipelines.project import load_project
+    from barnabas.spark.pipelines.checkpoints import read_checkpoints, read_notes
     from barnabas.spark.pipelines.runs import is_running
 
     with reported():

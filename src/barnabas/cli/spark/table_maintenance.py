@@ -5,19 +5,17 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from barnabas.cli.common.output import (
-    EXIT_FAILED,
     echo_json,
+    fail,
     json_option,
     key_values,
     moment_ms,
-    option_group,
-    problem,
+    option_record,
     warning,
 )
 from barnabas.cli.common.printable import echo
@@ -25,7 +23,7 @@ from barnabas.cli.common.tables import console
 from barnabas.cli.common.units import duration_ms, size_bytes, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from barnabas.spark.tables.maintenance import (
         Compaction,
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
         Progress,
         TableStatus,
     )
-
 
 EXAMPLES = """\b
 Examples:
@@ -77,9 +74,6 @@ fail afterwards, and a batch must not take longer. Delta tables count in whole h
 _HOUR_MS = 3_600_000
 
 
-F = TypeVar("F", bound="Callable[..., Any]")
-
-
 class _Target(NamedTuple):
     """The table that the options of each command name."""
 
@@ -108,7 +102,10 @@ class _Target(NamedTuple):
         return MaintainedDelta(DeltaOptions(absolute_address(self.table), storage=storage))
 
 
-_add_options = option_group(
+# The options of each command.
+table_options = option_record(
+    "target",
+    _Target,
     click.argument("table", metavar="TABLE"),
     click.option(
         "-c",
@@ -131,23 +128,6 @@ _add_options = option_group(
     ),
     json_option(),
 )
-
-
-def table_options(command: F) -> F:
-    """Add the options of each command. The command receives a `target` and `as_json`."""
-
-    @wraps(command)
-    def with_target(
-        *,
-        table: str,
-        catalog: str | None,
-        catalog_properties: Sequence[str],
-        storage: Sequence[str],
-        **given: Any,
-    ) -> Any:
-        return command(target=_Target(table, catalog, catalog_properties, storage), **given)
-
-    return cast("F", _add_options(with_target))
 
 
 def parse_size(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
@@ -290,13 +270,11 @@ def reported() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        problem(f"{error}: install Barnabas with its extra delta or iceberg")
-        sys.exit(EXIT_FAILED)
+        fail(f"{error}: install Barnabas with its extra delta or iceberg")
     except (click.ClickException, click.exceptions.Exit):
         raise
     except Exception as error:  # noqa: BLE001 - libraries of catalogs and stores have many kinds
-        problem(str(error) or type(error).__name__)
-        sys.exit(EXIT_FAILED)
+        fail(str(error) or type(error).__name__)
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
+    fail,
     metrics_option,
-    problem,
     timeout_message,
 )
 from barnabas.cli.common.printable import echo
@@ -30,6 +30,7 @@ from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, 
 from barnabas.cli.common.units import NumberRange
 from barnabas.cli.why.reasons import Reason, is_healthy, note
 from barnabas.client.errors import ClientError, UnknownPartitionError
+from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from barnabas.cli.why.facts import PartitionFacts
     from barnabas.cli.why.gather import MetricFacts
     from barnabas.client.facade import Client
-
 
 EXAMPLES = """\b
 Examples:
@@ -105,8 +105,7 @@ def why(
     try:
         measured = gather_metrics(metrics)
     except MetricsError as error:
-        problem(str(error))
-        sys.exit(EXIT_FAILED)
+        fail(str(error))
     flags = click.get_current_context().params
     given = {name: flags[name] for name in ("bootstrap", "config_file", "profile")}
     question = Question(target, is_group=is_group, is_topic=is_topic)
@@ -161,7 +160,7 @@ NOT_ASKED = "not-asked"
 
 
 class Question(NamedTuple):
-    """What to examine: everything, or a target as `parse_target` reads it."""
+    """The subject of an examination: everything, or a target as `parse_target` reads it."""
 
     # None: all problems of the cluster.
     target: str | None = None
@@ -277,7 +276,6 @@ class _Examination:
     def examine_partition(self, target: Target) -> None:
         """Examine a partition, or an offset in it."""
         from barnabas.cli.why.group_reasons import offset_reasons
-        from barnabas.client.topic_partition import TopicPartition
 
         assert target.partition is not None
         tp = TopicPartition(target.name, target.partition)
@@ -302,7 +300,6 @@ class _Examination:
         self, names: Sequence[str], only: tuple[str, int] | None
     ) -> list[PartitionFacts]:
         from barnabas.cli.why.gather import gather_partitions
-        from barnabas.client.topic_partition import TopicPartition
 
         wanted = None if only is None else [TopicPartition(*only)]
         return gather_partitions(self._client, names, wanted, self._seconds, self._metrics)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-
 # The field of a form whose preview the user has seen.
 _CONFIRMED = "confirmed"
 _ROWS_MAX = 200
@@ -39,7 +38,7 @@ class Done(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """What a change will do, for the user to confirm."""
+    """The effects of a change, for the user to confirm."""
 
     question: str
     # The text of the button that confirms.
