@@ -39,11 +39,13 @@ from barnabas.server.handlers.forwarded import forward_request
 from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
     from collections.abc import Generator
 
     from barnabas.metadata.credentials import Tokens
-    from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+    from barnabas.protocol.messages.create_delegation_token import (
+        CreateDelegationTokenRequest,
+        CreateDelegationTokenResponse,
+    )
     from barnabas.protocol.messages.describe_delegation_token import (
         DescribeDelegationTokenOwner,
         DescribeDelegationTokenRequest,
