@@ -342,9 +342,7 @@ class RequestContext:
             return None
         return cast("M | None", response)
 
-    def after(
-        self, steps: Generator[None, None, V], handle: Callable[[V], Message | None]
-    ) -> Message | None:
+    def after(self, steps: Generator[None, None, V], handle: Callable[[V], M | None]) -> M | None:
         """Run steps, and then serve the request with their result.
 
         Args:

@@ -20,7 +20,6 @@ from barnabas.metadata.credentials import SECRET_KEY, principal_parts, token_hma
 from barnabas.network.principal import USER
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
 from barnabas.protocol.messages.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
@@ -43,7 +42,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.metadata.credentials import Tokens
-    from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+    from barnabas.protocol.messages.create_delegation_token import (
+        CreateDelegationTokenRequest,
+        CreateDelegationTokenResponse,
+    )
     from barnabas.protocol.messages.describe_delegation_token import (
         DescribeDelegationTokenOwner,
         DescribeDelegationTokenRequest,
@@ -141,9 +143,7 @@ def create_delegation_token(dependencies: NodeDependencies) -> Handle:
             )
             return None
 
-        made = context.after(_error_of(context, request), serve)
-        assert made is None or isinstance(made, CreateDelegationTokenResponse), made
-        return made
+        return context.after(_error_of(context, request), serve)
 
     return handle_create_delegation_token
 

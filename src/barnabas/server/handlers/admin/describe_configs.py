@@ -98,14 +98,14 @@ class DescribeConfigsHandler:
         self, request: DescribeConfigsRequest
     ) -> Generator[None, None, list[DescribeConfigsResult]]:
         """Return one result per resource. A repeated resource gets the same result again."""
-        made: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResult] = {}
+        described: dict[tuple[int, str, tuple[str, ...]], DescribeConfigsResult] = {}
         results: list[DescribeConfigsResult] = []
         for resource in request.resources:
             keys = tuple(resource.configuration_keys or ())
             requested = (resource.resource_type, resource.resource_name, keys)
-            result = made.get(requested)
+            result = described.get(requested)
             if result is None:
-                result = made[requested] = self._describe(resource, request)
+                result = described[requested] = self._describe(resource, request)
             results.append(result)
             yield
         return results

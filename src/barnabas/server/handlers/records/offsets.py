@@ -113,17 +113,19 @@ class ListOffsetsHandler:
                 yield None
         topics: list[ListOffsetsTopicResponse] = []
         for name, partitions in by_topic.items():
-            found: list[ListOffsetsPartitionResponse] = []
+            partition_responses: list[ListOffsetsPartitionResponse] = []
             for index, lookup in partitions.items():
                 if lookup is None:
-                    found.append(_failed(index, ErrorCode.INVALID_REQUEST))
+                    partition_responses.append(_failed(index, ErrorCode.INVALID_REQUEST))
                 else:
-                    found.append((yield from self._list_offset(version, request, name, lookup)))
+                    partition_responses.append(
+                        (yield from self._list_offset(version, request, name, lookup))
+                    )
                 until_step -= 1
                 if until_step <= 0:
                     until_step = _LOOKUPS_PER_STEP
                     yield None
-            topics.append(ListOffsetsTopicResponse(name=name, partitions=found))
+            topics.append(ListOffsetsTopicResponse(name=name, partitions=partition_responses))
         return ListOffsetsResponse(topics=topics)
 
     def _build_old_response(

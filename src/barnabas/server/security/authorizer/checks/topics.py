@@ -300,8 +300,8 @@ def _refuse_ids(
         topic_id = topic.topic_id
         if topic_id == ZERO_UUID or topic_id in refused:
             continue
-        found = rights.image.topics.by_id(topic_id)
-        if found is None or rights.allows(DESCRIBE, TOPIC, found.name):
+        known = rights.image.topics.by_id(topic_id)
+        if known is None or rights.allows(DESCRIBE, TOPIC, known.name):
             allowed.append(topic)
         else:
             refused[topic_id] = _failed(None, topic_id)
