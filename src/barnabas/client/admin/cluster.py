@@ -213,7 +213,6 @@ def update_features(
 
 def unregister_broker(sender: AdminSender, node: int) -> Plan[None]:
     """Remove a broker from the cluster metadata after it was shut down permanently."""
-
     call = AdminCall(
         ApiKey.UNREGISTER_BROKER,
         lambda _version: UnregisterBrokerRequest(broker_id=node),
@@ -224,7 +223,6 @@ def unregister_broker(sender: AdminSender, node: int) -> Plan[None]:
 
 def unregister_controller(sender: AdminSender, node: int) -> Plan[None]:
     """Remove a controller from the cluster metadata after it was shut down permanently."""
-
     call = AdminCall(
         ApiKey.UNREGISTER_CONTROLLER,
         lambda _version: UnregisterControllerRequest(controller_id=node),
