@@ -1,6 +1,7 @@
 """The click group of all commands. Each command is imported when it is called.
 
-The help text lists all commands without an import.
+The help text lists all commands without an import. `completion` is here because shells run it at
+each start.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Rates of topics and lags of groups over time, sampled while the console runs.
+"""The cluster of a console, and its rates and lags over time, sampled while the console runs.
+
+The functions that explain a cluster (`cli/why`, `cli/admin`, `cli/partitions`) take a blocking
+client, which one thread uses at a time. A page runs them in a thread, so that the event loop stays
+free.
 
 The samples are those of `barnabas top`. The console keeps the newest two. Of the older ones it
 keeps only numbers: a bounded number of points for a bounded number of topics and groups.
-
-Access to the cluster: blocking clients, each used by one thread at a time.
-
-The functions that explain a cluster (`cli/why`, `cli/groups`, `cli/partitions`) take a blocking
-client. A page runs them in a thread, so that the event loop stays free.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Values with a schema, as JSON: the console asks the schema registry, and never waits long for it.
+"""Keys, values and headers as people read them: JSON, text, or a dump of bytes.
 
-Only messages that are shown are decoded. What cannot be decoded is shown as bytes, with the reason.
-
-Keys, values and headers as people read them: JSON, text, or a dump of bytes.
-
-Records can be large, and any producer can write anything. All output is bounded.
+Records can be large, and any producer can write anything. All output is bounded. Only messages that
+are shown are decoded. Values with a schema are shown as JSON: the console asks the schema registry,
+and never waits long for it. What cannot be decoded is shown as bytes, with the reason.
 """
 
 from __future__ import annotations

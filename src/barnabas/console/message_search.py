@@ -1,6 +1,6 @@
-"""Search of messages: read a bounded part of a topic, and say where and why it ended.
+"""Search of messages, which is bounded, and new messages as server-sent events.
 
-New messages as server-sent events, until the browser leaves or a limit is reached.
+A search says where and why it ended. A tail ends when the browser leaves or a limit is reached.
 """
 
 from __future__ import annotations

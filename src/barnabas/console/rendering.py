@@ -1,8 +1,7 @@
-"""Pages from templates. Everything that a template prints is escaped, also invisible characters.
+"""Pages from templates, tables in parts, and charts.
 
-Pages of long tables, so that no request renders more than a bounded number of rows.
-
-Lines over time as SVG points, drawn by the templates.
+Everything that a template prints is escaped, also invisible characters. Long tables have pages, so
+that no request renders more than a bounded number of rows.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Checks of each request before its page is called, and headers of each response.
+"""Checks of each request before its page is called, log-ins, and headers of each response.
 
 - Host: only known names. A site whose name was pointed at this machine (DNS rebinding) is refused.
 - Origin: a form of another site is refused, before its CSRF token is checked. So are pages that
   another site loads as images, scripts or frames: searches and examinations are costly.
 - Size of the body, and time until the response begins.
 - A log-in, if the console can be reached from other machines.
-
-Log-in: passwords, sessions and their tokens.
 
 A session lives in the memory of the console; a restart ends all of them. The browser gets a random
 id in a cookie. Each form has the session's second token, which another site cannot know (CSRF).

@@ -1,12 +1,8 @@
-"""Runs the application on its address until it is stopped.
-
-Connections of browsers, with limits for requests that do not arrive completely.
+"""The web application with all its routes, served on its address until it is stopped.
 
 uvicorn waits without a limit for the rest of a request, and refuses all further requests while it
 has its maximum of connections. So here a request has a time limit. When there are too many
 connections, one without a complete request is closed: the oldest of the address that has the most.
-
-The web application: all routes, and what errors look like.
 """
 
 from __future__ import annotations

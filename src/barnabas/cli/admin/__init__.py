@@ -1,1 +1,1 @@
-"""Commands that administer brokers, configurations, quotas, the quorum and profiles."""
+"""Commands that show and change a cluster: its nodes, topics, groups, rights and configs."""

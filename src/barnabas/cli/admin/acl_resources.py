@@ -1,6 +1,6 @@
-"""Options that name resources and operations, and how entries are shown.
+"""Resources and operations of access control entries, and `barnabas acls why`.
 
-`barnabas acls why`: which entry lets a principal do something, or keeps it from doing it.
+The command names the entry that lets a principal do something, or that keeps it from doing it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""`barnabas brokers`: list and unregister brokers.
+"""`barnabas brokers`, `features` and `log-dirs`: the nodes of a cluster.
 
-`barnabas features`: the feature levels that the cluster has finalized (KIP-584).
-
-`barnabas log-dirs`: the contents of the brokers' data directories (KIP-113, KIP-827).
+The commands list and unregister brokers, change the feature levels that the cluster has finalized
+(KIP-584), and show the contents of the brokers' data directories (KIP-113, KIP-827).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Progress of groups: offset, end offset, lag and assigned member per partition.
 
 The offset of a share group is the start offset of its share partition: all records before it are
-processed. Several members may read the partition.
-
-The topology and the tasks of streams groups, as tables and as JSON (KIP-1071).
+processed. Several members may read the partition. Streams groups also have a topology and tasks
+(KIP-1071).
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`barnabas groups`: list, describe with lag, reset and delete groups and their offsets.
-
-`barnabas groups reset`: move a group's offsets. Without --execute, only show the changes.
-"""
+"""`barnabas groups`: list, describe with lag, reset and delete groups and their offsets."""
 
 from __future__ import annotations
 

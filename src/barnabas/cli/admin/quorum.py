@@ -1,9 +1,8 @@
 """`barnabas quorum`: describe the metadata quorum, add and remove voters.
 
-Whether the metadata quorum has a leader; `doctor`, `why` and `top` check this first.
-
-Brokers answer Metadata from their stored state, even without a controller. Only the quorum's leader
-answers DescribeQuorum. Without a leader that request fails, which shows the loss.
+`doctor`, `why` and `top` also check first whether the quorum has a leader. Brokers answer Metadata
+from their stored state, even without a controller. Only the quorum's leader answers DescribeQuorum.
+Without a leader that request fails, which shows the loss.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A certificate authority for development, and the certificates that it issues.
-
-The properties files that `barnabas security init` writes.
-"""
+"""The files that `barnabas security init` writes: certificates and properties."""
 
 from __future__ import annotations
 

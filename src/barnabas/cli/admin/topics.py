@@ -1,9 +1,4 @@
-"""`barnabas topics`: list, describe, create, alter and delete topics.
-
-`barnabas topics purge`: delete the records before an offset or a time (DeleteRecords).
-
-`barnabas topics schema`: infer the columns of JSON values, as Spark's DDL.
-"""
+"""`barnabas topics`: list, describe, create, alter, purge and delete topics, infer their schema."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Shell completion of topic names, group names and config keys.
+"""Topics, groups and partitions as users type them, and their completion by the shell.
 
-Completion must never hang or print errors: a broker that does not answer in time gives no names.
-
-Topics as arguments, and as -t options like in kcat and the tools of Apache Kafka.
-
-Partitions as users type them: TOPIC, or TOPIC:0,2 for some of its partitions.
+Topics are arguments, or -t options like in kcat and the tools of Apache Kafka. Partitions are
+written TOPIC, or TOPIC:0,2 for some of them. Completion must never hang or print errors: a broker
+that does not answer in time gives no names.
 """
 
 from __future__ import annotations

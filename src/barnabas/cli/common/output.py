@@ -8,8 +8,6 @@ Exit statuses:
 - 130: interrupted
 
 Results go to standard output, everything else to standard error.
-
-A check whether the brokers serve an API, so a command fails at once instead of timing out.
 """
 
 from __future__ import annotations

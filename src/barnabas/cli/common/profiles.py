@@ -1,9 +1,8 @@
-"""Select the bootstrap servers and settings: from flags, file, environment, profile or defaults.
+"""The connection settings of a command: from flags, file, environment, profile or defaults.
 
-The profiles file: `profiles.toml` in the user's config directory, with mode 0600.
-
-The directory is $XDG_CONFIG_HOME/barnabas, by default ~/.config/barnabas. A table `profiles.NAME`
-contains keys of Kafka clients with string values. `current` names the profile in use.
+Profiles are in `profiles.toml` in the user's config directory, with mode 0600. The directory is
+$XDG_CONFIG_HOME/barnabas, by default ~/.config/barnabas. A table `profiles.NAME` contains keys of
+Kafka clients with string values. `current` names the profile in use.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""The question before a command deletes something: asked on a terminal, unless --yes is given.
+"""The user at the terminal: confirmations, single keys, Ctrl-C and SIGTERM.
 
-Single keys that the user presses while a live display runs.
-
-Make SIGTERM end a long-running command like Ctrl-C, including its final work.
-
-For example, `timeout 60 barnabas consume ...` commits the printed records, and the member leaves
-its group.
+A command asks before it deletes something, unless --yes is given. SIGTERM ends a long-running
+command like Ctrl-C, including its final work. For example, `timeout 60 barnabas consume ...`
+commits the printed records, and the member leaves its group.
 """
 
 from __future__ import annotations

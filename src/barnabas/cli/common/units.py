@@ -1,9 +1,7 @@
-"""Numbers in a range, and durations and sizes with units, as users type them: 15m, 7d, 128MiB.
+"""Numbers, durations, sizes and times, as users type them (15m, 7d, 128MiB) and as they are shown.
 
 Brokers and Kafka's tools take plain numbers only, in the unit of each key. The commands convert
 values before they send them, so that the units also work with Apache Kafka.
-
-Times as text, for people and for programs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Diagnosis of the broker at an address, and of the cluster behind it.
+"""The examination of one address: its broker, and the cluster behind it.
 
-Parts of an examination in separate threads, so that no broker can block the command.
-
-Consumer groups without progress: without members, or in a rebalance that does not end.
-
-Transactions that delay read_committed consumers.
+Each part runs in its own thread, so that no broker can block the command.
 """
 
 from __future__ import annotations

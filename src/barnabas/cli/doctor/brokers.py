@@ -1,8 +1,7 @@
-"""The brokers: which of them serve, are down or paused, and which addresses they advertise.
+"""Diagnosis of a cluster's brokers, metadata quorum and replicas.
 
-The metadata quorum: its leader, the voters that answer, and the clocks.
-
-Partitions without a leader or in-sync replicas, unfinished reassignments, and throttles.
+It covers brokers that are down or paused, advertised addresses, voters that do not answer, clocks,
+partitions without a leader or in-sync replicas, unfinished reassignments, and throttles.
 """
 
 from __future__ import annotations

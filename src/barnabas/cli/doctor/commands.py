@@ -1,7 +1,4 @@
-"""`barnabas doctor`: report problems and their remedies.
-
-Examine a cluster by the addresses of its brokers.
-"""
+"""`barnabas doctor`: report problems and their remedies."""
 
 from __future__ import annotations
 

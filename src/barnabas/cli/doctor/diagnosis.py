@@ -1,7 +1,4 @@
-"""Findings of an examination, and their remedies.
-
-Configuration values that are valid but often a mistake.
-"""
+"""Findings of an examination, and their remedies."""
 
 from __future__ import annotations
 

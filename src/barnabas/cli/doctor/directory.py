@@ -1,7 +1,4 @@
-"""Diagnosis of a data directory, before or while a broker uses it.
-
-Diagnosis of a broker's properties file.
-"""
+"""Diagnosis of a node's files: its properties, and its data directory in use or not."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Probe an address: does its name resolve, is a port open, and which protocol does it speak?
-
-Diagnosis of a login: mechanisms that are offered and requested.
-"""
+"""Probe an address: name, port, protocol, and the mechanisms of a login."""
 
 from __future__ import annotations
 

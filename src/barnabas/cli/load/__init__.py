@@ -1,0 +1,1 @@
+"""`barnabas bench` and `top`: generate load, and measure the load of a cluster."""

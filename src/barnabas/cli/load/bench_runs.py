@@ -1,18 +1,12 @@
-"""The produce load: write records to a topic, at a rate or as fast as possible.
-
-The consume load: read and decode the records of a topic as fast as possible.
-
-The end-to-end load: write each record, and read it back in the same process.
-
-Producer and consumer run on one event loop. One clock therefore measures the path of a record, and
-neither side waits for the other. A value starts with the id of the run and the number of the
-record, which identify it on arrival.
-
-The amount of load, and the due time of each record.
+"""The loads of `barnabas bench`: produce, consume, and end to end.
 
 With a rate, the due time of a record does not depend on earlier records, and its latency counts
 from the due time. A broker that stalls for a second therefore delays all records of that second,
 and all these delays count. Latency from the actual send would omit them ("coordinated omission").
+
+End to end, producer and consumer run on one event loop. One clock therefore measures the path of a
+record, and neither side waits for the other. A value starts with the id of the run and the number
+of the record, which identify it on arrival.
 """
 
 from __future__ import annotations

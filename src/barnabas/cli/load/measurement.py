@@ -1,12 +1,9 @@
-"""The results of a run: counts, latencies, and a series of short intervals for the plot.
+"""The load of a run, and its result: counts, latencies, and a plot of the rate.
 
-A histogram of latencies with a relative error under 2 %, in bounded memory.
-
-Each value below 128 has its own counter. Above 128, every power of two is divided into 64 equal
-steps. This is the layout of HdrHistogram with two digits. The library of that name is not used,
-because it is a compiled dependency for a few lines of code.
-
-The display of a running load and of its result: numbers, and a plot of the rate over time.
+Latencies are counted in a histogram with a relative error under 2 %, in bounded memory. Each value
+below 128 has its own counter. Above 128, every power of two is divided into 64 equal steps. This is
+the layout of HdrHistogram with two digits. The library of that name is not used, because it is a
+compiled dependency for a few lines of code.
 """
 
 from __future__ import annotations

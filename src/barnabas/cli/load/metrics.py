@@ -1,7 +1,4 @@
-"""Read a broker's metrics listener: Prometheus text with Kafka's names.
-
-Streaming queries of Spark, read from the metrics of their driver.
-"""
+"""Metrics in Prometheus text: those of brokers, and of Spark's streaming queries."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Rates computed from two samples.
+"""Samples of a cluster, and the rates computed from two samples.
 
-A sample of a cluster, from the Kafka protocol and from the given metrics listeners.
+A sample comes from the Kafka protocol and from the given metrics listeners.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""`barnabas top`: show the current load of a cluster.
-
-The display of `top`.
-"""
+"""`barnabas top`: show the current load of a cluster, live or once."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Show the content of segments, indexes, snapshots, checkpoints and other files of a log.
+"""`barnabas log dump`: the content of segments, indexes, snapshots, checkpoints and other files.
 
-The content of records: the types of internal topics, and plain bytes.
-
-Kinds: `metadata` (`__cluster_metadata`), `groups` (`__consumer_offsets`), `transactions`
-(`__transaction_state`), `share` (`__share_group_state`) and `plain` for everything else.
+Records are of one of these kinds: `metadata` (`__cluster_metadata`), `groups`
+(`__consumer_offsets`), `transactions` (`__transaction_state`), `share` (`__share_group_state`) and
+`plain` for everything else.
 """
 
 from __future__ import annotations

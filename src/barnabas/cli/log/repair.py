@@ -2,9 +2,8 @@
 
 No data is deleted: a file that is replaced, cut or not needed is kept with the suffix `.damaged`.
 
-Recover a damaged segment: keep intact batches, and correct batches with one flipped bit.
-
-A batch that cannot be saved is replaced by an empty batch with the same offsets, like those that
+In a damaged segment, intact batches are kept and batches with one flipped bit are corrected. A
+batch that cannot be saved is replaced by an empty batch with the same offsets, like those that
 compaction leaves. All later batches keep their offsets, and consumers continue with the next
 record.
 """

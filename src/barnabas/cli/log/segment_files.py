@@ -1,10 +1,6 @@
-"""Iterate over the batches of a segment's file, including damaged ones.
+"""Files of a log as checks read them: partition directories, batches of a segment, findings.
 
-Recognize the directories of partitions in a data directory by their names.
-
-Files opened for reading only: this module cannot modify a log or create a file.
-
-The findings of a check of files.
+Files are opened for reading only: this module cannot modify a log or create a file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Verify one segment: its batches, and that its indexes point to the right positions.
+"""Verify the directory of one partition, and each of its segments.
 
-Verify the directory of one partition: segments, leader epochs, snapshots and topic id.
+The checks cover batches, the positions in indexes, leader epochs, snapshots and the topic id.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Verify a data directory: its identity, its checkpoints, and every partition in it.
 
-Topics whose logs may lack offsets, by the metadata log in the same data directory.
-
 A log that was copied from the leader has the gaps of the leader's compaction, even if this broker
-has not compacted it, so that `cleaner-offset-checkpoint` does not name it.
+has not compacted it, so that `cleaner-offset-checkpoint` does not name it. The metadata log in the
+same directory therefore tells which topics may lack offsets.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""`barnabas start`, `format` and `cluster`: nodes, and clusters of local processes."""

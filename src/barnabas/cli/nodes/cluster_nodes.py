@@ -1,15 +1,10 @@
-"""The layout of a local cluster, and the server.properties of each of its nodes.
+"""The nodes of a local cluster: their layout, files and processes.
 
-The layout is stored as `cluster.json` in the cluster's directory. The properties use Kafka's keys,
-so the directory can be used elsewhere.
-
-The identity of a process, because the system reuses process ids.
-
-One node of a local cluster: a process that any terminal can start, signal and end.
-
-The node's directory contains its complete state: `server.properties`, `process.json` (the process,
-and the last request to it), `node.out` (the ready line), `node.log` and `data`. The commands
-therefore need not be the parent of the process.
+The layout is stored as `cluster.json` in the cluster's directory. The properties of the nodes use
+Kafka's keys, so the directory can be used elsewhere. The directory of a node contains its complete
+state: `server.properties`, `process.json` (the process, and the last request to it), `node.out`
+(the ready line), `node.log` and `data`. The commands therefore need not be the parent of the
+process: any terminal can start, signal and end it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Start the nodes of a cluster, supervise them, and stop them in order.
-
-The status of a local cluster, from its processes and from its brokers.
-"""
+"""Start, supervise and stop the nodes of a local cluster, and show their status."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
 """The work of `barnabas start`: read the configuration, run the broker, report the result.
 
-Support of `barnabas start` for tests: a temporary directory, a ready file, --exit-with.
-
-The temporary directory is removed when the broker ends, unless by SIGKILL. With `--exit-with`, the
-broker ends with another process. It then needs no clean stop if its data is deleted anyway.
-
-The log of a broker on standard error, as text or as JSON; by default only warnings.
-
-The limit for open files and connections of the process.
+The log goes to standard error, as text or as JSON; by default it has only warnings. The options for
+tests add a temporary directory, a ready file and --exit-with. The temporary directory is removed
+when the broker ends, unless by SIGKILL. With --exit-with, the broker ends with another process. It
+then needs no clean stop if its data is deleted anyway.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""The group `barnabas partitions` with its subcommands.
+"""`barnabas partitions`: show partitions, once or live, and elect their leaders.
 
-A click group with a default command: `partitions orders` means `partitions show orders`.
-
-`barnabas partitions elect`: elect leaders of partitions.
-
-`barnabas partitions [TOPIC...]`: the table of partitions, once or live.
+`show` is the default subcommand: `partitions orders` means `partitions show orders`.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
-"""Start, monitor and cancel reassignments.
+"""Reassignments: plan, start, throttle, monitor and cancel them.
 
-Plans of reassignments that balance the brokers and move few replicas.
-
-This module only computes. A plan uses the given brokers only. Brokers differ by at most one in
-their number of replicas, and in the number of partitions whose preferred leader they are. Two
-replicas of a partition share a rack only if every other rack has a replica already.
+A plan uses the given brokers only. Brokers differ by at most one in their number of replicas, and
+in the number of partitions whose preferred leader they are. Two replicas of a partition share a
+rack only if every other rack has a replica already.
 
 No replica moves without need. If one broker has two replicas more than another, it always has a
 partition that the other broker lacks. Moving one replica per surplus is therefore sufficient and
 minimal. A change of the preferred leader only reorders replicas and moves no data.
 
-Throttles of reassignments (KIP-73): the rates of brokers, and the replicas they apply to.
-
-As in Kafka's tool, the old replicas are throttled as leaders and the new ones as followers. Other
-replication keeps its speed.
+Throttles (KIP-73) limit the rates of brokers for named replicas. As in Kafka's tool, the old
+replicas are throttled as leaders and the new ones as followers. Other replication keeps its speed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""`barnabas produce` and `consume`: write and read records."""

@@ -1,10 +1,6 @@
-"""Send the input, limited to a rate, and wait for its delivery.
+"""Convert input to records, send them, limited to a rate, and wait for their delivery.
 
-Input split at a delimiter into batches of pieces, as it arrives.
-
-A notice that a broker auto-created the topic, because its name may be misspelled.
-
-Conversion of lines, JSON lines and whole files to records.
+Input is split at a delimiter as it arrives. Pieces are lines, JSON lines or whole files.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Names are those of Kafka's serializers, and hex and base64. A text of the letter
 a layout of adjacent fields, as in kcat. `<` and `>` set the byte order. `b`, `h`, `i` and `q` are
 integers of 1, 2, 4 and 8 bytes (capitals: unsigned). `c` is a character, `s` the rest as text, and
 `$` requires the end of the data.
-
-Progress of `consume` and `produce` on standard error, if that is a terminal.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Records read as a member of a group, which assigns the partitions.
+"""Records read as a member of a group, or acquired as a member of a share group (KIP-932).
 
-Records acquired as a member of a share group (KIP-932).
-
-Printed records are accepted. With `--on-error skip`, records that cannot be decoded are rejected.
-All others are released when the command ends.
+The group assigns the partitions. A share group also acknowledges: printed records are accepted.
+With `--on-error skip`, records that cannot be decoded are rejected. All others are released when
+the command ends.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Print records as they arrive, count them, and commit the offsets of printed records.
+"""Print records as they arrive, as text or JSON lines, and commit the offsets of printed records.
 
-Records as JSON lines, in the format that `barnabas produce --from-json` reads.
+JSON lines have the format that `barnabas produce --from-json` reads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The command `barnabas produce`: its options and its result.
 
-The arguments of `barnabas produce`: TOPIC [FILE...], or -t TOPIC [FILE...] as in kcat.
+Its arguments are TOPIC [FILE...], or -t TOPIC [FILE...] as in kcat.
 """
 
 from __future__ import annotations

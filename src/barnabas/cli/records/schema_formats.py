@@ -1,17 +1,13 @@
 """Formats with a schema registry: `--value-format avro --registry URL`, or `-s value=avro`.
 
 A line is JSON, as `barnabas consume` prints it: Protobuf as its JSON mapping, logical types of Avro
-as text. An error of the registry ends a command even with `--on-error skip`: it is not about a
-record.
+as text. To write Avro, times in ISO text, decimals and UUIDs in text, and bytes in base64 are
+converted back. A union may also be written in Avro's own JSON form: {"string": "JFK"}. An error of
+the registry ends a command even with `--on-error skip`: it is not about a record.
 
 `Naming` chooses the subject and the message type to write. Its words are those of Confluent's
 clients: the subject name strategies and the settings `key.subject.name.strategy` and
 `value.subject.name.strategy`.
-
-JSON values as the values that Avro's logical types and bytes need.
-
-`barnabas consume` prints times as ISO text, decimals and UUIDs as text, and bytes as base64. This
-is the way back. A union may also be written in Avro's own JSON form: {"string": "JFK"}.
 """
 
 from __future__ import annotations

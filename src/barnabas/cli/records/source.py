@@ -1,8 +1,7 @@
-"""The sources of records for `consume`: chosen partitions, or those that a group assigns.
+"""The records that `consume` reads: where it begins, which sources there are, what it skips.
 
-Places in a log as users type them, and their offsets in each partition.
-
-`barnabas consume --on-error skip`: count, report and skip unreadable data.
+A source reads chosen partitions, or those that a group assigns. `--on-error skip` counts, reports
+and skips unreadable data.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Records formatted by a template with kcat's letters: `-f '%t [%p] %o: %k -> %s\n'`.
+r"""Records formatted by a template with kcat's letters: `-f '%t [%p] %o: %k -> %s\n'`.
 
 A template is compiled once per partition, so parts that are constant in a partition become text. If
 a template only needs attributes of the record, one formatting call prints a record. Nulls, headers
-and lengths need a call for each piece.
-
-Escapes in delimiters and templates as users type them in a shell: \n, \t, \x1f and so on.
+and lengths need a call for each piece. Templates and delimiters may contain escapes: \n, \t, \x1f.
 """
 
 from __future__ import annotations

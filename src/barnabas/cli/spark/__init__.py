@@ -1,1 +1,1 @@
-"""`barnabas spark`: checks of Spark jobs."""
+"""`barnabas pipeline`, `tables` and `spark`: pipelines, tables and jobs of Spark."""

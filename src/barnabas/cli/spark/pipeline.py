@@ -1,7 +1,4 @@
-"""`barnabas pipeline`: create, run, inspect and reset pipelines of Spark.
-
-`barnabas pipeline reset`: start datasets anew. Without --execute, only show what is lost.
-"""
+"""`barnabas pipeline`: create, run, inspect and reset pipelines of Spark."""
 
 from __future__ import annotations
 

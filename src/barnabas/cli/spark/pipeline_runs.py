@@ -1,10 +1,7 @@
-"""What the commands of `barnabas pipeline` share: the project, and the bounds of its topics.
+"""Runs of pipelines: the process of a run, the display of its events, and the status of its flows.
 
-Shows the events of a run: a live table on a terminal, a line for each event elsewhere.
-
-Runs a pipeline in a process of its own, and shows its events.
-
-`barnabas pipeline status`: where the flows are, read from their checkpoints.
+A terminal shows a live table, other output a line for each event. The status is read from the
+checkpoints of the flows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""`barnabas tables`: compact small files, expire old snapshots, show the state of tables.
-
-What the commands of `barnabas tables` share: the table that options name, and its errors.
-
-A bar of finished files on a terminal.
-"""
+"""`barnabas tables`: compact small files, expire old snapshots, show the state of tables."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """`barnabas why`: explain why something waits, and give a remedy.
 
-The questions of `barnabas why`, and their answers as data: reasons by subject.
-
-The target of `why`: a partition, an offset, a topic or a group, as users type it.
+A target is a partition, an offset, a topic or a group. The answers are data: reasons by subject.
 """
 
 from __future__ import annotations

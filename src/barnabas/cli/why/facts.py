@@ -2,12 +2,6 @@
 
 The facts come from APIs of the Kafka protocol, so Apache Kafka provides them too, and from the
 metrics listeners that the user named.
-
-Names of group members in messages.
-
-The facts about a share group that `why` uses (KIP-932).
-
-The offsets of partitions that `why` compares with the positions of groups.
 """
 
 from __future__ import annotations

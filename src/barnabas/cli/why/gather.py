@@ -1,7 +1,4 @@
-"""Gather the facts about partitions for `why`.
-
-Facts from metrics listeners that no API of the protocol provides.
-"""
+"""Gather the facts about partitions for `why`, also from metrics listeners."""
 
 from __future__ import annotations
 

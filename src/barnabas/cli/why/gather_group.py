@@ -1,7 +1,4 @@
-"""Gather the facts about groups for `why`.
-
-Gather the facts about a share group for `why` (KIP-932).
-"""
+"""Gather the facts about groups for `why`, share groups (KIP-932) included."""
 
 from __future__ import annotations
 

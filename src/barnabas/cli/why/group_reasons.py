@@ -1,8 +1,6 @@
-"""Reasons why the members of a group wait.
+"""Reasons why the members of a group wait, streams groups (KIP-1071) included.
 
-Reasons why an offset cannot be read, or cannot be read yet.
-
-Reasons why the members of a streams group have no tasks, or not all of them (KIP-1071).
+A member also waits if an offset cannot be read, or cannot be read yet.
 """
 
 from __future__ import annotations

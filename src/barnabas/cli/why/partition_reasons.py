@@ -1,13 +1,7 @@
 """Reasons why a partition does not advance: leader, high watermark, ISR, last stable offset.
 
-This module only computes from facts. The docstring of each function gives the rule behind its
-reason.
-
-Reasons that concern the cluster as a whole.
-
-Reasons about damaged files, from the metrics listeners of brokers.
-
-Reasons why a replica is not in the ISR.
+Reasons of the whole cluster and of damaged files are among them. This module only computes from
+facts. The docstring of each function gives the rule behind its reason.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""A reason: a statement and its remedy.
-
-Reasons for a last stable offset below the high watermark: open transactions.
-
-The reason for subscriptions to topics that do not exist, for groups of all types but streams.
-"""
+"""A reason: a statement and its remedy. Here are those that partitions and groups share."""
 
 from __future__ import annotations
 

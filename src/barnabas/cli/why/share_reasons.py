@@ -3,8 +3,6 @@
 Share coordinators store the state of a record when a delivery of it ends. Which member has a
 record is in the memory of the partition's leader only, and no API returns it. So a reason names all
 members that may have it.
-
-Reasons about single records of a share group, from the states that share coordinators store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reset the offsets of a group, or delete it.
-
-Add and remove ACLs and the SCRAM credentials of users.
-"""
+"""Changes of groups, ACLs and the SCRAM credentials of users."""
 
 from __future__ import annotations
 

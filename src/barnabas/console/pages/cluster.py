@@ -1,9 +1,4 @@
-"""The first page: brokers, quorum, features and load of the cluster.
-
-The page of one broker: its configs and its log directories.
-
-Active reassignments and how far they are.
-"""
+"""The first page, the page of one broker, and the active reassignments."""
 
 from __future__ import annotations
 

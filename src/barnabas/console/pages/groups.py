@@ -1,7 +1,4 @@
-"""The groups of every kind, and the page of one group: members, offsets and lag over time.
-
-Pipelines of the named projects, and queries of the named drivers: lag, rates and state.
-"""
+"""Groups of every kind, and pipelines of Spark: lag, rates and state."""
 
 from __future__ import annotations
 

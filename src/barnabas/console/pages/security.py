@@ -1,7 +1,4 @@
-"""ACLs and users, where the cluster has security.
-
-Log in and log out.
-"""
+"""Log in and log out, and the page of ACLs and users."""
 
 from __future__ import annotations
 

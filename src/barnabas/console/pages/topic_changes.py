@@ -1,8 +1,6 @@
-"""Create, grow and delete topics; elect leaders and move replicas.
+"""Changes of topics: their partitions, leaders, replicas, configs and records.
 
-Set and reset configs of topics and brokers.
-
-Write one record.
+Configs of brokers are set and reset here too.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
-"""The list of topics with their rates, and the page of one topic.
+"""Topics with their rates and configs, and the examinations of `barnabas why` and `doctor`.
 
-`barnabas why` and `barnabas doctor` as pages.
-
-They measure for seconds, so a button starts them.
-
-Configs with what differs from the default, and why.
-
-Times that a topic inherits from broker configs in another unit.
+Examinations measure for seconds, so a button starts them.
 
 For a topic's own `retention.ms`, brokers send no synonym with the default, neither ours nor Apache
 Kafka's: the default is that of `log.retention.hours`. So the configs of a broker give it.
