@@ -104,11 +104,7 @@ class LazyGroup(click.Group):
         """Return the names of all commands, in the order of the table."""
         return list(COMMANDS)
 
-    def get_command(
-        self,
-        ctx: click.Context,
-        cmd_name: str,
-    ) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return the command with that name; None if there is no such command."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
@@ -139,11 +135,7 @@ class LazyGroup(click.Group):
             discard_standard_output()
             ctx.exit(0)
 
-    def format_commands(
-        self,
-        ctx: click.Context,
-        formatter: click.HelpFormatter,
-    ) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.short_help) for name, entry in COMMANDS.items()])

@@ -24,11 +24,7 @@ Examples:
 @json_option("Print one JSON object.")
 def version(as_json: bool) -> None:
     """Show the version, the Kafka version whose behavior it follows, and the Python version."""
-    facts = {
-        "barnabas": __version__,
-        "kafka": KAFKA_BEHAVIOR,
-        "python": platform.python_version(),
-    }
+    facts = {"barnabas": __version__, "kafka": KAFKA_BEHAVIOR, "python": platform.python_version()}
     if as_json:
         echo(json.dumps(facts))
         return

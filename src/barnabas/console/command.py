@@ -11,6 +11,7 @@ import click
 
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    ClientOptions,
     bootstrap_option,
     client_config,
     metrics_option,
@@ -163,7 +164,7 @@ def console(
 
 
 def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]:
-    config = client_config(bootstrap, properties, {"client.id": "barnabas-console"})
+    config = client_config(ClientOptions(bootstrap, properties), {"client.id": "barnabas-console"})
     servers = config.pop("bootstrap_servers")
     try:
         ClientConfig.parse({"bootstrap.servers": servers, **config})

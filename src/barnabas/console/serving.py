@@ -54,9 +54,7 @@ _END_S = 2
 
 
 def serve(
-    settings: ConsoleSettings,
-    on_ready: Callable[[str], None],
-    on_password: Callable[[str], None],
+    settings: ConsoleSettings, on_ready: Callable[[str], None], on_password: Callable[[str], None]
 ) -> bool:
     """Serve until SIGINT or SIGTERM.
 
@@ -73,9 +71,7 @@ def serve(
 
 
 async def _serve(
-    settings: ConsoleSettings,
-    on_ready: Callable[[str], None],
-    on_password: Callable[[str], None],
+    settings: ConsoleSettings, on_ready: Callable[[str], None], on_password: Callable[[str], None]
 ) -> bool:
     console = Console(settings, on_password)
     config = uvicorn.Config(
@@ -254,12 +250,7 @@ async def _send_asset(request: Request) -> Response:
 
 def _problem(request: Request, status: int, text: str, advice: str = "") -> Response:
     return console_of(request).page(
-        request,
-        "problem.html",
-        status,
-        title=HTTPStatus(status).phrase,
-        text=text,
-        advice=advice,
+        request, "problem.html", status, title=HTTPStatus(status).phrase, text=text, advice=advice
     )
 
 

@@ -10,17 +10,17 @@ from typing import Any
 import click
 import pytest
 
-from barnabas.cli.common.output import connected, key_values, moment_ms
+from barnabas.cli.common.output import ClientOptions, connected, key_values, moment_ms
 from barnabas.client.errors import ClientError, UnknownPartitionError, UnknownTopicError
 from barnabas.client.facade import Client
 
 SCRIPT = """
 import sys
-from barnabas.cli.common.output import connected
+from barnabas.cli.common.output import ClientOptions, connected
 from barnabas.client.facade import Client
 # There is no broker, and none is needed for what a command writes.
 Client.await_broker = lambda *_args, **_options: None
-with connected("127.0.0.1:1", ()):
+with connected(ClientOptions("127.0.0.1:1")):
     sys.stdin.read()
     sys.stdout.write("x" * {size})
 """
@@ -83,7 +83,7 @@ def without_broker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def error_of(error: ClientError, capsys: pytest.CaptureFixture[str]) -> str:
     """Return what a command prints when it ends with this error."""
-    with pytest.raises(SystemExit), connected("127.0.0.1:1", ()):
+    with pytest.raises(SystemExit), connected(ClientOptions("127.0.0.1:1")):
         raise error
     return capsys.readouterr().err
 

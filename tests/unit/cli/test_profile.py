@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from barnabas.cli.common.output import client_options, given_settings
+from barnabas.cli.common.output import ClientOptions, client_options
 from barnabas.cli.common.profiles import Profiles, is_secret, profiles_path, select
 from barnabas.cli.group import group
 from conformance.cli_shell import Shell
@@ -113,10 +113,10 @@ def test_flags_override_environment_which_overrides_profile_and_defaults(
 @click.command
 @click.option("--acks", default="all")
 @client_options
-def probe(acks: str, bootstrap: str, properties: tuple[str, ...], as_json: bool) -> None:
+def probe(acks: str, options: ClientOptions) -> None:
     """Print the options that a command gets."""
-    del acks, as_json
-    click.echo(f"{bootstrap} {[*properties, *given_settings({'acks': 'acks'})]}")
+    del acks
+    click.echo(f"{options.bootstrap} {list(options.with_flags({'acks': 'acks'}).properties)}")
 
 
 def test_flags_of_a_command_override_the_profile() -> None:

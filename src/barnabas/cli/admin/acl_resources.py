@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    ClientOptions,
+    client_options,
+    connected,
+    echo_json,
+)
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import bad, echo_table, good
 from barnabas.client.admin.acls import Acl, AclFilter
@@ -217,13 +223,7 @@ class Verdict(NamedTuple):
 @click.option("--host", default="*", metavar="ADDRESS", help="Address of the client. [default: *]")
 @client_options
 def why(
-    principal: str,
-    operation: str,
-    resources: Sequence[Resource],
-    host: str,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    principal: str, operation: str, resources: Sequence[Resource], host: str, options: ClientOptions
 ) -> None:
     """Show which entry allows or denies an operation. The status is 1 if it is denied.
 
@@ -235,14 +235,14 @@ def why(
     for resource in resources:
         check_operation(resource, asked)
     subject = principal_of(principal)
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         settings = _settings(client)
         verdicts = {
             resource: _decide(client, settings, resource, (subject, canonical_address(host), asked))
             for resource in resources
         }
     for resource, verdict in verdicts.items():
-        if as_json:
+        if options.as_json:
             echo_json({
                 "resource_type": resource.kind.name.lower(),
                 "resource_name": resource.name,

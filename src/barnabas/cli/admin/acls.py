@@ -19,7 +19,14 @@ from barnabas.cli.admin.acl_resources import (
     resource_options,
     why,
 )
-from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    ClientOptions,
+    client_options,
+    connected,
+    echo_json,
+    problem,
+)
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.client.admin.acls import Acl, AclFilter
@@ -122,17 +129,15 @@ def list_acls(
     operation: str | None,
     permission: str | None,
     host: str | None,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """List entries: all, or those of principals and those that apply to resources."""
     if resources:
         pattern = pattern or "match"
     filters = _select(resources, principals, pattern, operation, permission, host)
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = in_order({acl for each in filters for acl in client.admin.describe_acls(each)})
-    if as_json:
+    if options.as_json:
         echo_json([acl_json(acl) for acl in found])
     else:
         echo_acls(found)
@@ -169,9 +174,7 @@ def add_acls(
     prefixed: bool,
     host: str,
     deny: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Allow or deny operations of principals on resources."""
     pairs = _operations_on(resources, operations, producer=producer, consumer=consumer)
@@ -188,10 +191,10 @@ def add_acls(
         for resource, operation in pairs
         for principal in principals
     ]
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         results = client.admin.create_acls(wanted, raise_errors=False)
     added = in_order(acl for acl, error in results.items() if error is None)
-    if as_json:
+    if options.as_json:
         echo_json([acl_json(acl) for acl in added])
     else:
         echo_acls(added)
@@ -245,9 +248,7 @@ def remove_acls(
     is_all: bool,
     dry_run: bool,
     yes: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Remove entries. A name selects literal patterns with exactly this name.
 
@@ -260,7 +261,7 @@ def remove_acls(
     filters = _select(resources, principals, pattern, operation, permission, host)
     errors: list[BrokerError] = []
     removed: set[Acl] = set()
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         if dry_run:
             removed = _matching(client, filters)
         else:
@@ -271,7 +272,7 @@ def remove_acls(
                 else:
                     removed.update(result.acls)
                     errors += result.errors
-    if as_json:
+    if options.as_json:
         echo_json([acl_json(acl) for acl in in_order(removed)])
     elif removed:
         echo_acls(in_order(removed))

@@ -55,14 +55,14 @@ def brokers() -> None:
     "A fenced broker is registered but serves no clients: it is stopped, dead, or not ready yet.\n",
 )
 @client_options
-def list_brokers(bootstrap: str, properties: Sequence[str], as_json: bool) -> None:
+def list_brokers(options: ClientOptions) -> None:
     """List the registered brokers with their addresses, racks and states."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = client.describe_cluster()
     states = [(broker, "serves") for broker in found.brokers]
     states += [(broker, _FENCED) for broker in found.fenced]
     states.sort(key=lambda item: item[0].id)
-    if as_json:
+    if options.as_json:
         listed: list[dict[str, Any]] = [
             {
                 "broker": broker.id,
@@ -76,12 +76,7 @@ def list_brokers(bootstrap: str, properties: Sequence[str], as_json: bool) -> No
         echo_json({"cluster_id": found.cluster_id, "brokers": listed})
         return
     rows = [
-        (
-            broker.id,
-            broker.address,
-            broker.rack,
-            warn(state) if state == _FENCED else good(state),
-        )
+        (broker.id, broker.address, broker.rack, warn(state) if state == _FENCED else good(state))
         for broker, state in states
     ]
     echo_table(("broker", "address", "rack", "state"), rows)
@@ -99,14 +94,12 @@ def list_brokers(bootstrap: str, properties: Sequence[str], as_json: bool) -> No
 )
 @terminal.yes_option
 @client_options
-def unregister_broker(
-    broker: int, force: bool, yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
-) -> None:
+def unregister_broker(broker: int, force: bool, yes: bool, options: ClientOptions) -> None:
     """Remove a broker from the cluster's metadata. Asks for confirmation on a terminal.
 
     Without a terminal, a broker that has replicas is only unregistered with --yes.
     """
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         serving = [each.id for each in client.describe_cluster().brokers]
         if broker in serving and not force:
             problem(
@@ -121,7 +114,7 @@ def unregister_broker(
         detail = f" It has {replicas}." if replicas else ""
         terminal.confirm(f"Unregister broker {broker}?{detail}", yes=yes)
         client.admin.unregister_broker(broker)
-        if as_json:
+        if options.as_json:
             echo_json({"unregistered": broker})
         else:
             echo(f"unregistered broker {broker}")
@@ -165,12 +158,12 @@ def features() -> None:
     "disabled. Every active broker supports the supported levels.\n",
 )
 @client_options
-def list_features(bootstrap: str, properties: Sequence[str], as_json: bool) -> None:
+def list_features(options: ClientOptions) -> None:
     """List each feature with its finalized level and the levels that all brokers support."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         supported, finalized = _levels(client)
     names = sorted({*supported, *finalized})
-    if as_json:
+    if options.as_json:
         listed = [
             {
                 "feature": name,
@@ -219,13 +212,10 @@ def _levels(client: Client) -> tuple[Supported, dict[str, int]]:
 @click.argument("pairs", nargs=-1, required=True, metavar="FEATURE=LEVEL...")
 @click.option("--dry-run", is_flag=True, help="Validate the levels without applying them.")
 @client_options
-def upgrade_features(
-    pairs: Sequence[str], dry_run: bool, bootstrap: str, properties: Sequence[str], as_json: bool
-) -> None:
+def upgrade_features(pairs: Sequence[str], dry_run: bool, options: ClientOptions) -> None:
     """Raise the levels of features, all or none of them."""
     from barnabas.client.admin.cluster import UpgradeType
 
-    options = ClientOptions(bootstrap, properties, as_json)
     _update(_parse(pairs), UpgradeType.UPGRADE, options, dry_run=dry_run)
 
 
@@ -239,18 +229,13 @@ def upgrade_features(
 @click.option("--dry-run", is_flag=True, help="Validate the levels without applying them.")
 @client_options
 def downgrade_features(
-    pairs: Sequence[str],
-    unsafe: bool,
-    dry_run: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    pairs: Sequence[str], unsafe: bool, dry_run: bool, options: ClientOptions
 ) -> None:
     """Lower the levels of features, all or none of them; level 0 disables a feature."""
     from barnabas.client.admin.cluster import UpgradeType
 
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
-    _update(_parse(pairs), kind, ClientOptions(bootstrap, properties, as_json), dry_run=dry_run)
+    _update(_parse(pairs), kind, options, dry_run=dry_run)
 
 
 def _parse(pairs: Sequence[str]) -> dict[str, int]:
@@ -264,13 +249,9 @@ def _parse(pairs: Sequence[str]) -> dict[str, int]:
 
 
 def _update(
-    levels: Mapping[str, int],
-    kind: UpgradeType,
-    options: ClientOptions,
-    *,
-    dry_run: bool,
+    levels: Mapping[str, int], kind: UpgradeType, options: ClientOptions, *, dry_run: bool
 ) -> None:
-    with connected(options.bootstrap, options.properties) as client:
+    with connected(options) as client:
         _, before = _levels(client)
         error: ClientError | None = None
         try:
@@ -343,22 +324,17 @@ class _Place(NamedTuple):
 @click.option("-r", "--replicas", "each_replica", is_flag=True, help="Show one line per replica.")
 @client_options
 def log_dirs(
-    names: Sequence[str],
-    wanted: Sequence[int],
-    each_replica: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    names: Sequence[str], wanted: Sequence[int], each_replica: bool, options: ClientOptions
 ) -> None:
     """Show size, lag and future replicas of each data directory, of all topics or the TOPICs."""
-    with connected(bootstrap, properties, _DEFAULTS, limit_total=True) as client:
+    with connected(options, _DEFAULTS, limit_total=True) as client:
         brokers = _brokers(client, wanted)
         if names:
             client.describe_topics(names, may_be_new=False)
         found = client.admin.describe_log_dirs(brokers, once=True)
     silent = {node: each for node, each in found.items() if isinstance(each, ClientError)}
     places = list(_places(found, names))
-    if as_json:
+    if options.as_json:
         echo_json(_as_json(places, silent))
     elif each_replica:
         heads = ("broker", "directory", "partition", "size", "lag", "kind")

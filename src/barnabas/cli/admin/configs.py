@@ -71,14 +71,12 @@ def configs() -> None:
 @configs.command("list", epilog="\b\nExamples:\n  barnabas configs list --type topic\n")
 @click.option("--type", "kinds", type=click.Choice(list(_TYPES)), multiple=True, help="Only these.")
 @client_options
-def list_resources(
-    kinds: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
-) -> None:
+def list_resources(kinds: Sequence[str], options: ClientOptions) -> None:
     """List topics and brokers, and the groups and client metrics that have configs."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = _resources(client, [_TYPES[kind] for kind in kinds])
         rows = [(_WORDS[resource.type], resource.name or _ALL_BROKERS) for resource in found]
-        if as_json:
+        if options.as_json:
             echo_json([{"type": kind, "name": name} for kind, name in rows])
         else:
             echo_table(("type", "name"), rows)
@@ -125,14 +123,12 @@ def describe_configs(
     is_all: bool,
     sources: bool,
     docs: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Show the configs of a resource and where each value comes from."""
     resource = _resource(kind, name)
     shown = Shown(keys, is_all or bool(keys), sources, docs)
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = client.admin.describe_configs([resource], synonyms=True, documentation=docs)
         entries = found[resource]
         if isinstance(entries, ClientError):
@@ -143,7 +139,7 @@ def describe_configs(
             for entry in sorted(entries, key=lambda entry: entry.name)
             if (not keys or entry.name in keys) and (shown.all or not entry.is_default)
         ]
-        if as_json:
+        if options.as_json:
             listed = [_entry_json(entry, shown) for entry in kept]
             echo_json({"type": kind, "name": name, "configs": listed})
         else:
@@ -250,12 +246,7 @@ def _entry_json(entry: ConfigEntry, shown: Shown) -> dict[str, Any]:
 )
 @type_argument
 @click.argument("name")
-@click.argument(
-    "pairs",
-    nargs=-1,
-    metavar="[KEY=VALUE...]",
-    shell_complete=complete_config_keys,
-)
+@click.argument("pairs", nargs=-1, metavar="[KEY=VALUE...]", shell_complete=complete_config_keys)
 @click.option(
     "--file",
     "file",
@@ -274,9 +265,7 @@ def set_configs(
     file: BinaryIO | None,
     dry_run: bool,
     force: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Set configs of a resource; its other configs do not change.
 
@@ -286,13 +275,7 @@ def set_configs(
     changes: dict[str, str | None] = {**_in_file(file), **config_values(pairs, "set")}
     if not changes:
         raise click.UsageError("Give KEY=VALUE or --file.")
-    _alter(
-        _resource(kind, name),
-        changes,
-        ClientOptions(bootstrap, properties, as_json),
-        dry_run=dry_run,
-        only_known=not force,
-    )
+    _alter(_resource(kind, name), changes, options, dry_run=dry_run, only_known=not force)
 
 
 def _in_file(file: BinaryIO | None) -> dict[str, str]:
@@ -307,8 +290,7 @@ def _in_file(file: BinaryIO | None) -> dict[str, str]:
 
 
 @configs.command(
-    "unset",
-    epilog="\b\nExamples:\n  barnabas configs unset topic flights retention.ms\n",
+    "unset", epilog="\b\nExamples:\n  barnabas configs unset topic flights retention.ms\n"
 )
 @type_argument
 @click.argument("name")
@@ -318,22 +300,11 @@ def _in_file(file: BinaryIO | None) -> dict[str, str]:
 @click.option("--dry-run", is_flag=True, help="Validate the change without applying it.")
 @client_options
 def unset_configs(
-    kind: str,
-    name: str,
-    keys: Sequence[str],
-    dry_run: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    kind: str, name: str, keys: Sequence[str], dry_run: bool, options: ClientOptions
 ) -> None:
     """Remove configs from a resource, so that the inherited or default values apply."""
     changes: dict[str, str | None] = dict.fromkeys(keys)
-    _alter(
-        _resource(kind, name),
-        changes,
-        ClientOptions(bootstrap, properties, as_json),
-        dry_run=dry_run,
-    )
+    _alter(_resource(kind, name), changes, options, dry_run=dry_run)
 
 
 def _alter(
@@ -344,7 +315,7 @@ def _alter(
     dry_run: bool,
     only_known: bool = False,
 ) -> None:
-    with connected(options.bootstrap, options.properties) as client:
+    with connected(options) as client:
         if resource.type is ResourceType.TOPIC:
             # Detect a wrong name first: the change itself is retried, because the topic may be new.
             client.describe_topics([resource.name], may_be_new=False)

@@ -17,6 +17,7 @@ from barnabas.cli.admin.group_lag import (
 from barnabas.cli.common.named_topics import complete_groups, complete_topics, partitions_of
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    ClientOptions,
     client_options,
     connected,
     echo_json,
@@ -69,17 +70,11 @@ def groups() -> None:
     help="Only groups of this type: classic, consumer, ...",
 )
 @client_options
-def list_groups(
-    states: Sequence[str],
-    types: Sequence[str],
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def list_groups(states: Sequence[str], types: Sequence[str], options: ClientOptions) -> None:
     """List groups with their type and state."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = client.admin.list_groups(states, types)
-        if as_json:
+        if options.as_json:
             echo_json(
                 [
                     {
@@ -105,13 +100,7 @@ def list_groups(
 )
 @click.option("--members", is_flag=True, help="Show the members and their partitions too.")
 @client_options
-def describe_groups(
-    names: Sequence[str],
-    members: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def describe_groups(names: Sequence[str], members: bool, options: ClientOptions) -> None:
     """Show the state, members, offsets and lag of groups.
 
     Streams groups are shown with their topology, and with --members with their tasks.
@@ -121,7 +110,7 @@ def describe_groups(
     from barnabas.cli.admin.group_lag import group_progress
 
     failed = False
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         for name, found in group_progress(client, list(dict.fromkeys(names))).items():
             if isinstance(found, ClientError):
                 problem(str(found))
@@ -129,7 +118,7 @@ def describe_groups(
             elif found.description.state == "Dead" and not found.partitions:
                 problem(f"{name}: there is no such group; `barnabas groups list` shows all")
                 failed = True
-            elif as_json:
+            elif options.as_json:
                 echo_json(_group_json(found))
             else:
                 _echo_group(found, with_members=members)
@@ -240,15 +229,13 @@ def _group_json(group: GroupProgress) -> dict[str, Any]:
 )
 @yes_option
 @client_options
-def delete_groups(
-    names: Sequence[str], yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
-) -> None:
+def delete_groups(names: Sequence[str], yes: bool, options: ClientOptions) -> None:
     """Delete groups without members, and their offsets. Asks for confirmation on a terminal."""
     confirm(f"Delete {', '.join(names)} with all offsets?", yes=yes)
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = client.admin.delete_groups(names, raise_errors=False)
         errors = {name: e if isinstance(e, ClientError) else None for name, e in found.items()}
-        _report(errors, "group", "deleted", as_json=as_json)
+        _report(errors, "group", "deleted", as_json=options.as_json)
 
 
 @groups.command(
@@ -259,14 +246,7 @@ def delete_groups(
 @click.argument("specs", nargs=-1, required=True, metavar="TOPIC[:PARTITION,...]...")
 @yes_option
 @client_options
-def delete_offsets(
-    group: str,
-    specs: Sequence[str],
-    yes: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def delete_offsets(group: str, specs: Sequence[str], yes: bool, options: ClientOptions) -> None:
     """Delete the committed offsets of GROUP for topics that no member reads.
 
     Asks for confirmation on a terminal.
@@ -275,7 +255,7 @@ def delete_offsets(
     from barnabas.client.topic_partition import TopicPartition
 
     parsed = parse_specs(specs)
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         # Use the committed partitions, not the existing ones: the topic may be deleted.
         committed = client.committed(group)
         wanted = [
@@ -292,7 +272,7 @@ def delete_offsets(
         confirm(f"Delete the offsets of {group} in {len(wanted)} partition(s)?", yes=yes)
         found = client.admin.delete_offsets(group, wanted, raise_errors=False)
         errors = {str(tp): error for tp, error in found.items()}
-        _report(errors, "partition", "deleted offset of", as_json=as_json)
+        _report(errors, "partition", "deleted offset of", as_json=options.as_json)
 
 
 def _report(
@@ -386,9 +366,7 @@ def reset_group(
     by_duration: str | None,
     execute: bool,
     dry_run: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Move the offsets of GROUP. Without --execute, only show the changes."""
     given = [
@@ -410,12 +388,12 @@ def reset_group(
         raise click.UsageError("give either --execute or --dry-run")
     if bool(topics) == all_topics:
         raise click.UsageError("give --topic (it may be repeated) or --all-topics")
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         described = _idle(client, group)
         moves = _plan(client, described, topics, targets[0])
         if execute:
             _move(client, described, {move.partition: move.after for move in moves})
-        _show(group, moves, done=execute, as_json=as_json)
+        _show(group, moves, done=execute, as_json=options.as_json)
 
 
 def _ago(text: str) -> int:

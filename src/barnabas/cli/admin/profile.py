@@ -74,8 +74,7 @@ _property_option = click.option(
 
 
 @profile.command(
-    "create",
-    epilog="\b\nExamples:\n  barnabas profile create local -b 127.0.0.1:9092 --use\n",
+    "create", epilog="\b\nExamples:\n  barnabas profile create local -b 127.0.0.1:9092 --use\n"
 )
 @_name_argument
 @_bootstrap_option
@@ -110,8 +109,7 @@ def _given(bootstrap: str | None, properties: Sequence[str]) -> dict[str, str]:
 
 
 @profile.command(
-    "use",
-    epilog="\b\nExamples:\n  barnabas profile use staging\n  barnabas profile use --none\n",
+    "use", epilog="\b\nExamples:\n  barnabas profile use staging\n  barnabas profile use --none\n"
 )
 @click.argument("name", required=False, metavar="[NAME]", shell_complete=_complete)
 @click.option("--none", "is_none", is_flag=True, help="Unset the current profile.")
@@ -196,11 +194,7 @@ def _shown(key: str, value: str) -> str:
 @click.option("--unset", multiple=True, metavar="KEY", help="Remove a setting.")
 @json_option()
 def edit_profile(
-    name: str,
-    bootstrap: str | None,
-    properties: Sequence[str],
-    unset: Sequence[str],
-    as_json: bool,
+    name: str, bootstrap: str | None, properties: Sequence[str], unset: Sequence[str], as_json: bool
 ) -> None:
     """Change settings of a profile; without options, open it in $EDITOR."""
     profiles = Profiles.load()

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    ClientOptions,
+    client_options,
+    connected,
+    echo_json,
+    problem,
+)
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import dim, echo_line, echo_table, good, strong, warn
 from barnabas.cli.common.terminal import confirm, yes_option
@@ -103,16 +110,16 @@ def quorum() -> None:
 
 @quorum.command("describe", epilog="\b\nExamples:\n  barnabas quorum describe --json\n")
 @client_options
-def describe_quorum(bootstrap: str, properties: Sequence[str], as_json: bool) -> None:
+def describe_quorum(options: ClientOptions) -> None:
     """Show the leader, epoch, high watermark, voters and observers of the quorum.
 
     Exit status 1: the quorum would have no majority if one more voter failed.
     """
-    with connected(bootstrap, properties, _DEFAULTS) as client:
+    with connected(options, _DEFAULTS) as client:
         found = client.admin.describe_quorum()
     now = _leader_time(found)
     behind = [voter.node_id for voter in found.voters if _is_stale(voter, found, now)]
-    if as_json:
+    if options.as_json:
         echo_json(_as_json(found, now))
     else:
         _echo(found, behind, now)
@@ -247,8 +254,7 @@ def _as_json(found: QuorumDescription, now: int) -> dict[str, Any]:
 
 
 @quorum.command(
-    "add",
-    epilog="\b\nExamples:\n  barnabas quorum add 4 --endpoint CONTROLLER://127.0.0.1:9196\n",
+    "add", epilog="\b\nExamples:\n  barnabas quorum add 4 --endpoint CONTROLLER://127.0.0.1:9196\n"
 )
 @click.argument("node", type=click.IntRange(0), metavar="NODE")
 @click.option(
@@ -267,12 +273,7 @@ def _as_json(found: QuorumDescription, now: int) -> dict[str, Any]:
 )
 @client_options
 def add_voter(
-    node: int,
-    endpoints: Sequence[str],
-    directory_id: str | None,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    node: int, endpoints: Sequence[str], directory_id: str | None, options: ClientOptions
 ) -> None:
     """Make an observer of the metadata log a voter of a dynamic quorum (KIP-853).
 
@@ -286,12 +287,12 @@ def add_voter(
         if found is None:
             raise click.UsageError(f"--endpoint {text}: write LISTENER://HOST:PORT")
         parsed.append(VoterEndpoint(found["name"], found["host"], int(found["port"])))
-    with connected(bootstrap, properties, _DEFAULTS) as client:
+    with connected(options, _DEFAULTS) as client:
         known = client.admin.describe_quorum()
         _refuse_static(known)
         directory = _directory(known.observers, node, directory_id, "observer")
         client.admin.add_voter(node, directory, parsed)
-        _report(client, "added", node, as_json=as_json)
+        _report(client, "added", node, as_json=options.as_json)
 
 
 @quorum.command("remove", epilog="\b\nExamples:\n  barnabas quorum remove 2 --yes\n")
@@ -301,22 +302,15 @@ def add_voter(
 )
 @yes_option
 @client_options
-def remove_voter(
-    node: int,
-    directory_id: str | None,
-    yes: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def remove_voter(node: int, directory_id: str | None, yes: bool, options: ClientOptions) -> None:
     """Remove a voter from a dynamic quorum (KIP-853). Asks for confirmation on a terminal."""
     confirm(f"Remove voter {node} from the metadata quorum?", yes=yes)
-    with connected(bootstrap, properties, _DEFAULTS) as client:
+    with connected(options, _DEFAULTS) as client:
         known = client.admin.describe_quorum()
         _refuse_static(known)
         directory = _directory(known.voters, node, directory_id, "voter")
         client.admin.remove_voter(node, directory)
-        _report(client, "removed", node, as_json=as_json)
+        _report(client, "removed", node, as_json=options.as_json)
 
 
 def _refuse_static(found: QuorumDescription) -> None:

@@ -80,17 +80,11 @@ def quotas() -> None:
 @entity_options
 @click.option("--strict", is_flag=True, help="Only entities with exactly these parts.")
 @client_options
-def list_quotas(
-    strict: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-    **given: object,
-) -> None:
+def list_quotas(strict: bool, options: ClientOptions, **given: object) -> None:
     """List the quotas of all entities, or of the given ones."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = client.admin.describe_quotas(entity(given), strict=strict)
-        if as_json:
+        if options.as_json:
             listed = [{"entity": dict(owner), "quotas": values} for owner, values in found.items()]
             echo_json(listed)
             return
@@ -111,12 +105,7 @@ def list_quotas(
 @click.option("--dry-run", is_flag=True, help="Validate the values without changing anything.")
 @client_options
 def set_quotas(
-    pairs: Sequence[str],
-    dry_run: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-    **given: object,
+    pairs: Sequence[str], dry_run: bool, options: ClientOptions, **given: object
 ) -> None:
     """Set quotas of an entity. Byte rates may have units, such as 10MiB."""
     changes: dict[str, float | None] = {}
@@ -125,27 +114,20 @@ def set_quotas(
             changes[key] = float(text)
         except ValueError:
             raise click.UsageError(f"{key}={text}: the value is not a number") from None
-    _alter(given, changes, ClientOptions(bootstrap, properties, as_json), dry_run=dry_run)
+    _alter(given, changes, options, dry_run=dry_run)
 
 
 @quotas.command(
-    "unset",
-    epilog="\b\nExamples:\n  barnabas quotas unset --default-user consumer_byte_rate\n",
+    "unset", epilog="\b\nExamples:\n  barnabas quotas unset --default-user consumer_byte_rate\n"
 )
 @click.argument("keys", nargs=-1, required=True, metavar="KEY...")
 @entity_options
 @click.option("--dry-run", is_flag=True, help="Validate the change without applying it.")
 @client_options
 def unset_quotas(
-    keys: Sequence[str],
-    dry_run: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-    **given: object,
+    keys: Sequence[str], dry_run: bool, options: ClientOptions, **given: object
 ) -> None:
     """Remove quotas of an entity."""
-    options = ClientOptions(bootstrap, properties, as_json)
     _alter(given, dict.fromkeys(keys), options, dry_run=dry_run)
 
 
@@ -161,7 +143,7 @@ def _alter(
         raise click.UsageError(
             "give the entity: --user, --client-id, --ip, or one of --default-..."
         )
-    with connected(options.bootstrap, options.properties) as client:
+    with connected(options) as client:
         client.admin.alter_quotas(owner, changes, validate_only=dry_run)
         if options.as_json:
             echo_json({"entity": dict(owner), "changes": changes, "executed": not dry_run})

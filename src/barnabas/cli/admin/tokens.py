@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from barnabas.cli.common.output import client_options, connected, echo_json
+from barnabas.cli.common.output import ClientOptions, client_options, connected, echo_json
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import echo_table
 from barnabas.cli.common.terminal import confirm, yes_option
@@ -104,20 +104,15 @@ def tokens() -> None:
 )
 @client_options
 def create_token(
-    renewers: Sequence[str],
-    owner: str | None,
-    lifetime: int | None,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    renewers: Sequence[str], owner: str | None, lifetime: int | None, options: ClientOptions
 ) -> None:
     """Create a token, and print its id and its HMAC, which is a password."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         token = client.admin.create_delegation_token(
             renewers, owner=owner, max_lifetime_ms=-1 if lifetime is None else lifetime
         )
     secret = base64.b64encode(token.hmac).decode()
-    if as_json:
+    if options.as_json:
         echo_json({**_shown(token), "hmac": secret})
         return
     echo(f"token id:  {token.token_id}")
@@ -141,14 +136,12 @@ def create_token(
     help="Only tokens of this owner, requester or renewer; may be repeated.",
 )
 @client_options
-def list_tokens(
-    owners: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
-) -> None:
+def list_tokens(owners: Sequence[str], options: ClientOptions) -> None:
     """List the tokens that this user may see, without their HMACs."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = client.admin.describe_delegation_tokens(list(owners) or None)
     found.sort(key=lambda token: (token.owner, token.issue_timestamp, token.token_id))
-    if as_json:
+    if options.as_json:
         echo_json([_shown(token) for token in found])
         return
     rows = [
@@ -178,18 +171,12 @@ def list_tokens(
     help="From now until the new expiry, like 12h; default: the broker's longest.",
 )
 @client_options
-def renew_token(
-    hmac_file: Any,
-    period: int | None,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def renew_token(hmac_file: Any, period: int | None, options: ClientOptions) -> None:
     """Set a new expiry, within the token's lifetime."""
     secret = _hmac(hmac_file)
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         expiry_ms = client.admin.renew_delegation_token(secret, -1 if period is None else period)
-    if as_json:
+    if options.as_json:
         echo_json({"expiry_timestamp": expiry_ms})
     else:
         echo(f"the token expires at {_time(expiry_ms)}")
@@ -209,21 +196,14 @@ def renew_token(
 )
 @yes_option
 @client_options
-def expire_token(
-    hmac_file: Any,
-    after: int | None,
-    yes: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def expire_token(hmac_file: Any, after: int | None, yes: bool, options: ClientOptions) -> None:
     """Remove a token, or let it expire soon. Asks for confirmation on a terminal."""
     secret = _hmac(hmac_file)
     confirm("Remove the token, or shorten its life? Its users can no longer log in then.", yes=yes)
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         expiry_ms = client.admin.expire_delegation_token(secret, -1 if after is None else after)
     removed = after is None
-    if as_json:
+    if options.as_json:
         echo_json({"removed": removed, "expiry_timestamp": None if removed else expiry_ms})
     else:
         echo("the token is removed" if removed else f"the token expires at {_time(expiry_ms)}")

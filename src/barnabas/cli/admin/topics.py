@@ -11,6 +11,7 @@ import click
 from barnabas.cli.common.named_topics import partitions_of, topic_argument, topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    ClientOptions,
     client_options,
     config_values,
     connected,
@@ -59,28 +60,21 @@ def topics() -> None:
     "-l", "--long", "is_long", is_flag=True, help="Show the numbers of partitions and replicas."
 )
 @client_options
-def list_topics(
-    pattern: str | None,
-    internal: bool,
-    is_long: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def list_topics(pattern: str | None, internal: bool, is_long: bool, options: ClientOptions) -> None:
     """List topics; with PATTERN, a regular expression, only those whose whole name matches."""
     if pattern is not None:
         try:
             re.compile(pattern)
         except re.error as error:
             raise click.UsageError(f"{pattern} is not a regular expression: {error}") from None
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         names = client.topics(pattern, internal=internal)
-        if not (is_long or as_json):
+        if not (is_long or options.as_json):
             for name in names:
                 echo(name)
             return
         found = client.describe_topics(names)
-        if as_json:
+        if options.as_json:
             echo_json([_topic_json(found[name]) for name in names])
             return
         rows = [
@@ -93,15 +87,9 @@ def list_topics(
 @topic_arguments("names")
 @click.option("--all-configs", is_flag=True, help="Show default configs too.")
 @client_options
-def describe_topics(
-    names: Sequence[str],
-    all_configs: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def describe_topics(names: Sequence[str], all_configs: bool, options: ClientOptions) -> None:
     """Show the partitions, leaders, offsets and configs of topics."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = client.describe_topics(names, may_be_new=False)
         # A partition without a leader has no offsets, but it is still shown.
         partitions = [
@@ -115,7 +103,7 @@ def describe_topics(
         configs = client.describe_topic_configs(names)
         for name in names:
             kept = [c for c in configs[name] if all_configs or c.source == "topic"]
-            if as_json:
+            if options.as_json:
                 described = _topic_json(found[name])
                 for partition in described["partitions"]:
                     tp = TopicPartition(name, partition["partition"])
@@ -202,19 +190,17 @@ def create_topics(
     replication_factor: int | None,
     configs: Sequence[str],
     if_not_exists: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Create topics and wait until they can be used."""
     from barnabas.client.admin.topics import NewTopic
 
     pairs = config_values(configs, "--config")
     new = [NewTopic(name, partitions or -1, replication_factor or -1, pairs) for name in names]
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         results = client.create_topics(new, raise_errors=False)
         allowed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
-        _report(results, "created", allowed, as_json=as_json)
+        _report(results, "created", allowed, as_json=options.as_json)
 
 
 @topics.command("delete", epilog="\b\nExamples:\n  barnabas topics delete flights --yes\n")
@@ -222,25 +208,17 @@ def create_topics(
 @yes_option
 @click.option("--if-exists", is_flag=True, help="Succeed if a topic does not exist.")
 @client_options
-def delete_topics(
-    names: Sequence[str],
-    yes: bool,
-    if_exists: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def delete_topics(names: Sequence[str], yes: bool, if_exists: bool, options: ClientOptions) -> None:
     """Delete topics and all their records. Asks for confirmation on a terminal."""
     confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         results = client.delete_topics(names, raise_errors=False)
         allowed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None
-        _report(results, "deleted", allowed, as_json=as_json)
+        _report(results, "deleted", allowed, as_json=options.as_json)
 
 
 @topics.command(
-    "alter",
-    epilog="\b\nExamples:\n  barnabas topics alter flights --config retention.ms=3600000\n",
+    "alter", epilog="\b\nExamples:\n  barnabas topics alter flights --config retention.ms=3600000\n"
 )
 @topic_argument("name")
 @click.option(
@@ -267,9 +245,7 @@ def alter_topic(
     partitions: int | None,
     configs: Sequence[str],
     deleted: Sequence[str],
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Raise the number of partitions, set configs or remove them."""
     changes: dict[str, str | None] = dict(config_values(configs, "--config"))
@@ -277,14 +253,14 @@ def alter_topic(
     if not changes and partitions is None:
         raise click.UsageError("nothing to change: give --partitions, --config or --delete-config")
     results: dict[str, BrokerError | None] = {name: None}
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         # Detect a wrong name first: the change itself is retried, because the topic may be new.
         client.describe_topics([name], may_be_new=False)
         if changes:
             client.alter_topic_configs(name, changes)
         if partitions is not None:
             results = client.create_partitions({name: partitions}, raise_errors=False)
-        _report(results, "altered", None, as_json=as_json)
+        _report(results, "altered", None, as_json=options.as_json)
 
 
 def _report(
@@ -338,20 +314,18 @@ def purge_topics(
     before_offset: int | None,
     before_time: str | None,
     yes: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Delete the oldest records of partitions permanently. Asks for confirmation on a terminal."""
     if (is_all, before_offset is not None, before_time is not None).count(True) != 1:
         raise click.UsageError("give one of --all, --before-offset and --before-time")
     moment = moment_ms(before_time, "--before-time") if before_time is not None else None
     confirm(f"Delete records of {', '.join(specs)}?", yes=yes)
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         wanted = partitions_of(client, specs)
         limit = -1 if before_offset is None else before_offset
         offsets = dict.fromkeys(wanted, limit) if moment is None else _at(client, wanted, moment)
-        _show(client.admin.delete_records(offsets, raise_errors=False), as_json=as_json)
+        _show(client.admin.delete_records(offsets, raise_errors=False), as_json=options.as_json)
 
 
 def _at(client: Client, wanted: Sequence[TopicPartition], moment: int) -> dict[TopicPartition, int]:
@@ -402,24 +376,17 @@ Examples:
 )
 @click.option("--times", is_flag=True, help="Make dates and times of text in the form of ISO 8601.")
 @client_options
-def schema_of_topic(
-    topic: str,
-    sample: int,
-    times: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def schema_of_topic(topic: str, sample: int, times: bool, options: ClientOptions) -> None:
     """Print the columns of a topic's JSON values, for the option valueSchema of Spark's source."""
     from barnabas.spark.json_inference import InferenceError, infer_topic
 
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         try:
             found = infer_topic(client, topic, sample, with_times=times)
         except InferenceError as error:
             problem(str(error))
             sys.exit(EXIT_FAILED)
-    if as_json:
+    if options.as_json:
         echo_json(
             {
                 "ddl": found.ddl(),

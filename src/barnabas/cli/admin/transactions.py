@@ -16,6 +16,7 @@ from barnabas.cli.admin.held_back import IN_PROGRESS, NO_TIMEOUT_MS
 from barnabas.cli.common.named_topics import partitions_of, topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    ClientOptions,
     client_options,
     connected,
     echo_json,
@@ -95,19 +96,17 @@ def list_transactions(
     states: Sequence[str],
     producers: Sequence[int],
     longer_than: str | None,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """List transactional ids; with PATTERN, a regular expression, only the matching ones."""
     duration = -1 if longer_than is None else _duration(longer_than, "--longer-than")
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         require_api(client, ApiKey.LIST_TRANSACTIONS, "ListTransactions", "a list of transactions")
         found = client.admin.list_transactions(
             producers, states=states, duration_ms=duration, pattern=pattern
         )
     found.sort(key=lambda each: each.transactional_id)
-    if as_json:
+    if options.as_json:
         echo_json(
             [
                 {
@@ -135,22 +134,19 @@ def _state(name: str) -> object:
 
 
 @transactions.command(
-    "describe",
-    epilog="\b\nExamples:\n  barnabas transactions describe orders-writer-1 --json\n",
+    "describe", epilog="\b\nExamples:\n  barnabas transactions describe orders-writer-1 --json\n"
 )
 @click.argument("ids", nargs=-1, required=True, metavar="TRANSACTIONAL-ID...")
 @client_options
-def describe_transactions(
-    ids: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
-) -> None:
+def describe_transactions(ids: Sequence[str], options: ClientOptions) -> None:
     """Show the coordinator, producer, state, timeout and partitions of transactions."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         name = "DescribeTransactions"
         require_api(client, ApiKey.DESCRIBE_TRANSACTIONS, name, "a description of transactions")
         found = client.admin.describe_transactions(ids)
     known = {name: each for name, each in found.items() if not isinstance(each, ClientError)}
     errors = {name: each for name, each in found.items() if isinstance(each, ClientError)}
-    if as_json:
+    if options.as_json:
         listed = [_description_json(name, each) for name, each in sorted(known.items())]
         listed += [
             {"transactional_id": name, "error": str(error)} for name, error in errors.items()
@@ -209,11 +205,9 @@ def _age_ms(timestamp: int) -> int:
 )
 @topic_arguments("specs", "TOPIC[:PARTITION,...]...")
 @client_options
-def show_producers(
-    specs: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
-) -> None:
+def show_producers(specs: Sequence[str], options: ClientOptions) -> None:
     """Show the active idempotent and transactional producers of partitions."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = client.admin.describe_producers(partitions_of(client, specs))
     rows: list[tuple[object, ...]] = []
     listed = []
@@ -226,7 +220,7 @@ def show_producers(
         for each in sorted(producers, key=lambda one: one.producer_id):
             rows.append(_producer_row(tp, each))
             listed.append(_producer_json(tp, each))
-    if as_json:
+    if options.as_json:
         echo_json(listed)
     else:
         columns = ("partition", "producer", "epoch", "sequence", "last wrote", "transaction from")
@@ -284,20 +278,16 @@ def _producer_json(tp: TopicPartition, each: ActiveProducer) -> dict[str, Any]:
 )
 @client_options
 def find_hanging_transactions(
-    specs: Sequence[str],
-    longer_than: str,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    specs: Sequence[str], longer_than: str, options: ClientOptions
 ) -> None:
     """Find transactions that are open in a partition, although no coordinator will end them."""
     limit_ms = _duration(longer_than, "--longer-than")
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         wanted = partitions_of(client, specs or client.topics(internal=True))
         found, failed = open_transactions(client, wanted)
         old = [each for each in found if _age_ms(each.producer.last_timestamp) > limit_ms]
         hanging = find_hanging(client, old)
-    if as_json:
+    if options.as_json:
         listed = [
             {**_producer_json(each.partition, each.producer), "transactional_id": name}
             for each in hanging
@@ -345,16 +335,9 @@ def _hanging_row(each: OpenTransaction) -> tuple[object, ...]:
 )
 @yes_option
 @client_options
-def abort_transaction(
-    spec: str,
-    start_offset: int,
-    yes: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def abort_transaction(spec: str, start_offset: int, yes: bool, options: ClientOptions) -> None:
     """Abort a hanging transaction in one partition. Asks for confirmation on a terminal."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         (tp, *others) = partitions_of(client, [spec])
         if others:
             raise click.UsageError(f"{spec}: write TOPIC:PARTITION with one partition")
@@ -364,7 +347,7 @@ def abort_transaction(
         )
         confirm(f"Abort the transaction of producer {given.producer_id} in {tp}?", yes=yes)
         client.admin.abort_transaction(given)
-    if as_json:
+    if options.as_json:
         echo_json(
             {
                 "topic": tp.topic,
@@ -401,17 +384,14 @@ def _abortable(client: Client, tp: TopicPartition, start_offset: int) -> Abortab
 
 
 @transactions.command(
-    "terminate",
-    epilog="\b\nExamples:\n  barnabas transactions terminate orders-writer-1 --yes\n",
+    "terminate", epilog="\b\nExamples:\n  barnabas transactions terminate orders-writer-1 --yes\n"
 )
 @click.argument("name", metavar="TRANSACTIONAL-ID")
 @yes_option
 @client_options
-def terminate_transaction(
-    name: str, yes: bool, bootstrap: str, properties: Sequence[str], as_json: bool
-) -> None:
+def terminate_transaction(name: str, yes: bool, options: ClientOptions) -> None:
     """Fence the producer of a transactional id, and abort its transaction. Asks first."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         purpose = "the end of a transaction"
         require_api(client, ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", purpose)
         known = client.admin.describe_transactions([name])[name]
@@ -420,7 +400,7 @@ def terminate_transaction(
             raise known
         confirm(f"Fence the producer of {name}?", yes=yes)
         client.admin.terminate_transaction(name)
-    if as_json:
+    if options.as_json:
         echo_json({"terminated": name})
     else:
         echo(f"terminated {name}")

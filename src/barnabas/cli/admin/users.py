@@ -9,6 +9,7 @@ import click
 
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    ClientOptions,
     client_options,
     connected,
     echo_json,
@@ -53,14 +54,12 @@ def users() -> None:
 @users.command("list", epilog="\b\nExamples:\n  barnabas users list --json\n")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @client_options
-def list_users(
-    names: Sequence[str], bootstrap: str, properties: Sequence[str], as_json: bool
-) -> None:
+def list_users(names: Sequence[str], options: ClientOptions) -> None:
     """List users with their mechanisms, all of them or those that are named."""
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         found = _credentials(client, names)
     missing = [name for name in names if name not in found]
-    if as_json:
+    if options.as_json:
         echo_json(
             [
                 {
@@ -107,21 +106,19 @@ def add_user(
     mechanism: Sequence[str],
     password_file: TextIO | None,
     iterations: int,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Add a user, or change the password. Without --mechanism: for SCRAM-SHA-512."""
     from barnabas.client.admin.credentials import ScramUpsertion
 
     chosen = list(dict.fromkeys(mechanism)) or ["SCRAM-SHA-512"]
     password = _password(password_file)
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         for each in chosen:
             # A request can change one credential of a user.
             upsertion = ScramUpsertion(name, SCRAM_MECHANISMS[each], password, iterations)
             client.admin.alter_scram_credentials([upsertion])
-    if as_json:
+    if options.as_json:
         echo_json({"user": name, "mechanisms": chosen})
         return
     echo(f"user {name} can log in by {', '.join(chosen)}")
@@ -133,12 +130,7 @@ def add_user(
 @yes_option
 @client_options
 def remove_users(
-    names: Sequence[str],
-    mechanism: Sequence[str],
-    yes: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    names: Sequence[str], mechanism: Sequence[str], yes: bool, options: ClientOptions
 ) -> None:
     """Remove users. With --mechanism, they keep their other mechanisms.
 
@@ -149,7 +141,7 @@ def remove_users(
     wanted = {SCRAM_MECHANISMS[each] for each in mechanism} or set(SCRAM_MECHANISMS.values())
     removed: dict[str, list[str]] = {}
     confirm(f"Remove {', '.join(names)}? They can no longer log in.", yes=yes)
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         for name, credentials in _credentials(client, names).items():
             for each in credentials:
                 if each.mechanism not in wanted:
@@ -158,7 +150,7 @@ def remove_users(
                 client.admin.alter_scram_credentials(deletions=[deletion])
                 removed.setdefault(name, []).append(each.mechanism.sasl_name)
     missing = [name for name in names if name not in removed]
-    if as_json:
+    if options.as_json:
         echo_json({"removed": removed, "missing": missing})
     else:
         for name, mechanisms in removed.items():

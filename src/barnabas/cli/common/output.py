@@ -63,6 +63,8 @@ TIMEOUT_S = 10.0
 # After this time without a response, a command prints the brokers that it waits for.
 _NOTICE_MS = 1_000
 _TIMEOUT_KEY = "barnabas.timeout"
+# Options of commands with a producer -> configuration keys.
+PRODUCER_FLAGS = {"compression": "compression.type", "acks": "acks"}
 
 
 property_option = click.option(
@@ -125,8 +127,23 @@ class ClientOptions(NamedTuple):
     """Values of the options that `client_options` adds."""
 
     bootstrap: str
-    properties: Sequence[str]
-    as_json: bool
+    # KEY=VALUE; later ones override earlier ones.
+    properties: Sequence[str] = ()
+    as_json: bool = False
+
+    def with_flags(self, keys: Mapping[str, str]) -> ClientOptions:
+        """Return options in which the options on the command line override the profile.
+
+        Args:
+            keys: Parameter of the option -> configuration key of the client.
+        """
+        context = click.get_current_context()
+        flags = [
+            f"{key}={context.params[name]}"
+            for name, key in keys.items()
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        ]
+        return self._replace(properties=(*self.properties, *flags))
 
 
 def bootstrap_option(help_text: str = "Brokers to connect to first.") -> Callable[[F], F]:
@@ -158,7 +175,7 @@ def json_option(help_text: str = "Print JSON.") -> Callable[[F], F]:
 def client_options(command: F) -> F:
     """Add the options of every command that connects to a cluster.
 
-    The command receives `bootstrap`, `properties` and `as_json`; `select` determines their values.
+    The command receives them as `options`; `select` determines their values.
     """
     options = [
         bootstrap_option(),
@@ -176,29 +193,16 @@ def client_options(command: F) -> F:
         properties: tuple[str, ...],
         profile: str | None,
         config_file: str | None,
+        as_json: bool,
         **given: Any,
     ) -> Any:
         chosen = select(bootstrap, properties, profile, config_file)
-        return command(bootstrap=chosen.bootstrap, properties=chosen.properties, **given)
+        return command(options=ClientOptions(*chosen, as_json), **given)
 
     decorated: Callable[..., Any] = with_selection
     for option in reversed(options):
         decorated = option(decorated)
     return cast("F", decorated)
-
-
-def given_settings(keys: Mapping[str, str]) -> tuple[str, ...]:
-    """Return KEY=VALUE for the options on the command line, which override the profile.
-
-    Args:
-        keys: Parameter of the option -> configuration key of the client.
-    """
-    context = click.get_current_context()
-    return tuple(
-        f"{key}={context.params[name]}"
-        for name, key in keys.items()
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-    )
 
 
 def config_values(pairs: Sequence[str], option: str) -> dict[str, str]:
@@ -218,10 +222,9 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, str]:
 
 
 def client_config(
-    bootstrap: str, properties: Sequence[str], defaults: Mapping[str, object] | None = None
+    options: ClientOptions, defaults: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
     """Return the configuration for a command's client; the user's settings override `defaults`."""
-    given = key_values(properties, "--property")
     timeout_ms = _timeout_ms()
     return {
         "client.id": "barnabas-cli",
@@ -229,15 +232,14 @@ def client_config(
         "request.timeout.ms": str(min(timeout_ms, 30_000)),
         "socket.connection.setup.timeout.ms": str(min(timeout_ms, 10_000)),
         **(defaults or {}),
-        **given,
-        "bootstrap_servers": bootstrap,
+        **key_values(options.properties, "--property"),
+        "bootstrap_servers": options.bootstrap,
     }
 
 
 @contextmanager
 def connected(
-    bootstrap: str,
-    properties: Sequence[str],
+    options: ClientOptions,
     defaults: Mapping[str, object] | None = None,
     *,
     limit_total: bool = False,
@@ -245,8 +247,7 @@ def connected(
     """Yield a client for the duration of a command; print its errors and exit.
 
     Args:
-        bootstrap: Brokers to start from.
-        properties: KEY=VALUE settings of the user.
+        options: The options of the user.
         defaults: Settings that the user's settings override.
         limit_total: Whether --timeout limits all calls of the command together, instead of each
             call. The calls then raise TimeoutError.
@@ -255,7 +256,7 @@ def connected(
 
     # A command prints its own messages instead of the client's log.
     logging.getLogger("barnabas").addHandler(logging.NullHandler())
-    config = client_config(bootstrap, properties, defaults)
+    config = client_config(options, defaults)
     servers = config.pop("bootstrap_servers")
     try:
         with Client(servers, **config) as client:

@@ -57,11 +57,7 @@ _GIB = 1 << 30
 
 
 def examine_directory(
-    path: str,
-    diagnosis: Diagnosis,
-    *,
-    node_id: int | None = None,
-    cluster_id: str | None = None,
+    path: str, diagnosis: Diagnosis, *, node_id: int | None = None, cluster_id: str | None = None
 ) -> MetaProperties | None:
     """Examine a data directory.
 

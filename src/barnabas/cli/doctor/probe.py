@@ -182,10 +182,7 @@ def _speaks_tls(host: str, port: int, tls: TlsOptions) -> bool:
 
 def _speaks_http(host: str, port: int) -> bool:
     """Return whether a web server answers. Some need a complete line before they refuse."""
-    with (
-        contextlib.suppress(OSError),
-        socket.create_connection((host, port), _TIMEOUT_S) as plain,
-    ):
+    with contextlib.suppress(OSError), socket.create_connection((host, port), _TIMEOUT_S) as plain:
         plain.sendall(b"HEAD / HTTP/1.0\r\n\r\n")
         return plain.recv(4).startswith(b"HTTP")
     return False

@@ -13,11 +13,12 @@ import click
 from barnabas.cli.common.named_topics import topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    PRODUCER_FLAGS,
+    ClientOptions,
     client_config,
     client_options,
     connected,
     echo_json,
-    given_settings,
     problem,
     warning,
 )
@@ -52,7 +53,6 @@ buffer. The generator is one Python process, which is the limit on fast machines
 """
 _DEFAULT_SECONDS = 10.0
 _LATENCY_RATE = 100.0
-_SETTINGS = {"compression": "compression.type", "acks": "acks"}
 
 
 @click.group(epilog=EXAMPLES)
@@ -178,27 +178,19 @@ def _delete(client: Client, topic: str) -> None:
 @_load_options
 @_quiet
 @client_options
-def bench_produce(
-    topics: Sequence[str],
-    quiet: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-    **given: Any,
-) -> None:
+def bench_produce(topics: Sequence[str], quiet: bool, options: ClientOptions, **given: Any) -> None:
     """Write records, and measure the time until they are acknowledged."""
     from barnabas.cli.load.bench_runs import run_produce
 
     load, name = _load(given), _one_topic(topics)
     defaults = {"compression.type": given["compression"], "acks": given["acks"]}
-    settings = (*properties, *given_settings(_SETTINGS))
     with (
         termination_as_interrupt(),
-        connected(bootstrap, settings, defaults) as client,
+        connected(options.with_flags(PRODUCER_FLAGS), defaults) as client,
         _topic(client, name, given) as topic,
     ):
         run = partial(run_produce, client.producer(), topic, load)
-        _measure(("produce", f"produce to {topic}", topic), run, load, quiet, as_json)
+        _measure(("produce", f"produce to {topic}", topic), run, load, quiet, options.as_json)
 
 
 @bench.command(
@@ -223,20 +215,18 @@ def bench_consume(
     seconds: float | None,
     idle: float,
     quiet: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Read a topic from its beginning, decode its records, and measure the throughput."""
     from barnabas.cli.load.bench_runs import run_consume
 
     topic = _one_topic(topics)
     assert topic is not None, "required"
-    with termination_as_interrupt(), connected(bootstrap, properties) as client:
+    with termination_as_interrupt(), connected(options) as client:
         run = partial(
             run_consume, client, topic, records_max=records, seconds_max=seconds, idle_s=idle
         )
-        found = _measure(("consume", f"consume {topic}", topic), run, None, quiet, as_json)
+        found = _measure(("consume", f"consume {topic}", topic), run, None, quiet, options.as_json)
     if records is not None and found.records < records:
         problem(f"only {found.records} of {records} records arrived")
         sys.exit(EXIT_FAILED)
@@ -268,9 +258,7 @@ def bench_latency(
     one_by_one: bool,
     idle: float,
     quiet: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
     **given: Any,
 ) -> None:
     """Write and read records, and measure the end-to-end latency. The default rate is 100."""
@@ -284,11 +272,11 @@ def bench_latency(
     if not one_by_one and load.rate is None:
         load = load._replace(rate=_LATENCY_RATE)
     defaults = {"compression.type": given["compression"], "acks": given["acks"]}
-    settings = (*properties, *given_settings(_SETTINGS))
-    config = client_config(bootstrap, settings, defaults)
-    with connected(bootstrap, settings, defaults) as client, _topic(client, name, given) as topic:
+    options = options.with_flags(PRODUCER_FLAGS)
+    config = client_config(options, defaults)
+    with connected(options, defaults) as client, _topic(client, name, given) as topic:
         run = partial(run_latency, config, topic, load, idle_s=idle)
-        _measure(("latency", f"latency over {topic}", topic), run, load, quiet, as_json)
+        _measure(("latency", f"latency over {topic}", topic), run, load, quiet, options.as_json)
 
 
 def _measure(

@@ -10,6 +10,7 @@ import click
 
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    ClientOptions,
     client_options,
     connected,
     echo_json,
@@ -76,23 +77,21 @@ def top(
     internal: bool,
     groups_max: int,
     once: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Show the rates of topics, the lag of groups and the load of brokers."""
     from barnabas.cli.load.metrics import MetricsError
     from barnabas.cli.load.rates import Sampler
 
-    if as_json and not once:
+    if options.as_json and not once:
         raise click.UsageError("--json requires --once")
     if not once and not sys.stdout.isatty():
         raise click.UsageError("not a terminal: give --once, and --json for scripts")
-    with connected(bootstrap, properties, _DEFAULTS) as client:
+    with connected(options, _DEFAULTS) as client:
         sampler = Sampler(client, metrics, queries, internal=internal, groups=groups_max)
         try:
             if once:
-                _show_once(sampler, interval, as_json=as_json)
+                _show_once(sampler, interval, as_json=options.as_json)
             else:
                 _show_live(sampler, interval)
         except MetricsError as error:

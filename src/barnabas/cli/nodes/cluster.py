@@ -298,8 +298,7 @@ def resume_nodes(
 
 
 @cluster.command(
-    "stop",
-    epilog="\b\nExamples:\n  barnabas cluster stop\n  barnabas cluster stop 3\n",
+    "stop", epilog="\b\nExamples:\n  barnabas cluster stop\n  barnabas cluster stop 3\n"
 )
 @_node_options
 def stop_cluster(
@@ -327,8 +326,7 @@ def stop_cluster(
 
 
 @cluster.command(
-    "restart",
-    epilog="\b\nExamples:\n  barnabas cluster restart 2\n  barnabas cluster restart\n",
+    "restart", epilog="\b\nExamples:\n  barnabas cluster restart 2\n  barnabas cluster restart\n"
 )
 @_node_options
 def restart_nodes(

@@ -34,11 +34,7 @@ usage.
     help="Address for clients; port 0 takes any free port. Default: the file's listeners, "
     "else 127.0.0.1:9092.",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    help="Short for --listen 127.0.0.1:PORT.",
-)
+@click.option("--port", type=click.IntRange(0, 65535), help="Short for --listen 127.0.0.1:PORT.")
 @click.option(
     "--data-dir",
     metavar="DIR",
@@ -88,9 +84,7 @@ usage.
     help="Address for /metrics (Prometheus), /healthz and /readyz. Default: none.",
 )
 @click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    help="Format of the log. Default: text.",
+    "--log-format", type=click.Choice(["text", "json"]), help="Format of the log. Default: text."
 )
 @click.option(
     "--log-level",

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.common.named_topics import topic_arguments
-from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    ClientOptions,
+    client_options,
+    connected,
+    echo_json,
+    problem,
+)
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import Styled, bad, dim, echo_line, echo_table, good, warn
 from barnabas.cli.common.terminal import confirm
@@ -77,20 +84,11 @@ Examples:
 @partitions.command("elect", epilog=ELECT_EXAMPLES)
 @topic_arguments("specs", "TOPIC[:PARTITION,...]...", required=False)
 @click.option(
-    "--unclean",
-    is_flag=True,
-    help="If necessary, elect a replica that may lack committed records.",
+    "--unclean", is_flag=True, help="If necessary, elect a replica that may lack committed records."
 )
 @click.option("-y", "--yes", is_flag=True, help="With --unclean: do not ask for confirmation.")
 @client_options
-def elect_leaders(
-    specs: Sequence[str],
-    unclean: bool,
-    yes: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def elect_leaders(specs: Sequence[str], unclean: bool, yes: bool, options: ClientOptions) -> None:
     """Elect the preferred replicas; with --unclean, any live replica if necessary.
 
     Committed records that an unclean leader lacks are lost permanently. Partitions that need no
@@ -104,10 +102,10 @@ def elect_leaders(
     if unclean:
         confirm(f"Committed records of {' '.join(specs)} may be lost. Elect?", yes=yes)
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
-    with connected(bootstrap, properties) as client:
+    with connected(options) as client:
         wanted = partitions_of(client, specs) if specs else None
         results = client.admin.elect_leaders(kind, wanted, raise_errors=False)
-        _report(client, results, as_json=as_json)
+        _report(client, results, as_json=options.as_json)
 
 
 def _report(
@@ -178,26 +176,24 @@ def show_partitions(
     interval: float,
     unwell: bool,
     internal: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Show the leader, epoch, offsets, in-sync replicas and lag of partitions."""
     from barnabas.cli.partitions.snapshot import take_snapshots
 
-    if live and (as_json or not sys.stdout.isatty()):
+    if live and (options.as_json or not sys.stdout.isatty()):
         raise click.UsageError("--live requires a terminal, and cannot be combined with --json")
-    with connected(bootstrap, properties, DEFAULTS, limit_total=not live) as client:
+    with connected(options, DEFAULTS, limit_total=not live) as client:
         if live:
             _show_live(client, names, interval, unwell=unwell, internal=internal)
             return
         found = take_snapshots(client, names, internal=internal)
         shown = [each for each in found if not unwell or is_unhealthy(each)]
-        if as_json:
+        if options.as_json:
             echo_json([snapshot_json(each) for each in shown])
         elif shown:
             echo_table(*rows(shown, compact=sys.stdout.isatty()))
-        if not as_json:
+        if not options.as_json:
             _echo_sum(found)
         if unwell and shown:
             sys.exit(1)

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.common.named_topics import topic_arguments
-from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, echo_json, problem
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    ClientOptions,
+    client_options,
+    connected,
+    echo_json,
+    problem,
+)
 from barnabas.cli.common.printable import echo
 from barnabas.cli.partitions.moving import (
     PlanError,
@@ -94,9 +101,7 @@ def reassign_partitions(
     throttle: int | None,
     status: bool,
     cancel: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Move replicas to other brokers. Without --execute, only show the plan.
 
@@ -110,24 +115,24 @@ def reassign_partitions(
         raise click.UsageError("--replication-factor requires --brokers")
     if topics and (specs or path is not None):
         raise click.UsageError("TOPIC is only for --brokers, --status and --cancel")
-    with connected(bootstrap, properties, DEFAULTS) as client:
+    with connected(options, DEFAULTS) as client:
         if status:
-            echo_status(client, topics, as_json=as_json)
+            echo_status(client, topics, as_json=options.as_json)
             return
         if cancel:
-            cancel_moves(client, topics, as_json=as_json)
+            cancel_moves(client, topics, as_json=options.as_json)
             return
         current, wanted = _targets(client, topics, specs, path, brokers, replication_factor)
         planned = moves(current, wanted)
         if not execute:
-            if as_json:
+            if options.as_json:
                 echo_json(plan_json(wanted))
             else:
                 echo_moves(planned)
                 if planned:
                     echo("nothing was changed: use --execute to apply the plan", err=True)
             return
-        if not start_moves(client, planned, throttle, as_json=as_json):
+        if not start_moves(client, planned, throttle, as_json=options.as_json):
             sys.exit(EXIT_FAILED)
         if wait and planned:
             await_moves(client, planned)

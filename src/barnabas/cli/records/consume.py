@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from barnabas.cli.common.named_topics import complete_groups, topic_arguments
-from barnabas.cli.common.output import client_config, client_options, connected
+from barnabas.cli.common.output import ClientOptions, client_config, client_options, connected
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.terminal import termination_as_interrupt
 from barnabas.cli.records.formats import parse_formats, progress
@@ -228,9 +228,7 @@ def consume(
     grep_key: str | None,
     on_error: str,
     quiet: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Print records of the TOPICs; by default, the values of new records, one per line.
 
@@ -239,19 +237,28 @@ def consume(
     start = _start(place, from_beginning=from_beginning, offset=offset, timestamp=timestamp)
     end = None if to is None else check_end(parse_place(to, "--to"))
     _check_groups(group, share)
-    schemas = SchemaFormats(registry, properties, {"key": key_schema, "value": value_schema})
+    schemas = SchemaFormats(
+        registry, options.properties, {"key": key_schema, "value": value_schema}
+    )
     specs = with_format_options(formats, key_format, value_format)
     how_key, how_value = parse_formats(specs, layouts=True, schemas=schemas)
     reading = Reading(how_key, how_value, b"NULL" if show_null else b"")
     look = _OutputOptions(
-        template, as_json, with_headers, with_key, with_offset, delimiter, key_delimiter, reading
+        template,
+        options.as_json,
+        with_headers,
+        with_key,
+        with_offset,
+        delimiter,
+        key_delimiter,
+        reading,
     )
     render_of = look.render_of()
     wanted = RecordFilter(max_records, _expression(grep_key), _expression(grep))
     is_member = group is not None and not partitions
     if is_member and end is not None:
         raise click.UsageError("--to with --group requires --partition")
-    config = client_config(bootstrap, properties)
+    config = client_config(options)
     errors = ErrorPolicy(skip=on_error == "skip")
     choices = _SourceOptions(
         topics, partitions, start, end, share or group, exit_at_end, config, errors
@@ -261,7 +268,7 @@ def consume(
         run = _run_share
     else:
         run = _run_member if is_member else _run
-    with termination_as_interrupt(), connected(bootstrap, properties) as client:
+    with termination_as_interrupt(), connected(options) as client:
         run(client, choices, render_of, wanted, quiet=quiet)
 
 
@@ -359,11 +366,7 @@ def _run_member(
     waiting = _waiting_notice(names, choices, quiet=quiet)
     with Consumer(**config) as consumer, _shown(wanted.records_max, quiet=quiet) as shown:
         source = GroupSource(
-            client,
-            consumer,
-            choices.start,
-            exit_at_end=choices.exit_at_end,
-            errors=choices.errors,
+            client, consumer, choices.start, exit_at_end=choices.exit_at_end, errors=choices.errors
         )
         printer = Printer(source, render_of, wanted, shown, choices.errors, waiting)
         source.on_revoke = printer.commit

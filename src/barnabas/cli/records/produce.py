@@ -17,10 +17,11 @@ from click.shell_completion import CompletionItem
 from barnabas.cli.common.named_topics import complete_topics
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    PRODUCER_FLAGS,
+    ClientOptions,
     client_options,
     connected,
     echo_json,
-    given_settings,
     moment_ms,
     problem,
 )
@@ -145,10 +146,7 @@ def topic_and_files(command: F) -> F:
     "--timestamp", metavar="MS|ISO", help="Timestamp of every record.  [default: current time]"
 )
 @click.option(
-    "-D",
-    "--delimiter",
-    callback=unescape_separator,
-    help="Separator of records.  [default: \\n]",
+    "-D", "--delimiter", callback=unescape_separator, help="Separator of records.  [default: \\n]"
 )
 @click.option("-W", "--whole-files", is_flag=True, help="Send each file as one record.")
 @click.option("-n", "-c", "--max-records", type=click.IntRange(1), help="End after N records.")
@@ -210,23 +208,26 @@ def produce(
     value_message: str | None,
     tee: bool,
     quiet: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Write records to TOPIC, one per line of the FILEs or of standard input.
 
     Exit status 1: a record was not delivered.
     """
-    _check_options(from_json and (key_separator is not None or whole_files), tee and as_json)
+    if from_json and (key_separator is not None or whole_files):
+        raise click.UsageError("--from-json goes with neither --key-separator nor --whole-files")
+    if tee and options.as_json:
+        raise click.UsageError("--tee and --json both write to standard output: give only one")
     end = delimiter or b"\n"
-    schemas = SchemaFormats(registry, properties, {"key": key_schema, "value": value_schema}, topic)
+    schemas = SchemaFormats(
+        registry, options.properties, {"key": key_schema, "value": value_schema}, topic
+    )
     naming = Naming(subject_name_strategy, {"key": key_message, "value": value_message})
     specs = with_format_options(formats, key_format, value_format)
     how_key, how_value = parse_formats(
         specs, layouts=False, schemas=schemas._replace(naming=naming)
     )
-    options = Options(
+    how = Options(
         separator=key_separator,
         key=_fixed_key(key, how_key),
         headers=tuple(_header(header) for header in headers),
@@ -241,25 +242,20 @@ def produce(
     inputs = files or (sys.stdin.buffer,)
     visible = not quiet and not tee and not inputs[0].isatty()
     defaults = {"compression.type": compression, "acks": acks}
-    properties = (*properties, *given_settings({"compression": "compression.type", "acks": "acks"}))
-    with termination_as_interrupt(), connected(bootstrap, properties, defaults) as client:
+    with (
+        termination_as_interrupt(),
+        connected(options.with_flags(PRODUCER_FLAGS), defaults) as client,
+    ):
         producer = client.producer()
         started = time.monotonic()
         with progress(visible=visible, size=_size(inputs)) as shown:
             notice = CreationNotice(client, topic)
-            delivery = Delivery(producer, topic, options, limits, shown, notice)
+            delivery = Delivery(producer, topic, how, limits, shown, notice)
             delivery.run(input_chunks(inputs, end, whole_files=whole_files))
         seconds = time.monotonic() - started
-        _report(producer, delivery, seconds, as_json=as_json)
-        if visible and not as_json and sys.stderr.isatty():
+        _report(producer, delivery, seconds, as_json=options.as_json)
+        if visible and not options.as_json and sys.stderr.isatty():
             echo(summary_line(producer.delivered, shown.size, seconds), err=True)
-
-
-def _check_options(splits_json: bool, prints_twice: bool) -> None:
-    if splits_json:
-        raise click.UsageError("--from-json goes with neither --key-separator nor --whole-files")
-    if prints_twice:
-        raise click.UsageError("--tee and --json both write to standard output: give only one")
 
 
 def _fixed_key(key: str | None, how: Format | None) -> bytes | None:

@@ -10,6 +10,7 @@ import click
 
 from barnabas.cli.common.named_topics import complete_topics
 from barnabas.cli.common.output import (
+    ClientOptions,
     bootstrap_option,
     client_options,
     echo_json,
@@ -213,9 +214,7 @@ def reset_datasets(
     offline: bool,
     execute: bool,
     master: str,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Start tables or sinks anew. Without --execute, only show what is lost."""
     from barnabas.spark.pipelines.checkpoints import read_checkpoints
@@ -226,12 +225,12 @@ def reset_datasets(
     with reported():
         project = load_project(directory)
         checkpoints, notes = read_checkpoints(project), read_notes(project.notes)
-        bounds = None if offline else topic_bounds(checkpoints, notes, bootstrap, properties)
+        bounds = None if offline else topic_bounds(checkpoints, notes, options)
         plan = plan_reset(Found(project, checkpoints, notes, bounds), list(dict.fromkeys(datasets)))
-    _show(plan, done=execute, as_json=as_json)
+    _show(plan, done=execute, as_json=options.as_json)
     if execute:
         with reported():
-            _execute(project, plan, master, as_json=as_json)
+            _execute(project, plan, master, as_json=options.as_json)
 
 
 def _execute(project: Project, plan: ResetPlan, master: str, *, as_json: bool) -> None:

@@ -16,6 +16,7 @@ import click
 
 from barnabas.cli.common.output import (
     EXIT_FAILED,
+    ClientOptions,
     client_options,
     connected,
     echo_json,
@@ -86,7 +87,7 @@ def moment(milliseconds: int) -> str | None:
 
 
 def topic_bounds(
-    checkpoints: Sequence[Checkpoint], notes: Notes, bootstrap: str, properties: Sequence[str]
+    checkpoints: Sequence[Checkpoint], notes: Notes, options: ClientOptions
 ) -> TopicBounds | None:
     """Ask the brokers for first and end offsets of all partitions in the checkpoints.
 
@@ -94,9 +95,9 @@ def topic_bounds(
     """
     if not any(each.topic_offsets for each in checkpoints):
         return None
-    if bootstrap == DEFAULT_BOOTSTRAP:
-        bootstrap = noted_brokers(notes) or bootstrap
-    with connected(bootstrap, properties) as client:
+    if options.bootstrap == DEFAULT_BOOTSTRAP:
+        options = options._replace(bootstrap=noted_brokers(notes) or DEFAULT_BOOTSTRAP)
+    with connected(options) as client:
         return listed_bounds(client, checkpoints)
 
 
@@ -385,13 +386,7 @@ brokers of the definitions, unless others are given.
 @project_option
 @offline_option
 @client_options
-def status(
-    directory: Path,
-    offline: bool,
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
-) -> None:
+def status(directory: Path, offline: bool, options: ClientOptions) -> None:
     """Show where the flows of a pipeline are, and how far behind their topics.
 
     Exit status 1: records were deleted from a topic before the pipeline read them.
@@ -405,10 +400,10 @@ def status(
     with reported():
         project = load_project(directory)
     checkpoints, notes = read_checkpoints(project), read_notes(project.notes)
-    bounds = None if offline else topic_bounds(checkpoints, notes, bootstrap, properties)
+    bounds = None if offline else topic_bounds(checkpoints, notes, options)
     statuses = flow_statuses(checkpoints, notes, bounds)
     running = is_running(project.notes)
-    if as_json:
+    if options.as_json:
         echo_json(
             {
                 "pipeline": project.name,

@@ -257,11 +257,7 @@ def _compaction_json(done: Compaction) -> dict[str, object]:
 
 
 def _expiry_json(found: Expiry, *, executed: bool) -> dict[str, object]:
-    return {
-        "executed": executed,
-        "snapshots": list(found.snapshots),
-        "files": list(found.files),
-    }
+    return {"executed": executed, "snapshots": list(found.snapshots), "files": list(found.files)}
 
 
 def opened(

@@ -17,6 +17,7 @@ from barnabas.cli.common.named_topics import complete_groups, complete_topics
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     EXIT_INCOMPLETE,
+    ClientOptions,
     client_options,
     connected,
     echo_json,
@@ -90,9 +91,7 @@ def why(
     is_topic: bool,
     seconds: float,
     metrics: Sequence[str],
-    bootstrap: str,
-    properties: Sequence[str],
-    as_json: bool,
+    options: ClientOptions,
 ) -> None:
     """Explain why a partition, an offset or a group does not advance, and what to do."""
     from barnabas.cli.load.metrics import MetricsError
@@ -111,14 +110,11 @@ def why(
     flags = click.get_current_context().params
     given = {name: flags[name] for name in ("bootstrap", "config_file", "profile")}
     question = Question(target, is_group=is_group, is_topic=is_topic)
-    with (
-        connection_options(**given),
-        connected(bootstrap, properties, WHY_DEFAULTS, limit_total=True) as client,
-    ):
+    with connection_options(**given), connected(options, WHY_DEFAULTS, limit_total=True) as client:
         answers = examine(client, question, seconds, measured, timeout_message())
     well = all(is_healthy(reasons) for _, reasons in answers)
     complete = all(reason.kind != NOT_ASKED for _, reasons in answers for reason in reasons)
-    if as_json:
+    if options.as_json:
         echo_json(
             {
                 "well": well and complete,
@@ -158,10 +154,7 @@ def _echo(answers: Sequence[tuple[str, Sequence[Reason]]]) -> None:
 
 
 # Settings of the client. Short timeouts: a broker that does not answer is a finding.
-WHY_DEFAULTS = {
-    "request.timeout.ms": "2000",
-    "socket.connection.setup.timeout.ms": "2000",
-}
+WHY_DEFAULTS = {"request.timeout.ms": "2000", "socket.connection.setup.timeout.ms": "2000"}
 _CLUSTER = "the cluster"
 # The kind of the note about what was not examined: with it, the examination is incomplete.
 NOT_ASKED = "not-asked"

@@ -147,9 +147,7 @@ def _may_move(snapshot: PartitionSnapshot) -> bool:
     return behind or (snapshot.state.leader >= 0 and bool(snapshot.out_of_sync))
 
 
-def _led(
-    snapshots: Mapping[TopicPartition, PartitionSnapshot],
-) -> list[TopicPartition]:
+def _led(snapshots: Mapping[TopicPartition, PartitionSnapshot]) -> list[TopicPartition]:
     """Return the partitions whose leaders answer."""
     return [tp for tp, each in snapshots.items() if each.end is not None]
 

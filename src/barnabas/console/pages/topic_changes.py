@@ -180,11 +180,7 @@ def produce(client: Client, form: Fields) -> Done:
     headers = _headers(form.text("headers"))
     with client.producer() as producer:
         sent = producer.send(
-            topic,
-            None if form.has("tombstone") else value,
-            key,
-            partition,
-            headers=headers,
+            topic, None if form.has("tombstone") else value, key, partition, headers=headers
         )
         written = sent.result()
     place = {"topic": topic, "partition": written.partition, "offset": written.offset}
