@@ -156,7 +156,7 @@ def console(
         _TIMEOUT_S,
         pipelines=tuple(pipelines),
         queries=tuple(queries),
-        registry=open_registry(registry, chosen.properties, is_needed=False),
+        registry=open_registry(registry, chosen.properties),
     )
     _show_warnings()
     if not serve(settings, _announce_address, _announce_password):

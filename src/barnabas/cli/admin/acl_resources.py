@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -17,6 +18,7 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
+    option_group,
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import bad, echo_table, good
@@ -70,9 +72,27 @@ class Resource:
         return f"{self.kind.name.lower()} {self.name}"
 
 
+_resource_options = option_group(
+    click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; * is all."),
+    click.option("--group", "groups", multiple=True, metavar="NAME", help="A group; * is all."),
+    click.option(
+        "--transactional-id",
+        "transactional_ids",
+        multiple=True,
+        metavar="NAME",
+        help="A transactional id; * is all.",
+    ),
+    click.option(
+        "--user", "users", multiple=True, metavar="TYPE:NAME", help="An owner of tokens; * is all."
+    ),
+    click.option("--cluster", is_flag=True, help="The cluster."),
+)
+
+
 def resource_options(command: F) -> F:
     """Add the options that name resources. The command gets `resources`."""
 
+    @wraps(command)
     def with_resources(
         *,
         topics: Sequence[str],
@@ -92,30 +112,7 @@ def resource_options(command: F) -> F:
             named.append(Resource(AclResourceType.CLUSTER, CLUSTER_NAME))
         return command(resources=named, **given)
 
-    made: Any = with_resources
-    made.__doc__, made.__name__ = command.__doc__, command.__name__
-    made.__click_params__ = getattr(command, "__click_params__", [])
-    for option in reversed(_RESOURCE_OPTIONS):
-        made = option(made)
-    result: F = made
-    return result
-
-
-_RESOURCE_OPTIONS = (
-    click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; * is all."),
-    click.option("--group", "groups", multiple=True, metavar="NAME", help="A group; * is all."),
-    click.option(
-        "--transactional-id",
-        "transactional_ids",
-        multiple=True,
-        metavar="NAME",
-        help="A transactional id; * is all.",
-    ),
-    click.option(
-        "--user", "users", multiple=True, metavar="TYPE:NAME", help="An owner of tokens; * is all."
-    ),
-    click.option("--cluster", is_flag=True, help="The cluster."),
-)
+    return cast("F", _resource_options(with_resources))
 
 
 def principal_of(text: str) -> str:

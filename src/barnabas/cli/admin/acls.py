@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -25,6 +25,7 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
+    option_group,
     problem,
 )
 from barnabas.cli.common.printable import echo
@@ -34,12 +35,10 @@ from barnabas.client.errors import BrokerError
 from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from barnabas.client.facade import Client
 
-
-F = TypeVar("F", bound="Callable[..., Any]")
 
 EXAMPLES = """\b
 Examples:
@@ -97,21 +96,18 @@ def _select(
     ]
 
 
-def _selecting(command: F) -> F:
-    """Add the options that select entries."""
-    for option in (
-        click.option("--host", metavar="HOST", help="Only of this host, as it is written."),
-        click.option("--permission", type=click.Choice(("allow", "deny")), help="Only these."),
-        click.option("--operation", type=click.Choice(OPERATIONS), help="Only this operation."),
-        click.option(
-            "--pattern",
-            type=click.Choice(_PATTERNS),
-            help="Entries that apply to a name (match), or of this type with this name.",
-        ),
-        resource_options,
-    ):
-        command = option(command)
-    return command
+# The options that select entries.
+_selecting = option_group(
+    resource_options,
+    click.option(
+        "--pattern",
+        type=click.Choice(_PATTERNS),
+        help="Entries that apply to a name (match), or of this type with this name.",
+    ),
+    click.option("--operation", type=click.Choice(OPERATIONS), help="Only this operation."),
+    click.option("--permission", type=click.Choice(("allow", "deny")), help="Only these."),
+    click.option("--host", metavar="HOST", help="Only of this host, as it is written."),
+)
 
 
 @acls.command(
@@ -247,7 +243,6 @@ def remove_acls(
     host: str | None,
     is_all: bool,
     dry_run: bool,
-    yes: bool,
     options: ClientOptions,
 ) -> None:
     """Remove entries. A name selects literal patterns with exactly this name.
@@ -265,7 +260,7 @@ def remove_acls(
         if dry_run:
             removed = _matching(client, filters)
         else:
-            confirm(lambda: _removal_question(_matching(client, filters)), yes=yes)
+            confirm(lambda: _removal_question(_matching(client, filters)))
             for result in client.admin.delete_acls(filters).values():
                 if isinstance(result, BrokerError):
                     errors.append(result)

@@ -94,7 +94,7 @@ def list_brokers(options: ClientOptions) -> None:
 )
 @terminal.yes_option
 @client_options
-def unregister_broker(broker: int, force: bool, yes: bool, options: ClientOptions) -> None:
+def unregister_broker(broker: int, force: bool, options: ClientOptions) -> None:
     """Remove a broker from the cluster's metadata. Asks for confirmation on a terminal.
 
     Without a terminal, a broker that has replicas is only unregistered with --yes.
@@ -108,11 +108,11 @@ def unregister_broker(broker: int, force: bool, yes: bool, options: ClientOption
             )
             sys.exit(EXIT_FAILED)
         replicas = _replicas_text(client, broker)
-        if replicas and not (yes or terminal.has_terminal()):
+        if replicas and not (terminal.is_confirmed() or terminal.has_terminal()):
             problem(f"broker {broker} has {replicas}; to unregister it anyway, give --yes")
             sys.exit(EXIT_FAILED)
         detail = f" It has {replicas}." if replicas else ""
-        terminal.confirm(f"Unregister broker {broker}?{detail}", yes=yes)
+        terminal.confirm(f"Unregister broker {broker}?{detail}")
         client.admin.unregister_broker(broker)
         if options.as_json:
             echo_json({"unregistered": broker})

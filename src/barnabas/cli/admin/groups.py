@@ -229,9 +229,9 @@ def _group_json(group: GroupProgress) -> dict[str, Any]:
 )
 @yes_option
 @client_options
-def delete_groups(names: Sequence[str], yes: bool, options: ClientOptions) -> None:
+def delete_groups(names: Sequence[str], options: ClientOptions) -> None:
     """Delete groups without members, and their offsets. Asks for confirmation on a terminal."""
-    confirm(f"Delete {', '.join(names)} with all offsets?", yes=yes)
+    confirm(f"Delete {', '.join(names)} with all offsets?")
     with connected(options) as client:
         found = client.admin.delete_groups(names, raise_errors=False)
         errors = {name: e if isinstance(e, ClientError) else None for name, e in found.items()}
@@ -246,7 +246,7 @@ def delete_groups(names: Sequence[str], yes: bool, options: ClientOptions) -> No
 @click.argument("specs", nargs=-1, required=True, metavar="TOPIC[:PARTITION,...]...")
 @yes_option
 @client_options
-def delete_offsets(group: str, specs: Sequence[str], yes: bool, options: ClientOptions) -> None:
+def delete_offsets(group: str, specs: Sequence[str], options: ClientOptions) -> None:
     """Delete the committed offsets of GROUP for topics that no member reads.
 
     Asks for confirmation on a terminal.
@@ -269,7 +269,7 @@ def delete_offsets(group: str, specs: Sequence[str], yes: bool, options: ClientO
         if not wanted:
             problem(f"{group} has no offsets for {' '.join(specs)}: nothing to delete")
             sys.exit(EXIT_FAILED)
-        confirm(f"Delete the offsets of {group} in {len(wanted)} partition(s)?", yes=yes)
+        confirm(f"Delete the offsets of {group} in {len(wanted)} partition(s)?")
         found = client.admin.delete_offsets(group, wanted, raise_errors=False)
         errors = {str(tp): error for tp, error in found.items()}
         _report(errors, "partition", "deleted offset of", as_json=options.as_json)

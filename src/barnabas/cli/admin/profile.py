@@ -240,11 +240,11 @@ def _edited(name: str, before: Mapping[str, str]) -> dict[str, str] | None:
 @_name_argument
 @yes_option
 @json_option()
-def remove_profile(name: str, yes: bool, as_json: bool) -> None:
+def remove_profile(name: str, as_json: bool) -> None:
     """Remove a profile. Asks for confirmation on a terminal."""
     profiles = Profiles.load()
     profiles.get(name)
-    confirm(f"Remove profile {name}?", yes=yes)
+    confirm(f"Remove profile {name}?")
     del profiles.by_name[name]
     if profiles.current == name:
         profiles.current = None

@@ -302,9 +302,9 @@ def add_voter(
 )
 @yes_option
 @client_options
-def remove_voter(node: int, directory_id: str | None, yes: bool, options: ClientOptions) -> None:
+def remove_voter(node: int, directory_id: str | None, options: ClientOptions) -> None:
     """Remove a voter from a dynamic quorum (KIP-853). Asks for confirmation on a terminal."""
-    confirm(f"Remove voter {node} from the metadata quorum?", yes=yes)
+    confirm(f"Remove voter {node} from the metadata quorum?")
     with connected(options, _DEFAULTS) as client:
         known = client.admin.describe_quorum()
         _refuse_static(known)

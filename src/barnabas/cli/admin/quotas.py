@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,12 +12,13 @@ from barnabas.cli.common.output import (
     config_values,
     connected,
     echo_json,
+    option_group,
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import echo_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from barnabas.client.admin.configs import QuotaEntity
 
@@ -36,20 +37,22 @@ time), controller_mutation_rate (changed partitions per second); of an IP: conne
 A user and a client id together form one entity. A default applies to entities without a quota.
 """
 
-F = TypeVar("F", bound="Callable[..., object]")
 _TYPES = ("user", "client-id", "ip")
 
 
-def entity_options(command: F) -> F:
-    """Add the options that name an entity."""
-    for kind in reversed(_TYPES):
-        words = f"The {kind} with this name."
-        default = f"default_{kind.replace('-', '_')}"
-        command = click.option(
-            f"--default-{kind}", default, is_flag=True, help=f"Every {kind} without its own quota."
-        )(command)
-        command = click.option(f"--{kind}", metavar="NAME", help=words)(command)
-    return command
+# The options that name an entity.
+entity_options = option_group(
+    *(
+        option
+        for kind in _TYPES
+        for option in (
+            click.option(f"--{kind}", metavar="NAME", help=f"The {kind} with this name."),
+            click.option(
+                f"--default-{kind}", is_flag=True, help=f"Every {kind} without its own quota."
+            ),
+        )
+    )
+)
 
 
 def entity(given: dict[str, object]) -> dict[str, str | None]:

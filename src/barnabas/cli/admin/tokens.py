@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,11 +16,9 @@ from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.cli.common.units import duration_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from barnabas.client.admin.credentials import DelegationToken
-
-F = TypeVar("F", bound="Callable[..., Any]")
 
 EXAMPLES = """\b
 Examples:
@@ -60,16 +58,15 @@ def _duration(_: click.Context, __: click.Parameter, value: str | None) -> int |
     return found
 
 
-def _hmac_option(command: F) -> F:
-    """Add --hmac-file. An HMAC on the command line would be visible to other users."""
-    return click.option(
-        "--hmac-file",
-        "hmac_file",
-        type=click.File(),
-        required=True,
-        metavar="FILE",
-        help="The first line is the HMAC in base64; - for standard input.",
-    )(command)
+# An HMAC on the command line would be visible to other users.
+_hmac_option = click.option(
+    "--hmac-file",
+    "hmac_file",
+    type=click.File(),
+    required=True,
+    metavar="FILE",
+    help="The first line is the HMAC in base64; - for standard input.",
+)
 
 
 @click.group(epilog=EXAMPLES)
@@ -196,10 +193,10 @@ def renew_token(hmac_file: Any, period: int | None, options: ClientOptions) -> N
 )
 @yes_option
 @client_options
-def expire_token(hmac_file: Any, after: int | None, yes: bool, options: ClientOptions) -> None:
+def expire_token(hmac_file: Any, after: int | None, options: ClientOptions) -> None:
     """Remove a token, or let it expire soon. Asks for confirmation on a terminal."""
     secret = _hmac(hmac_file)
-    confirm("Remove the token, or shorten its life? Its users can no longer log in then.", yes=yes)
+    confirm("Remove the token, or shorten its life? Its users can no longer log in then.")
     with connected(options) as client:
         expiry_ms = client.admin.expire_delegation_token(secret, -1 if after is None else after)
     removed = after is None

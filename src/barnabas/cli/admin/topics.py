@@ -208,9 +208,9 @@ def create_topics(
 @yes_option
 @click.option("--if-exists", is_flag=True, help="Succeed if a topic does not exist.")
 @client_options
-def delete_topics(names: Sequence[str], yes: bool, if_exists: bool, options: ClientOptions) -> None:
+def delete_topics(names: Sequence[str], if_exists: bool, options: ClientOptions) -> None:
     """Delete topics and all their records. Asks for confirmation on a terminal."""
-    confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
+    confirm(f"Delete {', '.join(names)} with all records?")
     with connected(options) as client:
         results = client.delete_topics(names, raise_errors=False)
         allowed = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None
@@ -313,14 +313,13 @@ def purge_topics(
     is_all: bool,
     before_offset: int | None,
     before_time: str | None,
-    yes: bool,
     options: ClientOptions,
 ) -> None:
     """Delete the oldest records of partitions permanently. Asks for confirmation on a terminal."""
     if (is_all, before_offset is not None, before_time is not None).count(True) != 1:
         raise click.UsageError("give one of --all, --before-offset and --before-time")
     moment = moment_ms(before_time, "--before-time") if before_time is not None else None
-    confirm(f"Delete records of {', '.join(specs)}?", yes=yes)
+    confirm(f"Delete records of {', '.join(specs)}?")
     with connected(options) as client:
         wanted = partitions_of(client, specs)
         limit = -1 if before_offset is None else before_offset

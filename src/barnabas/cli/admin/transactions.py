@@ -335,7 +335,7 @@ def _hanging_row(each: OpenTransaction) -> tuple[object, ...]:
 )
 @yes_option
 @client_options
-def abort_transaction(spec: str, start_offset: int, yes: bool, options: ClientOptions) -> None:
+def abort_transaction(spec: str, start_offset: int, options: ClientOptions) -> None:
     """Abort a hanging transaction in one partition. Asks for confirmation on a terminal."""
     with connected(options) as client:
         (tp, *others) = partitions_of(client, [spec])
@@ -345,7 +345,7 @@ def abort_transaction(spec: str, start_offset: int, yes: bool, options: ClientOp
         require_api(
             client, ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", "the abort of a transaction"
         )
-        confirm(f"Abort the transaction of producer {given.producer_id} in {tp}?", yes=yes)
+        confirm(f"Abort the transaction of producer {given.producer_id} in {tp}?")
         client.admin.abort_transaction(given)
     if options.as_json:
         echo_json(
@@ -389,7 +389,7 @@ def _abortable(client: Client, tp: TopicPartition, start_offset: int) -> Abortab
 @click.argument("name", metavar="TRANSACTIONAL-ID")
 @yes_option
 @client_options
-def terminate_transaction(name: str, yes: bool, options: ClientOptions) -> None:
+def terminate_transaction(name: str, options: ClientOptions) -> None:
     """Fence the producer of a transactional id, and abort its transaction. Asks first."""
     with connected(options) as client:
         purpose = "the end of a transaction"
@@ -398,7 +398,7 @@ def terminate_transaction(name: str, yes: bool, options: ClientOptions) -> None:
         if isinstance(known, ClientError):
             # InitProducerId for an unknown id would create it.
             raise known
-        confirm(f"Fence the producer of {name}?", yes=yes)
+        confirm(f"Fence the producer of {name}?")
         client.admin.terminate_transaction(name)
     if options.as_json:
         echo_json({"terminated": name})

@@ -129,9 +129,7 @@ def add_user(
 @_mechanism_option
 @yes_option
 @client_options
-def remove_users(
-    names: Sequence[str], mechanism: Sequence[str], yes: bool, options: ClientOptions
-) -> None:
+def remove_users(names: Sequence[str], mechanism: Sequence[str], options: ClientOptions) -> None:
     """Remove users. With --mechanism, they keep their other mechanisms.
 
     Asks for confirmation on a terminal.
@@ -140,7 +138,7 @@ def remove_users(
 
     wanted = {SCRAM_MECHANISMS[each] for each in mechanism} or set(SCRAM_MECHANISMS.values())
     removed: dict[str, list[str]] = {}
-    confirm(f"Remove {', '.join(names)}? They can no longer log in.", yes=yes)
+    confirm(f"Remove {', '.join(names)}? They can no longer log in.")
     with connected(options) as client:
         for name, credentials in _credentials(client, names).items():
             for each in credentials:

@@ -172,19 +172,22 @@ def json_option(help_text: str = "Print JSON.") -> Callable[[F], F]:
     return click.option("-J", "--json", "as_json", is_flag=True, help=help_text)
 
 
+def option_group(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return one decorator that adds several options, in this order."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 def client_options(command: F) -> F:
     """Add the options of every command that connects to a cluster.
 
     The command receives them as `options`; `select` determines their values.
     """
-    options = [
-        bootstrap_option(),
-        property_option,
-        config_file_option,
-        profile_option,
-        timeout_option,
-        json_option(),
-    ]
 
     @wraps(command)
     def with_selection(
@@ -199,10 +202,15 @@ def client_options(command: F) -> F:
         chosen = select(bootstrap, properties, profile, config_file)
         return command(options=ClientOptions(*chosen, as_json), **given)
 
-    decorated: Callable[..., Any] = with_selection
-    for option in reversed(options):
-        decorated = option(decorated)
-    return cast("F", decorated)
+    add_options = option_group(
+        bootstrap_option(),
+        property_option,
+        config_file_option,
+        profile_option,
+        timeout_option,
+        json_option(),
+    )
+    return cast("F", add_options(with_selection))
 
 
 def config_values(pairs: Sequence[str], option: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -20,7 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+F = TypeVar("F", bound="Callable[..., Any]")
+
+_YES_KEY = "barnabas.yes"
+
+
+def _keep_yes(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    ctx.meta[_YES_KEY] = value
+
+
+def yes_option_with(help_text: str) -> Callable[[F], F]:
+    """Return --yes. The command does not get this option: `confirm` reads it from the context."""
+    return click.option(
+        "-y", "--yes", is_flag=True, expose_value=False, callback=_keep_yes, help=help_text
+    )
+
+
+yes_option = yes_option_with("Do not ask for confirmation.")
+
+
+def is_confirmed() -> bool:
+    """Return whether the user has confirmed with --yes."""
+    return bool(click.get_current_context().meta.get(_YES_KEY))
 
 
 def has_terminal() -> bool:
@@ -28,15 +49,14 @@ def has_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def confirm(question: str | Callable[[], str], *, yes: bool) -> None:
+def confirm(question: str | Callable[[], str]) -> None:
     """Ask a question on a terminal; abort the command unless the user confirms.
 
     Args:
         question: the question, which names what is lost; or a function that returns it, and an
             empty text if nothing is lost.
-        yes: whether the user has confirmed with --yes.
     """
-    if yes or not has_terminal():
+    if is_confirmed() or not has_terminal():
         return
     text = question if isinstance(question, str) else question()
     if text:

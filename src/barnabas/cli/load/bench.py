@@ -6,7 +6,7 @@ import sys
 import uuid
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,7 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
+    option_group,
     problem,
     warning,
 )
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-
-F = TypeVar("F", bound="Callable[..., Any]")
 
 EXAMPLES = """\b
 Examples:
@@ -60,56 +59,48 @@ def bench() -> None:
     """Generate load, and measure throughput and latency percentiles."""
 
 
-def _bounds(command: F) -> F:
-    """Add the options that end a run."""
-    options = [
-        click.option("-n", "--records", type=click.IntRange(1), help="End after N records."),
-        click.option(
-            "--seconds",
-            type=NumberRange(0, min_open=True),
-            help="End after N seconds.  [default: 10, unless --records is given]",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+# The options that end a run.
+_bounds = option_group(
+    click.option("-n", "--records", type=click.IntRange(1), help="End after N records."),
+    click.option(
+        "--seconds",
+        type=NumberRange(0, min_open=True),
+        help="End after N seconds.  [default: 10, unless --records is given]",
+    ),
+)
 
 
-def _load_options(command: F) -> F:
-    """Add the options of a load that writes."""
-    options = [
-        _bounds,
-        click.option(
-            "--rate", type=NumberRange(0, min_open=True), help="Records per second."
-        ),
-        click.option(
-            "-s", "--record-size", type=click.IntRange(1, 10_000_000), default=100,
-            show_default=True, help="Size of each value in bytes.",
-        ),
-        click.option(
-            "--keys", type=click.IntRange(0, 1_000_000), default=0, show_default=True,
-            help="Number of different keys; 0 for no keys.",
-        ),
-        click.option(
-            "-p", "--partitions", type=click.IntRange(1), default=1, show_default=True,
-            help="Of a topic that is made.",
-        ),
-        click.option(
-            "-r", "--replication-factor", type=click.IntRange(1), default=None,
-            help="Of a topic that is made.  [default: the broker's]",
-        ),
-        click.option(
-            "-z", "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-            default="none", show_default=True, help="Compression of batches.",
-        ),
-        click.option(
-            "--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True,
-            help="Replicas that must acknowledge: all in sync, the leader, or none.",
-        ),
-    ]  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
+# The options of a load that writes.
+_load_options = option_group(
+    _bounds,
+    click.option(
+        "--rate", type=NumberRange(0, min_open=True), help="Records per second."
+    ),
+    click.option(
+        "-s", "--record-size", type=click.IntRange(1, 10_000_000), default=100,
+        show_default=True, help="Size of each value in bytes.",
+    ),
+    click.option(
+        "--keys", type=click.IntRange(0, 1_000_000), default=0, show_default=True,
+        help="Number of different keys; 0 for no keys.",
+    ),
+    click.option(
+        "-p", "--partitions", type=click.IntRange(1), default=1, show_default=True,
+        help="Of a topic that is made.",
+    ),
+    click.option(
+        "-r", "--replication-factor", type=click.IntRange(1), default=None,
+        help="Of a topic that is made.  [default: the broker's]",
+    ),
+    click.option(
+        "-z", "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+        default="none", show_default=True, help="Compression of batches.",
+    ),
+    click.option(
+        "--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True,
+        help="Replicas that must acknowledge: all in sync, the leader, or none.",
+    ),
+)  # fmt: skip
 
 
 _quiet = click.option(

@@ -5,11 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, echo_json, json_option, key_values, problem
+from barnabas.cli.common.output import (
+    EXIT_FAILED,
+    echo_json,
+    json_option,
+    key_values,
+    option_group,
+    problem,
+)
 from barnabas.cli.common.printable import echo
 
 if TYPE_CHECKING:
@@ -34,40 +41,31 @@ nodes. A command only signals a process that is still the recorded one.
 """
 DEFAULT_DIRECTORY = "barnabas-cluster"
 
-F = TypeVar("F", bound="Callable[..., Any]")
-
 
 @click.group(epilog=EXAMPLES)
 def cluster() -> None:
     """Run a cluster of processes on this machine, and inject faults."""
 
 
-def _directory_option(command: F) -> F:
-    return click.option(
-        "-d",
-        "--directory",
-        default=DEFAULT_DIRECTORY,
-        show_default=True,
-        envvar="BARNABAS_CLUSTER",
-        show_envvar=True,
-        metavar="DIR",
-        help="The cluster's directory.",
-    )(command)
-
-
-def _node_options(command: F) -> F:
-    options = [
-        click.argument("numbers", nargs=-1, type=int, metavar="[NODE...]"),
-        _directory_option,
-        click.option(
-            "--leader-of", metavar="TOPIC:PARTITION", help="The broker that leads this partition."
-        ),
-        click.option("--controller", is_flag=True, help="The active controller."),
-        json_option(),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+_directory_option = click.option(
+    "-d",
+    "--directory",
+    default=DEFAULT_DIRECTORY,
+    show_default=True,
+    envvar="BARNABAS_CLUSTER",
+    show_envvar=True,
+    metavar="DIR",
+    help="The cluster's directory.",
+)
+_node_options = option_group(
+    click.argument("numbers", nargs=-1, type=int, metavar="[NODE...]"),
+    _directory_option,
+    click.option(
+        "--leader-of", metavar="TOPIC:PARTITION", help="The broker that leads this partition."
+    ),
+    click.option("--controller", is_flag=True, help="The active controller."),
+    json_option(),
+)
 
 
 @cluster.command(

@@ -22,7 +22,7 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import Styled, bad, dim, echo_line, echo_table, good, warn
-from barnabas.cli.common.terminal import confirm
+from barnabas.cli.common.terminal import confirm, yes_option_with
 from barnabas.cli.common.units import NumberRange, amount
 from barnabas.cli.partitions.reassign import reassign_partitions
 from barnabas.client.errors import ClientError
@@ -86,9 +86,9 @@ Examples:
 @click.option(
     "--unclean", is_flag=True, help="If necessary, elect a replica that may lack committed records."
 )
-@click.option("-y", "--yes", is_flag=True, help="With --unclean: do not ask for confirmation.")
+@yes_option_with("With --unclean: do not ask for confirmation.")
 @client_options
-def elect_leaders(specs: Sequence[str], unclean: bool, yes: bool, options: ClientOptions) -> None:
+def elect_leaders(specs: Sequence[str], unclean: bool, options: ClientOptions) -> None:
     """Elect the preferred replicas; with --unclean, any live replica if necessary.
 
     Committed records that an unclean leader lacks are lost permanently. Partitions that need no
@@ -100,7 +100,7 @@ def elect_leaders(specs: Sequence[str], unclean: bool, yes: bool, options: Clien
     if unclean and not specs:
         raise click.UsageError("name the partitions for --unclean")
     if unclean:
-        confirm(f"Committed records of {' '.join(specs)} may be lost. Elect?", yes=yes)
+        confirm(f"Committed records of {' '.join(specs)} may be lost. Elect?")
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
     with connected(options) as client:
         wanted = partitions_of(client, specs) if specs else None

@@ -13,9 +13,9 @@ from barnabas.cli.common.named_topics import complete_groups, topic_arguments
 from barnabas.cli.common.output import ClientOptions, client_config, client_options, connected
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.terminal import termination_as_interrupt
-from barnabas.cli.records.formats import parse_formats, progress
+from barnabas.cli.records.formats import progress
 from barnabas.cli.records.printer import Printer, RecordFilter, json_lines
-from barnabas.cli.records.schema_formats import SchemaFormats, schema_options, with_format_options
+from barnabas.cli.records.schema_formats import FormatOptions, format_options
 from barnabas.cli.records.source import (
     BEGINNING,
     END,
@@ -184,9 +184,7 @@ def _literal(data: bytes) -> str:
     help="Print this after each record.  [default: \\n]",
 )
 @click.option("-Z", "--show-null", is_flag=True, help="Print NULL for null keys and values.")
-@click.option("-s", "--as", "formats", multiple=True, metavar="[key=|value=]FORMAT",
-              help="Decode keys or values in this format (see below).")  # fmt: skip
-@schema_options
+@format_options(is_written=False)
 @click.option("--grep", metavar="REGEX", help="Print only records whose values match.")
 @click.option("--grep-key", metavar="REGEX", help="Print only records whose keys match.")
 @click.option(
@@ -218,12 +216,7 @@ def consume(
     key_delimiter: bytes | None,
     delimiter: bytes | None,
     show_null: bool,
-    formats: Sequence[str],
-    key_format: str | None,
-    value_format: str | None,
-    key_schema: str | None,
-    value_schema: str | None,
-    registry: str | None,
+    formats: FormatOptions,
     grep: str | None,
     grep_key: str | None,
     on_error: str,
@@ -237,12 +230,7 @@ def consume(
     start = _start(place, from_beginning=from_beginning, offset=offset, timestamp=timestamp)
     end = None if to is None else check_end(parse_place(to, "--to"))
     _check_groups(group, share)
-    schemas = SchemaFormats(
-        registry, options.properties, {"key": key_schema, "value": value_schema}
-    )
-    specs = with_format_options(formats, key_format, value_format)
-    how_key, how_value = parse_formats(specs, layouts=True, schemas=schemas)
-    reading = Reading(how_key, how_value, b"NULL" if show_null else b"")
+    reading = Reading(*formats.parse(options.properties), b"NULL" if show_null else b"")
     look = _OutputOptions(
         template,
         options.as_json,

@@ -28,14 +28,8 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.terminal import termination_as_interrupt
 from barnabas.cli.records.delivery import CreationNotice, Delivery, Limits, Options, input_chunks
-from barnabas.cli.records.formats import parse_formats, progress, summary_line
-from barnabas.cli.records.schema_formats import (
-    Naming,
-    SchemaFormats,
-    naming_options,
-    schema_options,
-    with_format_options,
-)
+from barnabas.cli.records.formats import progress, summary_line
+from barnabas.cli.records.schema_formats import FormatOptions, format_options
 from barnabas.cli.records.templates import unescape_separator
 
 if TYPE_CHECKING:
@@ -168,16 +162,7 @@ def topic_and_files(command: F) -> F:
 )
 @click.option("-Z", "--empty-is-null", is_flag=True, help="Send empty keys and values as null.")
 @click.option("--from-json", is_flag=True, help="Read lines as JSON objects (see below).")
-@click.option(
-    "-s",
-    "--as",
-    "formats",
-    multiple=True,
-    metavar="[key=|value=]FORMAT",
-    help="Encode keys or values in this format (see below).",
-)
-@schema_options
-@naming_options
+@format_options(is_written=True)
 @click.option("-T", "--tee", is_flag=True, help="Print sent records, too.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress on the terminal.")
 @client_options
@@ -197,15 +182,7 @@ def produce(
     acks: str,
     empty_is_null: bool,
     from_json: bool,
-    formats: Sequence[str],
-    key_format: str | None,
-    value_format: str | None,
-    key_schema: str | None,
-    value_schema: str | None,
-    registry: str | None,
-    subject_name_strategy: str | None,
-    key_message: str | None,
-    value_message: str | None,
+    formats: FormatOptions,
     tee: bool,
     quiet: bool,
     options: ClientOptions,
@@ -219,14 +196,7 @@ def produce(
     if tee and options.as_json:
         raise click.UsageError("--tee and --json both write to standard output: give only one")
     end = delimiter or b"\n"
-    schemas = SchemaFormats(
-        registry, options.properties, {"key": key_schema, "value": value_schema}, topic
-    )
-    naming = Naming(subject_name_strategy, {"key": key_message, "value": value_message})
-    specs = with_format_options(formats, key_format, value_format)
-    how_key, how_value = parse_formats(
-        specs, layouts=False, schemas=schemas._replace(naming=naming)
-    )
+    how_key, how_value = formats.parse(options.properties, topic)
     how = Options(
         separator=key_separator,
         key=_fixed_key(key, how_key),

@@ -15,14 +15,14 @@ from __future__ import annotations
 import base64
 import datetime as dt
 from decimal import Decimal
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 import click
 
-from barnabas.cli.common.output import key_values
-from barnabas.cli.records.formats import Format
+from barnabas.cli.common.output import key_values, option_group
+from barnabas.cli.records.formats import Format, parse_formats
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from barnabas.serializers.registry import SchemaRegistry
     from barnabas.serializers.schema import SubjectName
 
+
+F = TypeVar("F", bound="Callable[..., Any]")
 
 REGISTRY_VARIABLE = "BARNABAS_REGISTRY"
 # Settings of -X, of a properties file or of a profile -> options of `SchemaRegistry`.
@@ -60,95 +62,98 @@ registry_option = click.option(
 )
 
 
-def schema_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --key-format, --value-format, --key-schema, --value-schema and --registry."""
-    file = click.Path(exists=True, dir_okay=False)
-    options = [
-        click.option("--key-format", metavar="FORMAT", help="The same as -s key=FORMAT."),
-        click.option("--value-format", metavar="FORMAT", help="The same as -s value=FORMAT."),
+_PARTS: tuple[Part, ...] = ("key", "value")
+_FILE = click.Path(exists=True, dir_okay=False)
+_SCHEMA_OPTIONS = (
+    click.option("--key-format", metavar="FORMAT", help="The same as -s key=FORMAT."),
+    click.option("--value-format", metavar="FORMAT", help="The same as -s value=FORMAT."),
+    click.option(
+        "--key-schema", type=_FILE, help="File with the schema of keys, for a schema format."
+    ),
+    click.option(
+        "--value-schema", type=_FILE, help="File with the schema of values, for a schema format."
+    ),
+    registry_option,
+)
+_NAMING_OPTIONS = (
+    click.option(
+        "--subject-name-strategy",
+        metavar="STRATEGY",
+        help=f"Name of the schema's subject: topic (TOPIC-value), record (the record type) or "
+        f"topic-record (TOPIC-TYPE).  [default: the setting value.{_STRATEGY} or topic]",
+    ),
+    click.option(
+        "--key-message", metavar="NAME", help="Type of keys, like --value-message for values."
+    ),
+    click.option(
+        "--value-message",
+        metavar="NAME",
+        help="Protobuf message to write, by default the first of the schema. Without "
+        "--value-schema, also the record type for the strategies record and topic-record.",
+    ),
+)
+
+
+def format_options(*, is_written: bool) -> Callable[[F], F]:
+    """Return a decorator that adds -s and the options of schemas.
+
+    The command receives them as `formats`, a `FormatOptions`.
+
+    Args:
+        is_written: Whether the command writes records, so that schemas need names.
+    """
+    verb = "Encode" if is_written else "Decode"
+    add_options = option_group(
         click.option(
-            "--key-schema", type=file, help="File with the schema of keys, for a schema format."
+            "-s",
+            "--as",
+            "specs",
+            multiple=True,
+            metavar="[key=|value=]FORMAT",
+            help=f"{verb} keys or values in this format (see below).",
         ),
-        click.option(
-            "--value-schema", type=file, help="File with the schema of values, for a schema format."
-        ),
-        registry_option,
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+        *_SCHEMA_OPTIONS,
+        *(_NAMING_OPTIONS if is_written else ()),
+    )
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def with_formats(*, specs: Sequence[str], registry: str | None, **given: Any) -> Any:
+            schemas = {part: given.pop(f"{part}_schema") for part in _PARTS}
+            named = [(part, given.pop(f"{part}_format")) for part in _PARTS]
+            messages = {part: given.pop(f"{part}_message", None) for part in _PARTS}
+            formats = FormatOptions(
+                (*specs, *(f"{part}={name}" for part, name in named if name is not None)),
+                registry,
+                schemas,
+                Naming(given.pop("subject_name_strategy", None), messages),
+            )
+            return command(formats=formats, **given)
+
+        return cast("F", add_options(with_formats))
+
+    return decorate
 
 
-def naming_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --subject-name-strategy, --key-message and --value-message."""
-    options = [
-        click.option(
-            "--subject-name-strategy",
-            metavar="STRATEGY",
-            help=f"Name of the schema's subject: topic (TOPIC-value), record (the record type) or "
-            f"topic-record (TOPIC-TYPE).  [default: the setting value.{_STRATEGY} or topic]",
-        ),
-        click.option(
-            "--key-message", metavar="NAME", help="Type of keys, like --value-message for values."
-        ),
-        click.option(
-            "--value-message",
-            metavar="NAME",
-            help="Protobuf message to write, by default the first of the schema. Without "
-            "--value-schema, also the record type for the strategies record and topic-record.",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def with_format_options(
-    specs: Sequence[str], key_format: str | None, value_format: str | None
-) -> list[str]:
-    """Return the values of -s, followed by those of --key-format and --value-format."""
-    found = list(specs)
-    if key_format is not None:
-        found.append(f"key={key_format}")
-    if value_format is not None:
-        found.append(f"value={value_format}")
-    return found
-
-
-@overload
-def open_registry(url: str | None, properties: Sequence[str]) -> SchemaRegistry: ...
-
-
-@overload
-def open_registry(
-    url: str | None, properties: Sequence[str], *, is_needed: bool
-) -> SchemaRegistry | None: ...
-
-
-def open_registry(
-    url: str | None, properties: Sequence[str], *, is_needed: bool = True
-) -> SchemaRegistry | None:
+def open_registry(url: str | None, properties: Sequence[str]) -> SchemaRegistry | None:
     """Return a client of the registry that the options and settings name. It does not connect yet.
 
     Args:
         url: The value of --registry.
         properties: The settings of the user.
-        is_needed: Whether a missing URL is an error; otherwise, None is returned.
+
+    Returns:
+        None if no URL was given.
 
     Raises:
-        click.UsageError: No URL was given, or a setting is invalid.
+        click.UsageError: A setting is invalid.
     """
     from barnabas.serializers.registry import SchemaRegistry
 
     settings = _settings(properties)
     url = url or settings.get(_URL)
-    if not url and not is_needed:
-        return None
     if not url:
-        raise click.UsageError(
-            f"this format needs a schema registry: give --registry URL, the variable "
-            f"{REGISTRY_VARIABLE}, or the setting {_URL}"
-        )
+        return None
     options: Any = {option: settings[key] for key, option in _SETTINGS.items() if settings.get(key)}
     try:
         return SchemaRegistry(url, **options)
@@ -190,16 +195,39 @@ class Naming(NamedTuple):
         return lambda topic, part, record: strategy(topic, part, record or default)
 
 
-class SchemaFormats(NamedTuple):
-    """What the formats with a schema registry need to know."""
+class FormatOptions(NamedTuple):
+    """The options that choose the formats of keys and values."""
 
+    # The values of -s, followed by those of --key-format and --value-format.
+    specs: Sequence[str]
     registry: str | None
-    properties: Sequence[str]
     # Files by part of the record; None for the schemas of the registry.
     schemas: Mapping[Part, str | None]
-    # The topic to write to, and names; None if records are only read.
-    topic: str | None = None
-    naming: Naming | None = None
+    naming: Naming
+
+    def parse(
+        self, properties: Sequence[str], topic: str | None = None
+    ) -> tuple[Format | None, Format | None]:
+        """Return the formats of key and value; None for raw bytes.
+
+        Args:
+            properties: The settings of the user.
+            topic: The topic to write to; None if records are only read.
+
+        Raises:
+            click.UsageError: There is no such format, or it lacks an option.
+            click.ClickException: The schema registry was not reached.
+        """
+        schemas = _SchemaFormats(self, properties, topic)
+        return parse_formats(self.specs, layouts=topic is None, schemas=schemas)
+
+
+class _SchemaFormats(NamedTuple):
+    """Makes the formats with a schema registry."""
+
+    options: FormatOptions
+    properties: Sequence[str]
+    topic: str | None
 
     def named(self, name: str, part: Part) -> Format:
         """Return the format of keys or values.
@@ -210,12 +238,17 @@ class SchemaFormats(NamedTuple):
         """
         from barnabas.serializers.errors import RegistryError, SchemaError
 
-        path = self.schemas[part]
+        path = self.options.schemas[part]
         if path is not None and self.topic is None and name == "protobuf":
             raise click.UsageError(
                 f"--{part}-schema: records of Protobuf are read by their own schema; leave it out"
             )
-        registry = open_registry(self.registry, self.properties)
+        registry = open_registry(self.options.registry, self.properties)
+        if registry is None:
+            raise click.UsageError(
+                f"this format needs a schema registry: give --registry URL, the variable "
+                f"{REGISTRY_VARIABLE}, or the setting {_URL}"
+            )
         try:
             schema = None if path is None else _content(path)
             if self.topic is None:
@@ -239,9 +272,9 @@ class SchemaFormats(NamedTuple):
         Raises:
             click.UsageError: An option has no effect.
         """
-        messages = {} if self.naming is None else self.naming.messages
-        for part, schema in self.schemas.items():
-            for option, given in (("schema", schema), ("message", messages.get(part))):
+        messages = self.options.naming.messages
+        for part, schema in self.options.schemas.items():
+            for option, given in (("schema", schema), ("message", messages[part])):
                 if given is not None and part not in parts:
                     raise click.UsageError(
                         f"--{part}-{option} needs a format with a schema: give --{part}-format "
@@ -251,7 +284,7 @@ class SchemaFormats(NamedTuple):
     def _serializer(
         self, name: str, part: Part, registry: SchemaRegistry, schema: str | None
     ) -> SchemaSerializer:
-        naming = self.naming or Naming(None, {"key": None, "value": None})
+        naming = self.options.naming
         message = naming.messages[part]
         if message is not None and schema is not None and name != "protobuf":
             raise click.UsageError(

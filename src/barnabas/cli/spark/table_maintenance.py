@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -15,6 +16,7 @@ from barnabas.cli.common.output import (
     json_option,
     key_values,
     moment_ms,
+    option_group,
     problem,
     warning,
 )
@@ -73,7 +75,35 @@ _HOUR_MS = 3_600_000
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-_OPTIONS = (
+class _Target(NamedTuple):
+    """The table that the options of each command name."""
+
+    table: str
+    catalog: str | None
+    catalog_properties: Sequence[str]
+    storage: Sequence[str]
+
+    def open(self) -> MaintainedTable:
+        """Return the table. A catalog or its properties stand for Iceberg."""
+        in_catalog = self.catalog is not None or bool(self.catalog_properties)
+        if in_catalog and self.storage:
+            raise click.UsageError("--storage is for Delta tables: an Iceberg table has a catalog")
+        if in_catalog:
+            from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
+            from barnabas.spark.tables.iceberg_table import MaintainedIceberg
+
+            properties = key_values(self.catalog_properties, "--catalog-property")
+            name = TableName(self.table, self.catalog or DEFAULT_CATALOG, properties)
+            return MaintainedIceberg(name)
+        from barnabas.spark.delta.table_options import TableOptions
+        from barnabas.spark.option_values import absolute_address
+        from barnabas.spark.tables.delta_table import MaintainedDelta
+
+        storage = key_values(self.storage, "--storage")
+        return MaintainedDelta(TableOptions(absolute_address(self.table), storage=storage))
+
+
+_add_options = option_group(
     click.argument("table", metavar="TABLE"),
     click.option(
         "-c",
@@ -99,10 +129,20 @@ _OPTIONS = (
 
 
 def table_options(command: F) -> F:
-    """Add the options of each command; they arrive as `opened` takes them, and as `as_json`."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
+    """Add the options of each command. The command receives a `target` and `as_json`."""
+
+    @wraps(command)
+    def with_target(
+        *,
+        table: str,
+        catalog: str | None,
+        catalog_properties: Sequence[str],
+        storage: Sequence[str],
+        **given: Any,
+    ) -> Any:
+        return command(target=_Target(table, catalog, catalog_properties, storage), **given)
+
+    return cast("F", _add_options(with_target))
 
 
 def parse_size(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
@@ -132,17 +172,10 @@ def tables() -> None:
 @tables.command("status", epilog=STATUS_EXAMPLES)
 @table_options
 @target_option
-def status(
-    table: str,
-    catalog: str | None,
-    catalog_properties: tuple[str, ...],
-    storage: tuple[str, ...],
-    as_json: bool,
-    target_bytes: int,
-) -> None:
+def status(target: _Target, as_json: bool, target_bytes: int) -> None:
     """Show rows, files, small files and snapshots of a table, and the queries that wrote it."""
     with reported():
-        found = opened(table, catalog, catalog_properties, storage).status(target_bytes)
+        found = target.open().status(target_bytes)
     if as_json:
         echo_json(_status_json(found))
         return
@@ -158,17 +191,10 @@ def status(
 @tables.command("compact", epilog=COMPACT_EXAMPLES)
 @table_options
 @target_option
-def compact(
-    table: str,
-    catalog: str | None,
-    catalog_properties: tuple[str, ...],
-    storage: tuple[str, ...],
-    as_json: bool,
-    target_bytes: int,
-) -> None:
+def compact(target: _Target, as_json: bool, target_bytes: int) -> None:
     """Replace small files by files of about the target size."""
     with reported(), shown_progress("rewritten") as progress:
-        maintained = opened(table, catalog, catalog_properties, storage)
+        maintained = target.open()
         done = maintained.compact(target_bytes, progress)
     if as_json:
         echo_json(_compaction_json(done))
@@ -202,14 +228,7 @@ def compact(
 )
 @click.option("--execute", is_flag=True, help="Remove what was found.")
 def expire(
-    table: str,
-    catalog: str | None,
-    catalog_properties: tuple[str, ...],
-    storage: tuple[str, ...],
-    as_json: bool,
-    older_than: str,
-    allow_recent: bool,
-    execute: bool,
+    target: _Target, as_json: bool, older_than: str, allow_recent: bool, execute: bool
 ) -> None:
     """Remove old snapshots, and files that no snapshot names."""
     now_ms = int(time.time() * 1000)
@@ -221,7 +240,7 @@ def expire(
             " files too. Use --allow-recent if no batch takes that long, and no reader either"
         )
     with reported(), shown_progress("removed") as progress:
-        maintained = opened(table, catalog, catalog_properties, storage)
+        maintained = target.open()
         found = maintained.expire(before_ms, execute=execute, progress=progress)
     if as_json:
         echo_json(_expiry_json(found, executed=execute))
@@ -258,27 +277,6 @@ def _compaction_json(done: Compaction) -> dict[str, object]:
 
 def _expiry_json(found: Expiry, *, executed: bool) -> dict[str, object]:
     return {"executed": executed, "snapshots": list(found.snapshots), "files": list(found.files)}
-
-
-def opened(
-    table: str, catalog: str | None, catalog_properties: Sequence[str], storage: Sequence[str]
-) -> MaintainedTable:
-    """Return the table. A catalog or its properties stand for Iceberg."""
-    in_catalog = catalog is not None or bool(catalog_properties)
-    if in_catalog and storage:
-        raise click.UsageError("--storage is for Delta tables: an Iceberg table has a catalog")
-    if in_catalog:
-        from barnabas.spark.iceberg.catalog import DEFAULT_CATALOG, TableName
-        from barnabas.spark.tables.iceberg_table import MaintainedIceberg
-
-        properties = key_values(catalog_properties, "--catalog-property")
-        return MaintainedIceberg(TableName(table, catalog or DEFAULT_CATALOG, properties))
-    from barnabas.spark.delta.table_options import TableOptions
-    from barnabas.spark.option_values import absolute_address
-    from barnabas.spark.tables.delta_table import MaintainedDelta
-
-    address = absolute_address(table)
-    return MaintainedDelta(TableOptions(address, storage=key_values(storage, "--storage")))
 
 
 @contextmanager
