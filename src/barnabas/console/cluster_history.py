@@ -43,7 +43,7 @@ Series = deque[tuple[float, float]]
 
 
 class History:
-    """What the samples so far show."""
+    """The figures of the samples so far."""
 
     def __init__(self, access: ClusterAccess, settings: ConsoleSettings) -> None:
         self._access = access

@@ -33,7 +33,7 @@ _MS_PER_S = 1000
 
 
 class Match(NamedTuple):
-    """What a record must contain; empty fields match all."""
+    """The content that a record must have; empty fields match all."""
 
     key: bytes = b""
     value: bytes = b""
@@ -85,13 +85,13 @@ class Found:
 def shown_message(record: ConsumerRecord, shown: Shown, limit: int = LISTED_BYTES) -> ShownMessage:
     """Return a record as a page shows it, with at most `limit` bytes of key and value each."""
     return ShownMessage(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.timestamp,
-        shown.show(record.key, limit),
-        shown.show(record.value, limit),
-        shown_headers(record.headers),
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp=record.timestamp,
+        key=shown.show(record.key, limit),
+        value=shown.show(record.value, limit),
+        headers=shown_headers(record.headers),
     )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SearchLimits(NamedTuple):
-    """Where a search of messages ends, even if it has not reached the end of the topic."""
+    """The limits at which a search of messages ends, even before the end of the topic."""
 
     # Records that are examined.
     records: int = 50_000
@@ -24,7 +24,7 @@ class SearchLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """What the command line gives to a console."""
+    """The settings that the command line gives to a console."""
 
     bootstrap: str
     # Configuration of the client, without the bootstrap servers.

@@ -83,13 +83,15 @@ def _select(
     owners: Sequence[str | None] = [*map(principal_of, principals)] or [None]
     return [
         AclFilter(
-            AclResourceType.ANY if resource is None else resource.kind,
-            None if resource is None else resource.name,
-            principal,
-            AclOperation.ANY if operation is None else operation_of(operation),
-            AclPermission.ANY if permission is None else AclPermission[permission.upper()],
-            host,
-            chosen,
+            resource_type=AclResourceType.ANY if resource is None else resource.kind,
+            resource_name=None if resource is None else resource.name,
+            principal=principal,
+            operation=AclOperation.ANY if operation is None else operation_of(operation),
+            permission=AclPermission.ANY
+            if permission is None
+            else AclPermission[permission.upper()],
+            host=host,
+            pattern_type=chosen,
         )
         for resource in wanted
         for principal in owners
@@ -176,13 +178,13 @@ def add_acls(
     pairs = _operations_on(resources, operations, producer=producer, consumer=consumer)
     wanted = [
         Acl(
-            resource.kind,
-            resource.name,
-            principal_of(principal),
-            operation,
-            AclPermission.DENY if deny else AclPermission.ALLOW,
-            host,
-            _pattern_of(resource, prefixed=prefixed),
+            resource_type=resource.kind,
+            resource_name=resource.name,
+            principal=principal_of(principal),
+            operation=operation,
+            permission=AclPermission.DENY if deny else AclPermission.ALLOW,
+            host=host,
+            pattern_type=_pattern_of(resource, prefixed=prefixed),
         )
         for resource, operation in pairs
         for principal in principals

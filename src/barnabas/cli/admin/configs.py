@@ -96,7 +96,7 @@ def _resources(client: Client, kinds: Sequence[ResourceType]) -> list[ConfigReso
 
 
 class Shown(NamedTuple):
-    """What `describe` shows."""
+    """The output of `describe`."""
 
     keys: tuple[str, ...]
     # Whether to show default values too.

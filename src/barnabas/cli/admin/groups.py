@@ -307,14 +307,14 @@ is moved to the nearest offset of the log. A time after the last record means th
 _IDLE_STATES = ("Empty", "Dead")
 
 
-class Target(NamedTuple):
+class OffsetTarget(NamedTuple):
     """The kind of target, and its value."""
 
     kind: str
     value: int = 0
 
 
-class Move(NamedTuple):
+class OffsetMove(NamedTuple):
     """The change of the committed offset (or start offset) of one partition."""
 
     partition: TopicPartition
@@ -370,13 +370,13 @@ def reset_group(
 ) -> None:
     """Move the offsets of GROUP. Without --execute, only show the changes."""
     given = [
-        Target("earliest") if to_earliest else None,
-        Target("latest") if to_latest else None,
-        Target("current") if to_current else None,
-        Target("offset", to_offset) if to_offset is not None else None,
-        Target("time", moment_ms(to_datetime, "--to-datetime")) if to_datetime else None,
-        Target("shift", shift_by) if shift_by is not None else None,
-        Target("time", _ago(by_duration)) if by_duration else None,
+        OffsetTarget("earliest") if to_earliest else None,
+        OffsetTarget("latest") if to_latest else None,
+        OffsetTarget("current") if to_current else None,
+        OffsetTarget("offset", to_offset) if to_offset is not None else None,
+        OffsetTarget("time", moment_ms(to_datetime, "--to-datetime")) if to_datetime else None,
+        OffsetTarget("shift", shift_by) if shift_by is not None else None,
+        OffsetTarget("time", _ago(by_duration)) if by_duration else None,
     ]
     targets = [target for target in given if target is not None]
     if len(targets) != 1:
@@ -425,8 +425,8 @@ def _move(client: Client, group: GroupDescription, offsets: Mapping[TopicPartiti
 
 
 def _plan(
-    client: Client, group: GroupDescription, topics: Sequence[str], target: Target
-) -> list[Move]:
+    client: Client, group: GroupDescription, topics: Sequence[str], target: OffsetTarget
+) -> list[OffsetMove]:
     committed = group_positions(client, group)
     if topics:
         wanted = partitions_of(client, topics)
@@ -446,14 +446,14 @@ def _plan(
     moves = []
     for tp in wanted:
         after = min(max(target_offsets[tp], starts[tp]), ends[tp])
-        moves.append(Move(tp, committed.get(tp), after, after != target_offsets[tp]))
+        moves.append(OffsetMove(tp, committed.get(tp), after, after != target_offsets[tp]))
     return moves
 
 
 def _target_offsets(
     client: Client,
     wanted: Sequence[TopicPartition],
-    target: Target,
+    target: OffsetTarget,
     committed: Mapping[TopicPartition, int],
     bounds: tuple[dict[TopicPartition, int], dict[TopicPartition, int]],
 ) -> Mapping[TopicPartition, int]:
@@ -485,7 +485,7 @@ def _offsets(
     return {tp: each.offset for tp, each in found.items()}
 
 
-def _show(group: str, moves: Sequence[Move], *, done: bool, as_json: bool) -> None:
+def _show(group: str, moves: Sequence[OffsetMove], *, done: bool, as_json: bool) -> None:
     if as_json:
         partitions = [
             {
@@ -510,7 +510,7 @@ def _show(group: str, moves: Sequence[Move], *, done: bool, as_json: bool) -> No
         echo("nothing was changed; use --execute to apply the changes", err=True)
 
 
-def _change(move: Move) -> object:
+def _change(move: OffsetMove) -> object:
     if move.before is None:
         return dim(None)
     by = move.after - move.before

@@ -89,7 +89,15 @@ def gather_held_back(
     try:
         owners = _owners(client, producers)
     except ClientError as error:
-        return HeldBack(tp, last_stable_offset, high_watermark, now_ms, producers, {}, error)
+        return HeldBack(
+            partition=tp,
+            last_stable_offset=last_stable_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+            producers=producers,
+            owners={},
+            error=error,
+        )
     held = HeldBack(tp, last_stable_offset, high_watermark, now_ms, producers, owners)
     if any(held.is_hanging(each) for each in producers):
         still = {

@@ -15,7 +15,7 @@ from barnabas.cli.common.output import EXIT_FAILED, echo_json, json_option, prob
 from barnabas.cli.common.printable import echo
 
 if TYPE_CHECKING:
-    from barnabas.cli.admin.security_files import Layout
+    from barnabas.cli.admin.security_files import SecurityLayout
 
 
 EXAMPLES = """\b
@@ -90,7 +90,7 @@ def init(
     DIR must be empty or absent; nothing is overwritten. It gets mode 0700 and its files 0600. The
     data directory is formatted with the user, whose password is for SCRAM-SHA-512.
     """
-    from barnabas.cli.admin.security_files import Layout
+    from barnabas.cli.admin.security_files import SecurityLayout
 
     hosts = tuple(dict.fromkeys(hosts)) or ("localhost",)
     for host in hosts:
@@ -106,14 +106,14 @@ def init(
         raise click.UsageError(
             "DIR: use printable ASCII characters, without quotes and backslashes"
         )
-    layout = Layout(
-        path,
-        hosts,
-        port,
-        port + 1 if certificate_port is None else certificate_port,
-        user,
-        secrets.token_urlsafe(_PASSWORD_BYTES),
-        _BROKER,
+    layout = SecurityLayout(
+        directory=path,
+        hosts=hosts,
+        port=port,
+        certificate_port=port + 1 if certificate_port is None else certificate_port,
+        user=user,
+        password=secrets.token_urlsafe(_PASSWORD_BYTES),
+        broker=_BROKER,
     )
     try:
         _create_directory(path)
@@ -141,7 +141,7 @@ def _create_directory(path: str) -> None:
     directory.chmod(0o700)
 
 
-def _write(layout: Layout, days: int) -> list[str]:
+def _write(layout: SecurityLayout, days: int) -> list[str]:
     """Write all files; return their names. The last one has the password.
 
     Raises:
@@ -176,7 +176,7 @@ def _write(layout: Layout, days: int) -> list[str]:
     return list(contents)
 
 
-def _format(layout: Layout) -> None:
+def _format(layout: SecurityLayout) -> None:
     """Format the data directory, with the first user.
 
     Raises:
@@ -200,7 +200,7 @@ def _format(layout: Layout) -> None:
     )
 
 
-def _echo_next(layout: Layout, files: list[str]) -> None:
+def _echo_next(layout: SecurityLayout, files: list[str]) -> None:
     at = layout.directory
     echo(f"{at} has {len(files)} files and the formatted data directory; only you may read them")
     echo(f"user {layout.user}, password {layout.password} (also in {at}/{files[-1]})")

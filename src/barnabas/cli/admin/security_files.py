@@ -126,7 +126,7 @@ _AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-class Layout(NamedTuple):
+class SecurityLayout(NamedTuple):
     """Subject of the files."""
 
     # Absolute path of the directory with all files.
@@ -152,7 +152,7 @@ class Layout(NamedTuple):
         return f"{_bracketed(self.hosts[0])}:{self.certificate_port}"
 
 
-def server_properties(layout: Layout, cluster_id: str) -> str:
+def server_properties(layout: SecurityLayout, cluster_id: str) -> str:
     """Return a complete server.properties of a broker that is its own controller."""
     at = layout.directory
     # All addresses of the machine, unless clients are on this machine only.
@@ -179,7 +179,7 @@ def server_properties(layout: Layout, cluster_id: str) -> str:
     })  # fmt: skip
 
 
-def client_files(layout: Layout) -> dict[str, str]:
+def client_files(layout: SecurityLayout) -> dict[str, str]:
     """Return the files for clients by name; each has the password of the user."""
     at = layout.directory
     jaas = f'{SCRAM_MODULE} required username="{layout.user}" password="{layout.password}";'

@@ -248,52 +248,44 @@ def _examine_configs(
             diagnosis.note(f"broker {resource.name}: {what}", remedy)
 
 
-class Examination:
-    """Examines addresses, and the cluster behind the first one at which a broker answers.
+def examine_all(
+    probes: Probes,
+    tls: TlsOptions | None,
+    config: Mapping[str, str] | None,
+    limit_s: float,
+    diagnosis: Diagnosis,
+) -> None:
+    """Examine addresses, and the cluster behind the first one at which a broker answers.
 
     Args:
         probes: The probes of the addresses.
-        limit_s: Limit of the whole examination (s).
+        tls: TLS options of the client; None for a client without usable options.
+        config: Configuration of the client; None to examine the addresses only.
+        limit_s: Limit of the whole examination (s). Parts that are late are abandoned.
+        diagnosis: Receives the findings.
+
+    Raises:
+        Exception: The error that ended a part.
     """
-
-    def __init__(self, probes: Probes, limit_s: float) -> None:
-        self._probes = probes
-        self._limit_s = limit_s
-        self._deadline = time.monotonic() + limit_s
-        self._parts: list[_Part] = []
-
-    def start(self, tls: TlsOptions | None, config: Mapping[str, str] | None) -> None:
-        """Start the parts.
-
-        Args:
-            tls: TLS options of the client; None for a client without usable options.
-            config: Configuration of the client; None to examine the addresses only.
-        """
-        self._parts.append(_Part(partial(_examine_addresses, self._probes, tls)))
-        if config is not None:
-            self._parts.append(_Part(partial(_examine_cluster, self._probes, config)))
-        for part in self._parts:
-            part.start()
-
-    def finish(self, diagnosis: Diagnosis) -> None:
-        """Wait for the parts and add their findings; abandon the parts after the limit.
-
-        Raises:
-            Exception: The error that ended a part.
-        """
-        are_late = False
-        for part in self._parts:
-            part.join(max(0.0, self._deadline - time.monotonic()))
-            are_late |= part.is_alive()
-            if part.error is not None:
-                raise part.error
-            diagnosis.add(part.diagnosis)
-        if are_late:
-            diagnosis.unexamined(
-                f"the rest: the brokers did not answer all requests within {self._limit_s:.1f} s",
-                "repair the reported problems first, then run this command again with a longer "
-                "time (--timeout)",
-            )
+    deadline = time.monotonic() + limit_s
+    parts = [_Part(partial(_examine_addresses, probes, tls))]
+    if config is not None:
+        parts.append(_Part(partial(_examine_cluster, probes, config)))
+    for part in parts:
+        part.start()
+    are_late = False
+    for part in parts:
+        part.join(max(0.0, deadline - time.monotonic()))
+        are_late |= part.is_alive()
+        if part.error is not None:
+            raise part.error
+        diagnosis.add(part.diagnosis)
+    if are_late:
+        diagnosis.unexamined(
+            f"the rest: the brokers did not answer all requests within {limit_s:.1f} s",
+            "repair the reported problems first, then run this command again with a longer "
+            "time (--timeout)",
+        )
 
 
 class _Part(threading.Thread):
@@ -311,7 +303,7 @@ class _Part(threading.Thread):
         """Examine; keep an unexpected error for the command."""
         try:
             self._context.run(self._examine, self.diagnosis)
-        except Exception as error:  # noqa: BLE001 - raised again by `Examination.finish`
+        except Exception as error:  # noqa: BLE001 - raised again by `examine_all`
             self.error = error
 
 
@@ -326,24 +318,29 @@ def _examine_cluster(probes: Probes, config: Mapping[str, str], diagnosis: Diagn
         return
     with Client(_text(first), **config) as client:
         examine_cluster(client, *first, diagnosis)
-        _examine_ids(probes, config, client, diagnosis)
+        others = [
+            address
+            for address in probes.addresses
+            if address != first and probes.reply(address).peer is probes.wanted
+        ]
+        if len(probes.addresses) > 1:
+            _examine_ids(client, first, others, config, diagnosis)
 
 
 def _examine_ids(
-    probes: Probes, config: Mapping[str, str], client: Client, diagnosis: Diagnosis
+    client: Client,
+    first: Address,
+    others: Iterable[Address],
+    config: Mapping[str, str],
+    diagnosis: Diagnosis,
 ) -> None:
     """Report addresses that belong to another cluster than the first address."""
-    first = probes.first_kafka()
-    if first is None or len(probes.addresses) == 1:
-        return
     try:
         known = client.describe_cluster().cluster_id
     except ClientError as error:
         diagnosis.unexamined(f"whether all addresses are of one cluster: {error}")
         return
-    for address in probes.addresses:
-        if address == first or probes.reply(address).peer is not probes.wanted:
-            continue
+    for address in others:
         try:
             with Client(_text(address), **config) as other:
                 found = other.describe_cluster().cluster_id

@@ -44,7 +44,7 @@ class BrokerCondition(NamedTuple):
 
 
 class BrokerLook(NamedTuple):
-    """What is known about the brokers after a second look at those that did not answer at first."""
+    """The state of the brokers after a second look at those that did not answer at first."""
 
     # Reply by broker id.
     replies: dict[int, Reply]

@@ -173,7 +173,7 @@ def examine_addresses(
     Raises:
         click.UsageError: The addresses or the settings are malformed.
     """
-    from barnabas.cli.doctor.address import Examination
+    from barnabas.cli.doctor.address import examine_all
     from barnabas.cli.doctor.probe import Probes
     from barnabas.client.config import ClientConfig
     from barnabas.client.errors import ClientConfigError
@@ -198,9 +198,10 @@ def examine_addresses(
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
     tls, is_usable = _tls_options(checked, diagnosis)
-    examination = Examination(Probes(addresses, is_thorough=True, tls=tls), limit_s)
-    examination.start(tls if is_usable else None, config if is_usable else None)
-    examination.finish(diagnosis)
+    probes = Probes(addresses, is_thorough=True, tls=tls)
+    examine_all(
+        probes, tls if is_usable else None, config if is_usable else None, limit_s, diagnosis
+    )
 
 
 def _tls_options(config: ClientConfig, diagnosis: Diagnosis) -> tuple[TlsOptions | None, bool]:

@@ -168,14 +168,14 @@ def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
 
 def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
     """Check the metadata log: a node does not start if it is damaged."""
-    from barnabas.cli.log.segment_files import Findings
+    from barnabas.cli.log.segment_files import FileFindings
     from barnabas.cli.log.verify import METADATA_TOPIC, VerifyOptions, verify_partition
 
     options = VerifyOptions(deep=False, is_running=False, advance=lambda _count: None)
     for partition in partition_directories(path):
         if partition.topic != METADATA_TOPIC:
             continue
-        findings = Findings()
+        findings = FileFindings()
         verify_partition(partition, options, findings)
         # The next start rebuilds indexes and checkpoints from the segments.
         in_segments = [each for each in findings.problems if each.path.endswith(".log")]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.client.config import ClientConfig
     from barnabas.client.errors import ClientError
+    from barnabas.protocol.schema import Message
 
 
 Address = tuple[str, int]
@@ -37,7 +38,7 @@ Address = tuple[str, int]
 _TIMEOUT_S = 1.0
 # Limit for a probe with all its steps (s). The resolver has no timeout that can be set.
 _PROBE_S = 4.2
-_ANSWER_BYTES_MAX = 1 << 20
+_RESPONSE_BYTES_MAX = 1 << 20
 _CORRELATION_ID = 0x0B1A_57
 # Options for a handshake with any peer.
 _ANY_TLS = TlsOptions(verify_peer=False)
@@ -109,11 +110,25 @@ def probe_address(
         return _read(connection) if reply.peer is Peer.SILENT else reply
 
 
+def _request(message: Message, version: int) -> bytes:
+    chunks = encode_request(_CORRELATION_ID, "barnabas-doctor", message, version)
+    return b"".join(bytes(c) for c in chunks if isinstance(c, bytes | bytearray | memoryview))
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    """Return `size` bytes; fewer if the peer closes the connection before."""
+    received = b""
+    while len(received) < size:
+        piece = connection.recv(size - len(received))
+        if not piece:
+            break
+        received += piece
+    return received
+
+
 def _ask(connection: socket.socket) -> Reply:
-    chunks = encode_request(_CORRELATION_ID, "barnabas-doctor", ApiVersionsRequest(), 0)
-    question = b"".join(bytes(c) for c in chunks if isinstance(c, bytes | bytearray | memoryview))
     try:
-        connection.sendall(question)
+        connection.sendall(_request(ApiVersionsRequest(), 0))
     except OSError as error:
         return Reply(Peer.CLOSES, str(error))
     return _read(connection)
@@ -121,36 +136,23 @@ def _ask(connection: socket.socket) -> Reply:
 
 def _read(connection: socket.socket) -> Reply:
     try:
-        answer = connection.recv(4)
-        while answer and len(answer) < 4:
-            more = connection.recv(4 - len(answer))
-            if not more:
-                break
-            answer += more
-        if not answer:
+        start = _receive(connection, 4)
+        if not start:
             return Reply(Peer.CLOSES)
-        foreign = foreign_protocol(answer)
+        foreign = foreign_protocol(start)
         if foreign is not None:
             return Reply(_FOREIGN_PEERS[foreign])
-        return _read_answer(connection, answer)
+        size = int.from_bytes(start, "big", signed=True)
+        if not 4 <= size <= _RESPONSE_BYTES_MAX:
+            return Reply(Peer.OTHER)
+        response = memoryview(_receive(connection, size))
+        if len(response) < size:
+            return Reply(Peer.OTHER)
+        correlation_id, _ = decode_response(ApiVersionsRequest, 0, response)
     except TimeoutError:
         return Reply(Peer.SILENT)
     except OSError as error:
         return Reply(Peer.CLOSES, str(error))
-
-
-def _read_answer(connection: socket.socket, start: bytes) -> Reply:
-    size = int.from_bytes(start, "big", signed=True)
-    if not 4 <= size <= _ANSWER_BYTES_MAX:
-        return Reply(Peer.OTHER)
-    answer = b""
-    while len(answer) < size:
-        piece = connection.recv(size - len(answer))
-        if not piece:
-            return Reply(Peer.OTHER)
-        answer += piece
-    try:
-        correlation_id, _ = decode_response(ApiVersionsRequest, 0, memoryview(answer))
     except ProtocolError as error:
         return Reply(Peer.OTHER, str(error))
     return Reply(Peer.KAFKA if correlation_id == _CORRELATION_ID else Peer.OTHER)
@@ -248,8 +250,6 @@ def responder(host: str, ports: Iterable[int]) -> int | None:
     return None if found is None else found[1]
 
 
-_ANSWER_BYTES_MAX = 1 << 16
-_CORRELATION_ID = 0x0B1A_58
 # No broker offers it, so that the response lists the mechanisms and no login begins.
 _NO_MECHANISM = "NONE"
 
@@ -259,10 +259,7 @@ def offered_mechanisms(address: Address, *, has_tls: bool) -> tuple[str, ...]:
 
     The certificate of the peer is not verified: nothing secret is sent.
     """
-    chunks = encode_request(
-        _CORRELATION_ID, "barnabas-doctor", SaslHandshakeRequest(mechanism=_NO_MECHANISM), 1
-    )
-    question = b"".join(bytes(c) for c in chunks if isinstance(c, bytes | bytearray | memoryview))
+    request = _request(SaslHandshakeRequest(mechanism=_NO_MECHANISM), 1)
     with contextlib.suppress(OSError, ProtocolError), contextlib.ExitStack() as stack:
         stream = stack.enter_context(socket.create_connection(address, _TIMEOUT_S))
         if has_tls:
@@ -270,15 +267,15 @@ def offered_mechanisms(address: Address, *, has_tls: bool) -> tuple[str, ...]:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
             stream = stack.enter_context(context.wrap_socket(stream, server_hostname=address[0]))
-        stream.sendall(question)
+        stream.sendall(request)
         size = int.from_bytes(_receive(stream, 4), "big", signed=True)
-        if not 4 <= size <= _ANSWER_BYTES_MAX:
+        if not 4 <= size <= _RESPONSE_BYTES_MAX:
             return ()
-        answer = memoryview(_receive(stream, size))
-        correlation_id, response = decode_response(SaslHandshakeRequest, 1, answer)
+        received = memoryview(_receive(stream, size))
+        correlation_id, response = decode_response(SaslHandshakeRequest, 1, received)
         assert isinstance(response, SaslHandshakeResponse)
-        is_answer = correlation_id == _CORRELATION_ID
-        if is_answer and response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        is_response = correlation_id == _CORRELATION_ID
+        if is_response and response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             return tuple(response.mechanisms)
     return ()
 
@@ -337,14 +334,3 @@ def _remedy(mechanism: str) -> str:
     if mechanism == "PLAIN":
         return "correct user name and password: they are in sasl.jaas.config of the brokers"
     return "get a new token; the log of the broker says why it refuses this one"
-
-
-def _receive(stream: socket.socket, size: int) -> bytes:
-    """Return `size` bytes. Raises OSError if the peer closes the connection before."""
-    received = b""
-    while len(received) < size:
-        piece = stream.recv(size - len(received))
-        if not piece:
-            raise OSError("the peer has closed the connection")
-        received += piece
-    return received

@@ -107,16 +107,18 @@ def broker_metrics(found: dict[str, dict[Labels, float]]) -> BrokerMetrics:
     """Return the metrics that `top` shows."""
     connections = found.get(_CONNECTIONS)
     return BrokerMetrics(
-        _by_label(found, f"{_TOPICS}messagesin_total", "topic"),
-        _by_label(found, f"{_TOPICS}bytesin_total", "topic"),
-        _by_label(found, f"{_TOPICS}bytesout_total", "topic"),
-        {k: int(v) for k, v in _by_label(found, _PURGATORY, "delayedOperation").items()},
-        _by_label(found, _REQUESTS, "request"),
-        int(sum(connections.values())) if connections is not None else None,
-        _single(found, "process_cpu_seconds_total"),
-        _whole(found, "process_resident_memory_bytes"),
-        _whole(found, "process_open_fds"),
-        _principals(found),
+        messages_in=_by_label(found, f"{_TOPICS}messagesin_total", "topic"),
+        bytes_in=_by_label(found, f"{_TOPICS}bytesin_total", "topic"),
+        bytes_out=_by_label(found, f"{_TOPICS}bytesout_total", "topic"),
+        purgatories={
+            k: int(v) for k, v in _by_label(found, _PURGATORY, "delayedOperation").items()
+        },
+        requests=_by_label(found, _REQUESTS, "request"),
+        connections=int(sum(connections.values())) if connections is not None else None,
+        cpu_seconds=_single(found, "process_cpu_seconds_total"),
+        resident_bytes=_whole(found, "process_resident_memory_bytes"),
+        open_files=_whole(found, "process_open_fds"),
+        principals=_principals(found),
     )
 
 

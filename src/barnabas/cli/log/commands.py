@@ -18,7 +18,7 @@ from barnabas.cli.common.printable import echo, json_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from barnabas.cli.log.segment_files import Finding
+    from barnabas.cli.log.segment_files import FileFinding
 
 
 EXAMPLES = """\b
@@ -142,9 +142,9 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
     """
     from barnabas.cli.common.tables import bad, echo_entry, echo_line, good, warn
     from barnabas.cli.log import verify_directory
-    from barnabas.cli.log.segment_files import Findings
+    from barnabas.cli.log.segment_files import FileFindings
 
-    findings = Findings()
+    findings = FileFindings()
     with _progress(path) as advance:
         found = verify_directory.verify(path, deep=deep, advance=advance, findings=findings)
     batches = sum(facts.batches for facts in found.partitions.values())
@@ -195,7 +195,7 @@ def repair(path: str, apply: bool, as_json: bool) -> None:
         sys.exit(EXIT_FAILED)
 
 
-def _finding_json(finding: Finding) -> dict[str, object]:
+def _finding_json(finding: FileFinding) -> dict[str, object]:
     return {
         "path": finding.path,
         "what": finding.what,

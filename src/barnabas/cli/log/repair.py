@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.log.segment_files import Findings, ReadOnlyFile, partition_directories
+from barnabas.cli.log.segment_files import FileFindings, ReadOnlyFile, partition_directories
 from barnabas.cli.log.verify_directory import compacted_topics
 from barnabas.raft.election_state import QUORUM_STATE_FILE, QuorumStateError, decode_quorum_state
 from barnabas.raft.log.metadata_check import COMMITTED_OFFSET, find_intact_end
@@ -187,7 +187,7 @@ class _Repair:
         """Rename the damaged indexes of an intact segment."""
         from barnabas.cli.log.verify import SegmentCheck
 
-        findings = Findings()
+        findings = FileFindings()
         SegmentCheck(partition.path, base, findings).run(
             is_last=False, is_running=False, deep=False, advance=lambda _: None
         )

@@ -209,7 +209,7 @@ def is_locked(path: str) -> bool:
         os.close(descriptor)
 
 
-class Finding(NamedTuple):
+class FileFinding(NamedTuple):
     """A problem, or a note about something worth knowing."""
 
     path: str
@@ -219,21 +219,21 @@ class Finding(NamedTuple):
     is_problem: bool
 
 
-class Findings:
-    """Findings in the order in which they were made."""
+class FileFindings:
+    """The findings about files, in the order in which they were made."""
 
     def __init__(self) -> None:
-        self.all: list[Finding] = []
+        self.all: list[FileFinding] = []
 
     def problem(self, path: str, what: str, remedy: str) -> None:
         """Add a problem."""
-        self.all.append(Finding(path, what, remedy, True))
+        self.all.append(FileFinding(path, what, remedy, True))
 
     def note(self, path: str, what: str, remedy: str = "") -> None:
         """Add a note about something that is not wrong."""
-        self.all.append(Finding(path, what, remedy, False))
+        self.all.append(FileFinding(path, what, remedy, False))
 
     @property
-    def problems(self) -> list[Finding]:
+    def problems(self) -> list[FileFinding]:
         """The findings that are problems."""
         return [finding for finding in self.all if finding.is_problem]

@@ -40,7 +40,7 @@ from barnabas.storage.segment.transaction_index import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.cli.log.segment_files import Findings, PartitionDirectory, ScannedBatch
+    from barnabas.cli.log.segment_files import FileFindings, PartitionDirectory, ScannedBatch
     from barnabas.record.batch import BatchHeader
 
 
@@ -83,7 +83,7 @@ class SegmentCheck:
     """Verifies one segment and adds to the findings."""
 
     def __init__(
-        self, directory: str, base_offset: int, findings: Findings, *, may_skip: bool = True
+        self, directory: str, base_offset: int, findings: FileFindings, *, may_skip: bool = True
     ) -> None:
         """Prepare the check. With `may_skip`, offsets may be missing (the log is compacted)."""
         self._directory = directory
@@ -313,7 +313,7 @@ class VerifyOptions(NamedTuple):
     compacted_topics: frozenset[str] = frozenset()
 
 
-class PartitionFacts(NamedTuple):
+class LogFacts(NamedTuple):
     """Facts about the log of a partition, from all its segments."""
 
     start_offset: int
@@ -323,8 +323,8 @@ class PartitionFacts(NamedTuple):
 
 
 def verify_partition(
-    partition: PartitionDirectory, options: VerifyOptions, findings: Findings
-) -> PartitionFacts:
+    partition: PartitionDirectory, options: VerifyOptions, findings: FileFindings
+) -> LogFacts:
     """Verify all files of a partition's directory."""
     disk = RealDisk()
     names = disk.list(partition.path)
@@ -351,7 +351,7 @@ def verify_partition(
     elif PARTITION_METADATA in names and read_topic_id(disk, partition.path) is None:
         path = f"{partition.path}/{PARTITION_METADATA}"
         findings.problem(path, "it cannot be read", "start the broker: it rewrites the file")
-    return PartitionFacts(
+    return LogFacts(
         facts[0].base_offset if facts else 0,
         facts[-1].end_offset if facts else 0,
         len(facts),
@@ -363,7 +363,7 @@ def _check_segment(
     partition: PartitionDirectory,
     base: int,
     options: VerifyOptions,
-    findings: Findings,
+    findings: FileFindings,
     *,
     is_last: bool,
 ) -> SegmentFacts | None:
@@ -398,7 +398,7 @@ def _check_continuity(
     before: list[SegmentFacts],
     found: SegmentFacts,
     options: VerifyOptions,
-    findings: Findings,
+    findings: FileFindings,
 ) -> None:
     """Check that a segment begins where the previous one ends."""
     if not before:
@@ -430,7 +430,7 @@ def _may_skip(partition: PartitionDirectory, options: VerifyOptions) -> bool:
 
 
 def _check_orphans(
-    partition: PartitionDirectory, names: list[str], bases: set[int], findings: Findings
+    partition: PartitionDirectory, names: list[str], bases: set[int], findings: FileFindings
 ) -> None:
     for name in names:
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
@@ -442,7 +442,7 @@ def _check_orphans(
 
 
 def _check_epochs(
-    partition: PartitionDirectory, facts: list[SegmentFacts], findings: Findings
+    partition: PartitionDirectory, facts: list[SegmentFacts], findings: FileFindings
 ) -> None:
     """Check that the epoch file agrees with the batches."""
     path = f"{partition.path}/{LEADER_EPOCH_CHECKPOINT}"
@@ -479,7 +479,9 @@ def _check_epochs(
             return
 
 
-def _check_snapshots(partition: PartitionDirectory, names: list[str], findings: Findings) -> None:
+def _check_snapshots(
+    partition: PartitionDirectory, names: list[str], findings: FileFindings
+) -> None:
     disk = RealDisk()
     for name in names:
         if offset_of(name, PRODUCER_SNAPSHOT_SUFFIX) is None:
@@ -494,7 +496,7 @@ def _check_snapshots(partition: PartitionDirectory, names: list[str], findings: 
             continue  # The broker has meanwhile replaced it with a newer snapshot.
 
 
-def _check_metadata_files(partition: PartitionDirectory, findings: Findings) -> None:
+def _check_metadata_files(partition: PartitionDirectory, findings: FileFindings) -> None:
     disk = RealDisk()
     for snapshot in list_snapshots(disk, partition.path):
         try:

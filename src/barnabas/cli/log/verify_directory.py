@@ -38,8 +38,8 @@ from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN, META_PROPERTIE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from barnabas.cli.log.segment_files import Findings, PartitionDirectory
-    from barnabas.cli.log.verify import PartitionFacts
+    from barnabas.cli.log.segment_files import FileFindings, PartitionDirectory
+    from barnabas.cli.log.verify import LogFacts
 
 
 _CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
@@ -49,7 +49,7 @@ _REMOVE = "stop the broker and delete the file: the next start reads the logs in
 class Verified(NamedTuple):
     """The result of a verification."""
 
-    partitions: dict[PartitionDirectory, PartitionFacts]
+    partitions: dict[PartitionDirectory, LogFacts]
     # Whether a broker has the directory open.
     is_running: bool
 
@@ -67,7 +67,7 @@ def bytes_to_read(path: str) -> int:
 
 
 def verify(
-    path: str, *, deep: bool, advance: Callable[[int], None], findings: Findings
+    path: str, *, deep: bool, advance: Callable[[int], None], findings: FileFindings
 ) -> Verified:
     """Verify a data directory, or the directory of one partition.
 
@@ -102,7 +102,7 @@ def verify(
     return Verified(facts, is_running)
 
 
-def _check_identity(disk: RealDisk, path: str, findings: Findings) -> None:
+def _check_identity(disk: RealDisk, path: str, findings: FileFindings) -> None:
     try:
         if MetaProperties.read(disk, path) is None:
             what = f"{META_PROPERTIES} is missing: the directory does not belong to a node"
@@ -116,7 +116,7 @@ def _check_identity(disk: RealDisk, path: str, findings: Findings) -> None:
 Offsets = dict[str, dict[tuple[str, int], int]]
 
 
-def _checkpoints(path: str, findings: Findings, *, reports: bool) -> Offsets:
+def _checkpoints(path: str, findings: FileFindings, *, reports: bool) -> Offsets:
     """Return the offsets in all checkpoint files; unreadable files count as empty."""
     found: Offsets = {}
     for name in _CHECKPOINTS:
@@ -133,9 +133,9 @@ def _checkpoints(path: str, findings: Findings, *, reports: bool) -> Offsets:
 def _check_offsets(
     top: str,
     part: PartitionDirectory,
-    facts: PartitionFacts,
+    facts: LogFacts,
     offsets: Offsets,
-    findings: Findings,
+    findings: FileFindings,
     *,
     is_running: bool,
 ) -> None:

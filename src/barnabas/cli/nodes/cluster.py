@@ -22,7 +22,7 @@ from barnabas.cli.common.printable import echo
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.cli.nodes.cluster_nodes import Layout, Node
+    from barnabas.cli.nodes.cluster_nodes import ClusterLayout, Node
 
 
 EXAMPLES = """\b
@@ -145,7 +145,7 @@ def start_cluster(
 
 
 def _refuse_change(
-    layout: Layout, brokers: int | None, controllers: int | None, base_port: int | None
+    layout: ClusterLayout, brokers: int | None, controllers: int | None, base_port: int | None
 ) -> None:
     """Refuse options that differ from the cluster in the directory."""
     first = next(node.port for node in layout.nodes if node.is_broker)
@@ -161,7 +161,7 @@ def _refuse_change(
             )
 
 
-def _with_settings(layout: Layout, given: dict[str, str]) -> Layout:
+def _with_settings(layout: ClusterLayout, given: dict[str, str]) -> ClusterLayout:
     from dataclasses import replace
 
     return replace(layout, settings={**layout.settings, **given})
@@ -183,7 +183,7 @@ def cluster_status(numbers: Sequence[int], directory: str, as_json: bool) -> Non
         sys.exit(EXIT_FAILED)
 
 
-def _nodes(directory: str) -> tuple[Layout, list[Node]]:
+def _nodes(directory: str) -> tuple[ClusterLayout, list[Node]]:
     from barnabas.cli.nodes.cluster_nodes import LayoutError, read_layout
     from barnabas.cli.nodes.cluster_supervisor import nodes_of
 

@@ -76,7 +76,7 @@ class NodeLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ClusterLayout:
     """The nodes and settings of a cluster, without its processes."""
 
     cluster_id: str
@@ -152,7 +152,7 @@ def _replication(brokers: int) -> dict[str, str]:
 
 def new_layout(
     brokers: int, controllers: int, base_port: int, settings: Mapping[str, str], *, metrics: bool
-) -> Layout:
+) -> ClusterLayout:
     """Return the layout of a new cluster.
 
     Args:
@@ -182,7 +182,7 @@ def new_layout(
                 third if metrics else 0,
             )
         )
-    return Layout(_new_cluster_id(), tuple(nodes), dict(settings))
+    return ClusterLayout(_new_cluster_id(), tuple(nodes), dict(settings))
 
 
 def _new_cluster_id() -> str:
@@ -193,7 +193,7 @@ def _new_cluster_id() -> str:
             return text
 
 
-def read_layout(directory: Path) -> Layout:
+def read_layout(directory: Path) -> ClusterLayout:
     """Read the layout of the cluster in a directory.
 
     Raises:
@@ -205,7 +205,7 @@ def read_layout(directory: Path) -> Layout:
         nodes = tuple(
             NodeLayout(**{**node, "roles": tuple(node["roles"])}) for node in found["nodes"]
         )
-        return Layout(found["cluster_id"], nodes, found["settings"])
+        return ClusterLayout(found["cluster_id"], nodes, found["settings"])
     except FileNotFoundError:
         hint = "`barnabas cluster start` creates one; --directory selects another directory"
         raise LayoutError(f"{directory} contains no cluster; {hint}") from None
@@ -299,7 +299,7 @@ class _ProcessRecord:
 class Node:
     """A node, identified by its layout and its directory."""
 
-    def __init__(self, layout: Layout, plan: NodeLayout, cluster_directory: Path) -> None:
+    def __init__(self, layout: ClusterLayout, plan: NodeLayout, cluster_directory: Path) -> None:
         self._layout = layout
         self.plan = plan
         self.directory = cluster_directory / f"node-{plan.id}"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
-    from barnabas.cli.nodes.cluster_nodes import Layout, NodeState
+    from barnabas.cli.nodes.cluster_nodes import ClusterLayout, NodeState
     from barnabas.client.facade import Client
 
 
@@ -35,7 +35,7 @@ class _StopRequestedError(BaseException):
     """A signal that ends the cluster. It must not be caught by `except Exception`."""
 
 
-def nodes_of(layout: Layout, directory: Path) -> list[Node]:
+def nodes_of(layout: ClusterLayout, directory: Path) -> list[Node]:
     """Return all nodes of a cluster, brokers first."""
     return [Node(layout, plan, directory) for plan in layout.nodes]
 
@@ -72,7 +72,7 @@ class Supervisor:
         directory: The directory of the cluster.
     """
 
-    def __init__(self, layout: Layout, directory: Path) -> None:
+    def __init__(self, layout: ClusterLayout, directory: Path) -> None:
         self._layout = layout
         self._directory = directory
         self._nodes = nodes_of(layout, directory)
@@ -224,7 +224,7 @@ class _ClusterView:
     offline: int
 
 
-def echo_status(layout: Layout, nodes: Sequence[Node], *, as_json: bool) -> bool:
+def echo_status(layout: ClusterLayout, nodes: Sequence[Node], *, as_json: bool) -> bool:
     """Print the state of nodes. Return whether the cluster is healthy."""
     states = {node.id: node.state() for node in nodes}
     view = _request_view(layout) if any(state.is_alive for state in states.values()) else None
@@ -252,7 +252,9 @@ def echo_status(layout: Layout, nodes: Sequence[Node], *, as_json: bool) -> bool
     return is_healthy
 
 
-def _echo_head(layout: Layout, rows: Sequence[dict[str, Any]], view: _ClusterView | None) -> None:
+def _echo_head(
+    layout: ClusterLayout, rows: Sequence[dict[str, Any]], view: _ClusterView | None
+) -> None:
     if view is None:
         echo_line(strong(f"cluster {layout.cluster_id}"), ": ", bad("does not answer"))
         return
@@ -327,13 +329,13 @@ def _span(elapsed_ms: float) -> str:
     return f"{seconds} s"
 
 
-def _client(layout: Layout) -> Client:
+def _client(layout: ClusterLayout) -> Client:
     from barnabas.client.facade import Client
 
     return Client(layout.bootstrap, **_CONFIG)
 
 
-def _request_view(layout: Layout) -> _ClusterView | None:
+def _request_view(layout: ClusterLayout) -> _ClusterView | None:
     with _client(layout) as client:
         try:
             cluster = client.describe_cluster()
@@ -341,13 +343,13 @@ def _request_view(layout: Layout) -> _ClusterView | None:
         except ClientError:
             return None
         view = _ClusterView(
-            _controller(client),
-            {broker.id for broker in cluster.brokers},
-            {broker.id for broker in cluster.fenced},
-            {},
-            {},
-            {},
-            0,
+            controller=_controller(client),
+            serving={broker.id for broker in cluster.brokers},
+            fenced={broker.id for broker in cluster.fenced},
+            leads={},
+            replicas={},
+            lagging={},
+            offline=0,
         )
     for topic in topics.values():
         if isinstance(topic, ClientError):
@@ -374,7 +376,7 @@ def _controller(client: Client) -> int | None:
     return leader if leader >= 0 else None
 
 
-def active_controller(layout: Layout) -> int:
+def active_controller(layout: ClusterLayout) -> int:
     """Return the leader of the metadata quorum; end the command if there is none."""
     with _client(layout) as client:
         found = _controller(client)
@@ -384,7 +386,7 @@ def active_controller(layout: Layout) -> int:
     return found
 
 
-def leader_of_partition(layout: Layout, spec: str) -> int:
+def leader_of_partition(layout: ClusterLayout, spec: str) -> int:
     """Return the broker that leads TOPIC:PARTITION; end the command if there is none."""
     topic, _, number = spec.rpartition(":")
     if not topic or not number.isdigit():
@@ -401,7 +403,7 @@ def leader_of_partition(layout: Layout, spec: str) -> int:
     return partition.leader
 
 
-def await_in_sync(layout: Layout, node: int) -> bool:
+def await_in_sync(layout: ClusterLayout, node: int) -> bool:
     """Wait up to a minute until all replicas of a node are in sync. Return whether they are."""
     deadline = time.monotonic() + _IN_SYNC_TIMEOUT_S
     while time.monotonic() < deadline:

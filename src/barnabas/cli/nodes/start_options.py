@@ -79,13 +79,13 @@ class StartOptions(NamedTuple):
         if not all(value.isascii() and value.isdecimal() for value in numbers.values()):
             return None
         return cls(
-            file,
-            single.get("--listen"),
-            single.get("--data-dir"),
-            tuple(repeated["--set"]),
-            single.get("--metrics"),
-            single.get("--log-format"),
-            single.get("--log-level"),
+            properties_file=file,
+            listen=single.get("--listen"),
+            data_dir=single.get("--data-dir"),
+            settings=tuple(repeated["--set"]),
+            metrics=single.get("--metrics"),
+            log_format=single.get("--log-format"),
+            log_level=single.get("--log-level"),
             port=int(numbers["--port"]) if "--port" in numbers else None,
             temporary=temporary,
             topics=tuple(repeated["--topic"]),

@@ -122,13 +122,13 @@ def take_snapshots(
     moving = _reassignments(client, states if names else None)
     return [
         PartitionSnapshot(
-            tp,
-            state,
-            topics[tp.topic].is_internal,
-            min(minima[tp.topic], len(state.replicas)) if tp.topic in minima else None,
-            _watermark(high_watermarks.get(tp), leader_ends[tp]),
-            {node: ends[node][tp] for node in state.replicas if tp in ends.get(node, {})},
-            moving.get(tp),
+            partition=tp,
+            state=state,
+            is_internal=topics[tp.topic].is_internal,
+            min_isr=min(minima[tp.topic], len(state.replicas)) if tp.topic in minima else None,
+            high_watermark=_watermark(high_watermarks.get(tp), leader_ends[tp]),
+            ends={node: ends[node][tp] for node in state.replicas if tp in ends.get(node, {})},
+            reassignment=moving.get(tp),
         )
         for tp, state in states.items()
     ]

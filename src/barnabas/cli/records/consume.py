@@ -232,14 +232,14 @@ def consume(
     _check_groups(group, share)
     reading = Reading(*formats.parse(options.properties), b"NULL" if show_null else b"")
     look = _OutputOptions(
-        template,
-        options.as_json,
-        with_headers,
-        with_key,
-        with_offset,
-        delimiter,
-        key_delimiter,
-        reading,
+        template=template,
+        as_json=options.as_json,
+        with_headers=with_headers,
+        with_key=with_key,
+        with_offset=with_offset,
+        delimiter=delimiter,
+        key_delimiter=key_delimiter,
+        reading=reading,
     )
     render_of = look.render_of()
     wanted = RecordFilter(max_records, _expression(grep_key), _expression(grep))
@@ -249,7 +249,14 @@ def consume(
     config = client_config(options)
     errors = ErrorPolicy(skip=on_error == "skip")
     choices = _SourceOptions(
-        topics, partitions, start, end, share or group, exit_at_end, config, errors
+        topics=topics,
+        numbers=partitions,
+        start=start,
+        end=end,
+        group=share or group,
+        exit_at_end=exit_at_end,
+        config=config,
+        errors=errors,
     )
     if share is not None:
         _check_share(choices)

@@ -162,7 +162,7 @@ def open_registry(url: str | None, properties: Sequence[str]) -> SchemaRegistry 
 
 
 class Naming(NamedTuple):
-    """How the subject and the message type of written records are chosen."""
+    """The choice of the subject and the message type of written records."""
 
     # The value of --subject-name-strategy.
     strategy: str | None

@@ -158,7 +158,7 @@ _HIDDEN_STATES = ("excluded", "queued", "planning", "idle")
 
 @dataclass(slots=True)
 class FlowTotals:
-    """What the events of a run said of one flow."""
+    """The sums of a run's events about one flow."""
 
     state: str = "queued"
     batches: int = 0
@@ -172,7 +172,7 @@ class FlowTotals:
 
 
 class RunTotals:
-    """What the events of a run said so far."""
+    """The sums of a run's events so far."""
 
     def __init__(self) -> None:
         self.flows: dict[str, FlowTotals] = {}

@@ -161,7 +161,7 @@ NOT_ASKED = "not-asked"
 
 
 class Question(NamedTuple):
-    """What to examine: everything, or a target as `parse_target` reads it."""
+    """The subject of an examination: everything, or a target as `parse_target` reads it."""
 
     # None: all problems of the cluster.
     target: str | None = None

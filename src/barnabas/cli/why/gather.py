@@ -109,22 +109,22 @@ def gather_partitions(
         stable_offset = None if end is None or isinstance(end, ClientError) else end.offset
         facts.append(
             PartitionFacts(
-                before.get(tp, each),
-                each,
-                elapsed,
-                brokers,
-                None if start is None or isinstance(start, ClientError) else start.offset,
-                stable_offset,
-                _held_back(client, each, stable_offset),
-                details.failed_directories(each),
-                details.throttled(tp),
-                details.lag_time_max_ms(each.state.leader),
-                details.uncommitted_since_ms(each),
-                details.behind_since_ms(each),
-                int(time.time() * 1000),
-                metrics.waiting_produces,
-                metrics.failed_fetches,
-                metrics.damage,
+                before=before.get(tp, each),
+                now=each,
+                seconds=elapsed,
+                brokers=brokers,
+                log_start=None if start is None or isinstance(start, ClientError) else start.offset,
+                last_stable_offset=stable_offset,
+                held_back=_held_back(client, each, stable_offset),
+                failed_directories=details.failed_directories(each),
+                throttled_followers=details.throttled(tp),
+                lag_time_max_ms=details.lag_time_max_ms(each.state.leader),
+                uncommitted_since_ms=details.uncommitted_since_ms(each),
+                behind_since_ms=details.behind_since_ms(each),
+                now_ms=int(time.time() * 1000),
+                waiting_produces=metrics.waiting_produces,
+                failed_fetches=metrics.failed_fetches,
+                damage=metrics.damage,
             )
         )
     return facts

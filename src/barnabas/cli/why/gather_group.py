@@ -122,17 +122,17 @@ def _facts(client: Client, observed: _Observed, brokers: BrokerFacts) -> GroupFa
         if (topic, number) not in read
     ]
     return GroupFacts(
-        observed.name,
-        described,
-        observed.coordinator,
-        brokers,
-        positions.seconds,
-        _with_transactions(client, readers),
-        frozenset((subscribed | changelogs) - set(existing)),
-        unread,
-        _fetch_quotas(client, {member.client_id for member in described.members}),
-        streams,
-        shares,
+        name=observed.name,
+        description=described,
+        coordinator=observed.coordinator,
+        brokers=brokers,
+        seconds=positions.seconds,
+        readers=_with_transactions(client, readers),
+        missing_topics=frozenset((subscribed | changelogs) - set(existing)),
+        unread=unread,
+        fetch_quotas=_fetch_quotas(client, {member.client_id for member in described.members}),
+        streams=streams,
+        shares=shares,
     )
 
 

@@ -118,13 +118,13 @@ def delete_acl(client: Client, form: Fields) -> Done:
     """Delete exactly one access control entry."""
     acl = _acl(form)
     wanted = AclFilter(
-        acl.resource_type,
-        acl.resource_name,
-        acl.principal,
-        acl.operation,
-        acl.permission,
-        acl.host,
-        acl.pattern_type,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        principal=acl.principal,
+        operation=acl.operation,
+        permission=acl.permission,
+        host=acl.host,
+        pattern_type=acl.pattern_type,
     )
     result = client.admin.delete_acls([wanted])[wanted]
     if isinstance(result, BrokerError):
@@ -153,13 +153,13 @@ def preview_acl(_client: Client, form: Fields) -> Preview:
 
 def _acl(form: Fields) -> Acl:
     return Acl(
-        _named(AclResourceType, form, "resource_type"),
-        form.required("resource_name"),
-        form.required("principal"),
-        _named(AclOperation, form, "operation"),
-        _named(AclPermission, form, "permission"),
-        form.stripped("host") or "*",
-        _named(PatternType, form, "pattern_type"),
+        resource_type=_named(AclResourceType, form, "resource_type"),
+        resource_name=form.required("resource_name"),
+        principal=form.required("principal"),
+        operation=_named(AclOperation, form, "operation"),
+        permission=_named(AclPermission, form, "permission"),
+        host=form.stripped("host") or "*",
+        pattern_type=_named(PatternType, form, "pattern_type"),
     )
 
 

@@ -39,7 +39,7 @@ class Done(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """What a change will do, for the user to confirm."""
+    """The effects of a change, for the user to confirm."""
 
     question: str
     # The text of the button that confirms.

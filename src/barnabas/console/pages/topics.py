@@ -253,14 +253,14 @@ def _explained(entry: ConfigEntry, inherited: Mapping[str, str]) -> ExplainedCon
         if name != entry.name:
             reason = f"{reason} as {name}"
     return ExplainedConfig(
-        entry.name,
-        entry.value,
-        default,
-        reason,
-        is_set,
-        entry.is_sensitive,
-        not entry.is_read_only,
-        entry.documentation or "",
+        name=entry.name,
+        value=entry.value,
+        default=default,
+        reason=reason,
+        differs=is_set,
+        is_secret=entry.is_sensitive,
+        can_change=not entry.is_read_only,
+        documentation=entry.documentation or "",
     )
 
 
