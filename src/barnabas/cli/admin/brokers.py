@@ -19,6 +19,7 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
+    fail,
     problem,
 )
 from barnabas.cli.common.printable import echo
@@ -102,15 +103,13 @@ def unregister_broker(broker: int, force: bool, options: ClientOptions) -> None:
     with connected(options) as client:
         serving = [each.id for each in client.describe_cluster().brokers]
         if broker in serving and not force:
-            problem(
+            fail(
                 f"broker {broker} still serves clients: stop it first, or give --force (it would "
                 f"register itself again)"
             )
-            sys.exit(EXIT_FAILED)
         replicas = _replicas_text(client, broker)
         if replicas and not (terminal.is_confirmed() or terminal.has_terminal()):
-            problem(f"broker {broker} has {replicas}; to unregister it anyway, give --yes")
-            sys.exit(EXIT_FAILED)
+            fail(f"broker {broker} has {replicas}; to unregister it anyway, give --yes")
         detail = f" It has {replicas}." if replicas else ""
         terminal.confirm(f"Unregister broker {broker}?{detail}")
         client.admin.unregister_broker(broker)

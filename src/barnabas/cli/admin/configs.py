@@ -9,13 +9,12 @@ import click
 
 from barnabas.cli.common.named_topics import complete_config_keys
 from barnabas.cli.common.output import (
-    EXIT_FAILED,
     ClientOptions,
     client_options,
     config_values,
     connected,
     echo_json,
-    problem,
+    fail,
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import dim, echo_line, echo_table, strong, warn
@@ -151,8 +150,7 @@ def _check_keys(keys: Sequence[str], entries: Sequence[ConfigEntry]) -> None:
     for key in keys:
         if key not in known:
             hint = f"; did you mean {close[0]}?" if (close := _similar(key, known)) else ""
-            problem(f"there is no key {key} here{hint}")
-            sys.exit(EXIT_FAILED)
+            fail(f"there is no key {key} here{hint}")
 
 
 def _check_broker_keys(client: Client, resource: ConfigResource, keys: Iterable[str]) -> None:
@@ -175,8 +173,7 @@ def _check_broker_keys(client: Client, resource: ConfigResource, keys: Iterable[
     for key in unknown:
         if key not in known:
             hint = f"; did you mean {close[0]}?" if (close := _similar(key, known)) else ""
-            problem(f"brokers have no key {key}{hint} (--force sets it anyway)")
-            sys.exit(EXIT_FAILED)
+            fail(f"brokers have no key {key}{hint} (--force sets it anyway)")
 
 
 def _similar(key: str, known: Iterable[str]) -> list[str]:

@@ -21,6 +21,7 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
+    fail,
     moment_ms,
     problem,
     warning,
@@ -267,8 +268,7 @@ def delete_offsets(group: str, specs: Sequence[str], options: ClientOptions) -> 
             )
         ]
         if not wanted:
-            problem(f"{group} has no offsets for {' '.join(specs)}: nothing to delete")
-            sys.exit(EXIT_FAILED)
+            fail(f"{group} has no offsets for {' '.join(specs)}: nothing to delete")
         confirm(f"Delete the offsets of {group} in {len(wanted)} partition(s)?")
         found = client.admin.delete_offsets(group, wanted, raise_errors=False)
         errors = {str(tp): error for tp, error in found.items()}
@@ -409,11 +409,10 @@ def _idle(client: Client, group: str) -> GroupDescription:
     if isinstance(found, ClientError):
         raise found
     if found.state not in _IDLE_STATES:
-        problem(
+        fail(
             f"{group} is {found.state} and has {len(found.members)} member(s): stop "
             "them first, because they would overwrite the new offsets"
         )
-        sys.exit(EXIT_FAILED)
     return found
 
 
@@ -438,8 +437,7 @@ def _plan(
             if tp.topic in present and tp.partition in present[tp.topic].partitions
         ]
         if not wanted:
-            problem(f"{group.group_id} has no offsets: name topics with --topic")
-            sys.exit(EXIT_FAILED)
+            fail(f"{group.group_id} has no offsets: name topics with --topic")
     starts = _offsets(client, wanted, "earliest")
     ends = _offsets(client, wanted, "latest")
     target_offsets = _target_offsets(client, wanted, target, committed, (starts, ends))
@@ -473,8 +471,7 @@ def _target_offsets(
             return {tp: ends[tp] if found[tp] < 0 else found[tp] for tp in wanted}
     missing = [str(tp) for tp in wanted if tp not in committed]
     if missing:
-        problem(f"--shift-by requires committed offsets; there are none for {' '.join(missing)}")
-        sys.exit(EXIT_FAILED)
+        fail(f"--shift-by requires committed offsets; there are none for {' '.join(missing)}")
     return {tp: committed[tp] + target.value for tp in wanted}
 
 

@@ -20,7 +20,7 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
-    problem,
+    fail,
 )
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import dim, echo_line, echo_table, good, strong, warn
@@ -321,12 +321,11 @@ def _refuse_static(found: QuorumDescription) -> None:
     from barnabas.client.admin.cluster import NO_DIRECTORY
 
     if all(voter.directory_id == NO_DIRECTORY for voter in found.voters):
-        problem(
+        fail(
             "the quorum is static: controller.quorum.voters defines its voters. Change "
             "that key on all nodes while they are stopped, or convert the quorum to a "
             "dynamic one (KIP-853)"
         )
-        sys.exit(EXIT_FAILED)
 
 
 def _directory(replicas: Sequence[QuorumReplica], node: int, given: str | None, role: str) -> bytes:
@@ -340,12 +339,11 @@ def _directory(replicas: Sequence[QuorumReplica], node: int, given: str | None, 
             raise click.UsageError(
                 f"--directory-id {given} is not a UUID in Kafka's format"
             ) from None
-    for each in replicas:
-        if each.node_id == node:
-            return each.directory_id
-    there = ", ".join(str(each.node_id) for each in replicas) or "none"
-    problem(f"the quorum has no {role} {node}; {role}s: {there}")
-    sys.exit(EXIT_FAILED)
+    found = next((each for each in replicas if each.node_id == node), None)
+    if found is None:
+        there = ", ".join(str(each.node_id) for each in replicas) or "none"
+        fail(f"the quorum has no {role} {node}; {role}s: {there}")
+    return found.directory_id
 
 
 def _report(client: Client, done: str, node: int, *, as_json: bool) -> None:

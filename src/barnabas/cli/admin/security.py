@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, echo_json, json_option, problem
+from barnabas.cli.common.output import echo_json, fail, json_option
 from barnabas.cli.common.printable import echo
 
 if TYPE_CHECKING:
@@ -120,8 +119,7 @@ def init(
         files = _write(layout, days)
         _format(layout)
     except OSError as error:
-        problem(f"{path}: {error.strerror or error}")
-        sys.exit(EXIT_FAILED)
+        fail(f"{path}: {error.strerror or error}")
     if as_json:
         echo_json({"directory": path, "files": files, "user": user, "password_file": files[-1]})
         return

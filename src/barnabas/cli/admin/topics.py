@@ -16,6 +16,7 @@ from barnabas.cli.common.output import (
     config_values,
     connected,
     echo_json,
+    fail,
     moment_ms,
     problem,
     warning,
@@ -383,8 +384,7 @@ def schema_of_topic(topic: str, sample: int, times: bool, options: ClientOptions
         try:
             found = infer_topic(client, topic, sample, with_times=times)
         except InferenceError as error:
-            problem(str(error))
-            sys.exit(EXIT_FAILED)
+            fail(str(error))
     if options.as_json:
         echo_json(
             {

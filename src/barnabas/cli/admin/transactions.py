@@ -20,6 +20,7 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
+    fail,
     problem,
     require_api,
 )
@@ -367,20 +368,15 @@ def _abortable(client: Client, tp: TopicPartition, start_offset: int) -> Abortab
     found, failed = open_transactions(client, [tp])
     for error in failed.values():
         raise error
-    for each in found:
-        producer = each.producer
-        if producer.current_transaction_start_offset == start_offset:
-            return AbortableTransaction(
-                tp, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch
-            )
-    starts = [str(each.producer.current_transaction_start_offset) for each in found]
-    there = (
-        f"open transactions begin at {', '.join(starts)}"
-        if starts
-        else "there is no open transaction"
+    by_start = {each.producer.current_transaction_start_offset: each.producer for each in found}
+    producer = by_start.get(start_offset)
+    if producer is None:
+        starts = ", ".join(map(str, by_start))
+        there = f"open transactions begin at {starts}" if starts else "there is no open transaction"
+        fail(f"{tp} has no open transaction that begins at offset {start_offset}: {there}")
+    return AbortableTransaction(
+        tp, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch
     )
-    problem(f"{tp} has no open transaction that begins at offset {start_offset}: {there}")
-    sys.exit(EXIT_FAILED)
 
 
 @transactions.command(

@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from barnabas.cli.common.output import (
-    EXIT_FAILED,
-    ClientOptions,
-    client_options,
-    connected,
-    echo_json,
-    problem,
-)
+from barnabas.cli.common.output import ClientOptions, client_options, connected, echo_json, fail
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import echo_table
 from barnabas.cli.common.terminal import confirm, yes_option
@@ -80,8 +73,7 @@ def list_users(names: Sequence[str], options: ClientOptions) -> None:
         ]
         echo_table(("user", "mechanism", "iterations"), rows)
     if missing:
-        problem(f"no SCRAM credentials: {', '.join(missing)}")
-        sys.exit(EXIT_FAILED)
+        fail(f"no SCRAM credentials: {', '.join(missing)}")
 
 
 @users.command("add", epilog="\b\nExamples:\n  barnabas users add reporter --iterations 16384\n")
@@ -154,8 +146,7 @@ def remove_users(names: Sequence[str], mechanism: Sequence[str], options: Client
         for name, mechanisms in removed.items():
             echo(f"user {name} cannot log in by {', '.join(mechanisms)}")
     if missing:
-        problem(f"no such SCRAM credentials: {', '.join(missing)}")
-        sys.exit(EXIT_FAILED)
+        fail(f"no such SCRAM credentials: {', '.join(missing)}")
 
 
 def _credentials(client: Client, names: Sequence[str]) -> dict[str, list[ScramCredential]]:

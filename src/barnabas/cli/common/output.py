@@ -21,7 +21,7 @@ import time
 from contextlib import contextmanager
 from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 import click
 from click.core import ParameterSource
@@ -282,11 +282,9 @@ def connected(
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
     except ClientError as error:
-        problem(str(error))
-        sys.exit(EXIT_FAILED)
+        fail(str(error))
     except TimeoutError:
-        problem(timeout_message())
-        sys.exit(EXIT_FAILED)
+        fail(timeout_message())
     except KeyboardInterrupt as interrupt:
         sys.exit(exit_status(interrupt))
     except BrokenPipeError:
@@ -324,6 +322,12 @@ def problem(message: str) -> None:
     """Print an error on standard error."""
     _mark("error: ", "red")
     echo(message, err=True)
+
+
+def fail(message: str) -> NoReturn:
+    """Print an error on standard error, and end the command with status 1."""
+    problem(message)
+    sys.exit(EXIT_FAILED)
 
 
 def warning(message: str) -> None:
@@ -386,8 +390,7 @@ def require_api(client: Client, api: ApiKey, name: str, purpose: str) -> None:
     """
     if api in client.admin.describe_versions().apis:
         return
-    problem(
+    fail(
         f"{purpose} requires the API {name}, which these brokers do not serve; Apache "
         "Kafka serves it since version 3.0"
     )
-    sys.exit(EXIT_FAILED)

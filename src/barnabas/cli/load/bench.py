@@ -19,8 +19,8 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
+    fail,
     option_group,
-    problem,
     warning,
 )
 from barnabas.cli.common.printable import echo
@@ -219,8 +219,7 @@ def bench_consume(
         )
         found = _measure(("consume", f"consume {topic}", topic), run, None, quiet, options.as_json)
     if records is not None and found.records < records:
-        problem(f"only {found.records} of {records} records arrived")
-        sys.exit(EXIT_FAILED)
+        fail(f"only {found.records} of {records} records arrived")
 
 
 @bench.command(

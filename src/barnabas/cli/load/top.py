@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.common.output import (
-    EXIT_FAILED,
     ClientOptions,
     client_options,
     connected,
     echo_json,
+    fail,
     metrics_option,
-    problem,
     queries_option,
 )
 from barnabas.cli.common.printable import counted, printable
@@ -95,8 +94,7 @@ def top(
             else:
                 _show_live(sampler, interval)
         except MetricsError as error:
-            problem(str(error))
-            sys.exit(EXIT_FAILED)
+            fail(str(error))
 
 
 def _show_once(sampler: Sampler, interval: float, *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ import click
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     echo_json,
+    fail,
     json_option,
     key_values,
     option_group,
@@ -139,8 +140,7 @@ def start_cluster(
             layout = new_layout(brokers or 3, controllers or 0, port, given, metrics=metrics)
         layout.write(place)
     except (LayoutError, OSError) as error:
-        problem(str(error))
-        sys.exit(EXIT_FAILED)
+        fail(str(error))
     sys.exit(Supervisor(layout, place).run(detach=detach))
 
 
@@ -191,8 +191,7 @@ def _nodes(directory: str) -> tuple[ClusterLayout, list[Node]]:
     try:
         layout = read_layout(place)
     except LayoutError as error:
-        problem(str(error))
-        sys.exit(EXIT_FAILED)
+        fail(str(error))
     return layout, nodes_of(layout, place)
 
 
@@ -360,5 +359,4 @@ def restart_nodes(
             else:
                 echo(f"{'started' if node in down else 'restarted'} node {node.id}")
     except NodeError as error:
-        problem(str(error))
-        sys.exit(EXIT_FAILED)
+        fail(str(error))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
+from barnabas.cli.common.output import EXIT_FAILED, echo_json, fail
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, strong, warn
 from barnabas.cli.nodes.cluster_nodes import Node, NodeError
@@ -381,8 +381,7 @@ def active_controller(layout: ClusterLayout) -> int:
     with _client(layout) as client:
         found = _controller(client)
     if found is None:
-        problem("there is no active controller, or the cluster does not answer")
-        sys.exit(EXIT_FAILED)
+        fail("there is no active controller, or the cluster does not answer")
     return found
 
 
@@ -395,11 +394,9 @@ def leader_of_partition(layout: ClusterLayout, spec: str) -> int:
         try:
             partition = client.describe_topics([topic])[topic].partitions.get(int(number))
         except ClientError as error:
-            problem(str(error))
-            sys.exit(EXIT_FAILED)
+            fail(str(error))
     if partition is None or partition.leader < 0:
-        problem(f"{spec}: no such partition" if partition is None else f"{spec} has no leader")
-        sys.exit(EXIT_FAILED)
+        fail(f"{spec}: no such partition" if partition is None else f"{spec} has no leader")
     return partition.leader
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, echo_json, json_option, problem
+from barnabas.cli.common.output import echo_json, fail, json_option
 from barnabas.cli.common.tables import echo_line
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.rng import SystemRng
@@ -115,8 +114,7 @@ def format_command(
         StorageError,
         OSError,
     ) as error:
-        problem(str(error))
-        sys.exit(EXIT_FAILED)
+        fail(str(error))
     _echo(done, as_json=as_json)
 
 

@@ -19,7 +19,7 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
-    problem,
+    fail,
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.partitions.moving import (
@@ -162,16 +162,14 @@ def _targets(
     known = {node.id: node.rack for node in client.describe_cluster().brokers}
     absent = sorted({int(word) for word in ids} - set(known))
     if absent:
-        problem(f"there is no broker {absent[0]}; the brokers are {sorted(known)}")
-        sys.exit(EXIT_FAILED)
+        fail(f"there is no broker {absent[0]}; the brokers are {sorted(known)}")
     current = current_replicas(client, topics)
     try:
         planned = plan_assignment(
             current, {int(word): known[int(word)] for word in ids}, replication_factor
         )
     except PlanError as error:
-        problem(str(error))
-        sys.exit(EXIT_FAILED)
+        fail(str(error))
     return current, planned
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.common.output import EXIT_FAILED, echo_json, json_option, problem
+from barnabas.cli.common.output import EXIT_FAILED, echo_json, fail, json_option
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import bad, echo_table, good, warn
 
@@ -57,8 +57,7 @@ def check(file: str, kind: str | None, as_json: bool) -> None:
     try:
         uses = _uses(Path(file), kind)
     except (JobError, OSError) as error:
-        problem(f"{file}: {error}")
-        sys.exit(EXIT_FAILED)
+        fail(f"{file}: {error}")
     found = [(use, findings(use)) for use in uses]
     if as_json:
         echo_json([_json(use, lines) for use, lines in found])

@@ -20,6 +20,7 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
+    fail,
     problem,
     warning,
 )
@@ -66,8 +67,7 @@ def reported() -> Iterator[None]:
     try:
         yield
     except ProjectError as error:
-        problem(str(error))
-        sys.exit(EXIT_FAILED)
+        fail(str(error))
 
 
 def project_of(directory: str) -> Project:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 import click
 
 from barnabas.cli.common.output import (
-    EXIT_FAILED,
     echo_json,
+    fail,
     json_option,
     key_values,
     moment_ms,
     option_group,
-    problem,
     warning,
 )
 from barnabas.cli.common.printable import echo
@@ -285,13 +284,11 @@ def reported() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        problem(f"{error}: install Barnabas with its extra delta or iceberg")
-        sys.exit(EXIT_FAILED)
+        fail(f"{error}: install Barnabas with its extra delta or iceberg")
     except (click.ClickException, click.exceptions.Exit):
         raise
     except Exception as error:  # noqa: BLE001 - libraries of catalogs and stores have many kinds
-        problem(str(error) or type(error).__name__)
-        sys.exit(EXIT_FAILED)
+        fail(str(error) or type(error).__name__)
 
 
 @contextmanager

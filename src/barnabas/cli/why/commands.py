@@ -21,8 +21,8 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
+    fail,
     metrics_option,
-    problem,
     timeout_message,
 )
 from barnabas.cli.common.printable import echo
@@ -105,8 +105,7 @@ def why(
     try:
         measured = gather_metrics(metrics)
     except MetricsError as error:
-        problem(str(error))
-        sys.exit(EXIT_FAILED)
+        fail(str(error))
     flags = click.get_current_context().params
     given = {name: flags[name] for name in ("bootstrap", "config_file", "profile")}
     question = Question(target, is_group=is_group, is_topic=is_topic)
