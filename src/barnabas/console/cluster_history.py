@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from barnabas.console.settings import ConsoleSettings
 
-
 _log = logging.getLogger(__name__)
 
 # One point per sample: 30 minutes with five seconds between samples.

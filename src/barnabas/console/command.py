@@ -32,7 +32,6 @@ from barnabas.runtime.system.standard_streams import discard_standard_output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
 EXAMPLES = """\b
 Examples:
   barnabas console

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from barnabas.console.settings import ConsoleSettings
 
-
 _SEARCHES_MAX = 2
 _EXAMINATIONS_MAX = 2
 
@@ -77,7 +76,6 @@ class Console:
         """Return a page.
 
         Args:
-            request: The request.
             template: Name of the template.
             status: Status of the response.
             values: Values for the template.

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-
 _FIELDS_MAX = 50
 _INT64_MAX = 2**63 - 1
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.serializers.registry import SchemaRegistry
 
-
 # Lookups for one set of records; a record with any other id is shown as bytes.
 _LOOKUPS_MAX = 20
 # A failed lookup is not repeated for this time (ms).

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from barnabas.console.settings import SearchLimits
     from barnabas.runtime.clock import Clock
 
-
 _POLL_RECORDS = 500
 _POLL_S = 0.5
 _MS_PER_S = 1000

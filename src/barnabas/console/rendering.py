@@ -20,7 +20,6 @@ from barnabas.cli.why.reasons import duration
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
 _PACKAGE = "barnabas.console"
 _ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")

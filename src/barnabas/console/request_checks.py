@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
 
-
 BODY_BYTES_MAX = 1024 * 1024
 FORM_TYPE = "application/x-www-form-urlencoded"
 _TARGET_CHARACTERS_MAX = 8 * 1024

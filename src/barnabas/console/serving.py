@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from barnabas.console.settings import ConsoleSettings
 
-
 _END_S = 2
 
 

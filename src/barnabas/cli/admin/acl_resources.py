@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 OPERATIONS = [each.name.lower() for each in AclOperation if each > AclOperation.ANY]

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-
 EXAMPLES = """\b
 Examples:
   barnabas acls list --topic orders

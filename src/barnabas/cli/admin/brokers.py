@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
-
 BROKERS_EXAMPLES = """\b
 Examples:
   barnabas brokers list

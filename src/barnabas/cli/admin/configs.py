@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from barnabas.client.admin.configs import ConfigEntry
     from barnabas.client.facade import Client
 
-
 EXAMPLES = """\b
 Examples:
   barnabas configs list

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
-
 EXAMPLES = """\b
 Examples:
   barnabas groups list --state stable

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
-
 # The timeout of transactions that never time out: those with two-phase commit (KIP-939).
 NO_TIMEOUT_MS = 0x7FFF_FFFF
 # States in which the coordinator will end the transaction or waits for its producer.

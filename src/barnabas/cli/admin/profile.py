@@ -23,7 +23,6 @@ from barnabas.cli.common.terminal import confirm, yes_option
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-
 EXAMPLES = """\b
 Examples:
   barnabas profile create staging -b broker.example:9092 -X request.timeout.ms=5000

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from barnabas.client.admin.cluster import QuorumDescription, QuorumReplica
     from barnabas.client.facade import Client
 
-
 NO_QUORUM_LEADER = (
     "the metadata quorum has no leader: no topic can be created, no partition can get "
     "a new leader, and no broker can join"

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.configs import QuotaEntity
 
-
 EXAMPLES = """\b
 Examples:
   barnabas quotas list

@@ -16,7 +16,6 @@ from barnabas.cli.common.printable import echo
 if TYPE_CHECKING:
     from barnabas.cli.admin.security_files import SecurityLayout
 
-
 EXAMPLES = """\b
 Examples:
   barnabas security init secured --host localhost

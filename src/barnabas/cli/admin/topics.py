@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from barnabas.client.errors import BrokerError
     from barnabas.client.facade import Client
 
-
 EXAMPLES = """\b
 Examples:
   barnabas topics list

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
-
 EXAMPLES = """\b
 Examples:
   barnabas transactions list --state Ongoing

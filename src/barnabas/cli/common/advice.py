@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 # Options of the current command that say how to connect.
 _connection: ContextVar[tuple[str, ...]] = ContextVar("connection", default=())
 _WITHOUT_CLIENT = ("doctor", "log", "start")

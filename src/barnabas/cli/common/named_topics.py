@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-
 _TIMEOUT_MS = 500
 
 

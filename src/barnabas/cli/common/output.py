@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.protocol.api_keys import ApiKey
 
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
@@ -179,6 +178,26 @@ def option_group(*options: Callable[[Any], Any]) -> Callable[[F], F]:
         for option in reversed(options):
             command = option(command)
         return command
+
+    return decorate
+
+
+def option_record(name: str, kind: Any, *options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds options, and gives the command their values as one object.
+
+    Args:
+        name: The parameter of the command.
+        kind: The named tuple, with a field for each value.
+        options: The options. The command gets those without a field on their own.
+    """
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def with_record(**given: Any) -> Any:
+            values = {field: given.pop(field) for field in kind._fields}
+            return command(**{name: kind(**values)}, **given)
+
+        return cast("F", option_group(*options)(with_record))
 
     return decorate
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Any
 
-
 # Terminal controls (C0, DEL, C1), line separators, marks for the direction of text,
 # and lone surrogates, which cannot be encoded.
 _REST = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"

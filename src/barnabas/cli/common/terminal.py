@@ -19,7 +19,6 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _YES_KEY = "barnabas.yes"

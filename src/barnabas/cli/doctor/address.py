@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from barnabas.client.fetch.offset_lookups import ListedOffset
     from barnabas.runtime.tls.tls_options import TlsOptions
 
-
 # Common ports of brokers.
 _USUAL_PORTS = (9092, 9093, 9094, 19092, 29092)
 # The APIs that a client needs.
@@ -65,7 +64,6 @@ def examine_address(
     Args:
         address: Host and port as the user gave them.
         probes: The probes of all addresses.
-        diagnosis: Receives the findings.
         tls: TLS options of the client; None for a client without TLS.
     """
     host, port = address
@@ -135,7 +133,6 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
         client: A client whose bootstrap server, at `host` and `port`, answers.
         host: The host as the user gave it.
         port: The port as the user gave it.
-        diagnosis: Receives the findings.
     """
     try:
         cluster = client.describe_cluster()
@@ -262,7 +259,6 @@ def examine_all(
         tls: TLS options of the client; None for a client without usable options.
         config: Configuration of the client; None to examine the addresses only.
         limit_s: Limit of the whole examination (s). Parts that are late are abandoned.
-        diagnosis: Receives the findings.
 
     Raises:
         Exception: The error that ended a part.

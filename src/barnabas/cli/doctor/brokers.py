@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
     from barnabas.client.facade import Client
 
-
 # Brokers fetch the metadata log about twice a second. In this time between two looks, a broker that
 # runs has fetched.
 _PAUSE_S = 1.5
@@ -72,7 +71,6 @@ def look_at_brokers(
     received its last request a moment ago. So the second look comes after a pause.
 
     Args:
-        client: A client of the cluster.
         cluster: The brokers in the response of one of them.
         probes: The probes of their addresses.
         state: The quorum state before the probes.
@@ -99,7 +97,6 @@ def examine_brokers(
         cluster: The brokers in the response of one of them.
         look: What is known about them.
         given_address: The address that the user gave.
-        diagnosis: Receives the findings.
     """
     condition = BrokerCondition([], [])
     for node in cluster.brokers:
@@ -220,8 +217,6 @@ def examine_quorum(client: Client, diagnosis: Diagnosis, *, is_again: bool = Fal
     """Request the quorum state from its leader, and compare the leader's clock with ours.
 
     Args:
-        client: A client of the cluster.
-        diagnosis: Receives the findings.
         is_again: Whether a first comparison has found a difference, which this one confirms.
     """
     before = time.time() * 1000
@@ -259,7 +254,6 @@ def report_lost_quorum(
         client: A client that reaches a broker.
         cluster: The brokers in the response of that broker.
         probes: The probes of their addresses.
-        diagnosis: Receives the finding.
     """
     # Report it before the voters respond, which may take too long.
     diagnosis.wrong_first(
@@ -322,10 +316,8 @@ def examine_partitions(
     """Report the leaders and replicas of all partitions.
 
     Args:
-        client: A client of the cluster.
         topics: The topics from the metadata.
         down: Ids of brokers that are known to be down, as the cause of missing replicas.
-        diagnosis: Receives the findings.
     """
     every = [(f"{name}-{p.partition}", p) for name, t in topics.items() for p in _of(t)]
     offline = [name for name, p in every if p.leader < 0]

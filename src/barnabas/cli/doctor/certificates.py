@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.doctor.probe import Address
 
-
 _TIMEOUT_S = 1.0
 # A certificate that expires within this time is reported.
 _SOON = dt.timedelta(days=14)
@@ -42,7 +41,6 @@ def examine_certificate(
         der: The certificate.
         owner: Its owner, for messages.
         hosts: Names and addresses that clients connect to; none for a client's certificate.
-        diagnosis: Receives the findings.
         now: The time at which the certificate has to be valid; None for the present.
 
     Returns:
@@ -88,7 +86,6 @@ def examine_peer_certificate(
     Args:
         address: Host and port of the broker.
         options: TLS options of the client; None for a client without TLS, whose trust is unknown.
-        diagnosis: Receives the findings.
 
     Returns:
         Whether nothing is wrong, as far as it can be told.

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from barnabas.client.config import ClientConfig
     from barnabas.runtime.tls.tls_options import TlsOptions
 
-
 EXAMPLES = """\b
 Examples:
   barnabas doctor
@@ -166,7 +165,6 @@ def examine_addresses(
     Args:
         target: HOST:PORT[,...].
         properties: Settings of the client.
-        diagnosis: Receives the findings.
         timeout_s: Limit of all probes and requests together (s). The findings say what is not
             examined then.
 

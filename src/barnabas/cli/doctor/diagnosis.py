@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Set as AbstractSet
 
-
 _UNEXAMINED = "not examined: "
 Verdict = Literal["ok", "note", "wrong"]
 

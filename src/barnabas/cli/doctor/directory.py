@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from barnabas.server.configs.endpoint import Endpoint
     from barnabas.settings.definition import ParsedConfig
 
-
 # With less free space than this share or this number of bytes, a broker soon stops.
 _FREE_PART_MIN = 0.05
 _FREE_BYTES_MIN = 1 << 30
@@ -63,7 +62,6 @@ def examine_directory(
 
     Args:
         path: The directory.
-        diagnosis: Receives the findings.
         node_id: The node that will use the directory, if it is known.
         cluster_id: The cluster that the directory must belong to, if it is known.
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from barnabas.client.errors import ClientError
     from barnabas.protocol.schema import Message
 
-
 Address = tuple[str, int]
 
 # Timeout of each step: connect, response, TLS (s).
@@ -287,9 +286,7 @@ def report_failed_login(
 
     Args:
         address: A broker that has answered a probe.
-        config: Configuration of the client.
         error: The error of its first request.
-        diagnosis: Receives the finding.
     """
     has_tls = config.security_protocol.endswith("SSL")
     has_sasl = config.security_protocol.startswith("SASL")

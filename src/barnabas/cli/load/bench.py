@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-
 EXAMPLES = """\b
 Examples:
   barnabas bench produce --seconds 10                     as fast as possible

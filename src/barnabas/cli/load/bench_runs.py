@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from barnabas.client.producer.producer import SharedProducer
     from barnabas.record.compiled import CompiledRecord
 
-
 # Number of records between two reads of the clock.
 _AT_ONCE = 200
 # Longest wait for acknowledgements before the next check for due records (ms).

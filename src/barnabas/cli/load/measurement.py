@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9}
 _INTERVAL_S = 0.5
 # At this number of intervals (even), pairs are merged, which bounds the memory of long runs.

@@ -67,7 +67,6 @@ class Sampler:
     """Takes samples of one cluster.
 
     Args:
-        client: A client of the cluster.
         metrics: Addresses of metrics listeners, one per broker.
         queries: Addresses of drivers of Spark that serve metrics of their queries.
         internal: Whether to include internal topics.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from barnabas.cli.load.rates import Rates, Sampler, TopicRates
 
-
 EXAMPLES = """\b
 Examples:
   barnabas top

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from barnabas.cli.log.segment_files import FileFinding
 
-
 EXAMPLES = """\b
 Examples:
   barnabas log dump data/flights-0

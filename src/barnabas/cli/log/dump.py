@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Record as SchemaRecord
     from barnabas.record.record import Record
 
-
 _INDEX_BYTES_MAX = 1 << 30
 _VALUE_WIDTH = 200
 

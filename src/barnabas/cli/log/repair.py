@@ -67,7 +67,6 @@ if TYPE_CHECKING:
 
     from barnabas.cli.log.segment_files import PartitionDirectory
 
-
 METADATA_TOPIC = "__cluster_metadata"
 _DAMAGED = ".damaged"
 _PART = ".tmp"

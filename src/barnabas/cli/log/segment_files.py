@@ -28,7 +28,6 @@ from barnabas.runtime.system import system_calls
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 _BLOCK_BYTES = 1 << 20
 _LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 # The smallest message of format 0.

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from barnabas.cli.log.segment_files import FileFindings, PartitionDirectory, ScannedBatch
     from barnabas.record.batch import BatchHeader
 
-
 _OFFSET_ENTRY_BYTES = 8
 _TIME_ENTRY_BYTES = 12
 _REBUILD = "stop the broker and delete the file: the next start rebuilds it"

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from barnabas.cli.log.segment_files import FileFindings, PartitionDirectory
     from barnabas.cli.log.verify import LogFacts
 
-
 _CHECKPOINTS = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 _REMOVE = "stop the broker and delete the file: the next start reads the logs instead"
 

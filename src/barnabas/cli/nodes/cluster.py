@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,7 +15,7 @@ from barnabas.cli.common.output import (
     fail,
     json_option,
     key_values,
-    option_group,
+    option_record,
     problem,
 )
 from barnabas.cli.common.printable import echo
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.cli.nodes.cluster_nodes import ClusterLayout, Node
-
 
 EXAMPLES = """\b
 Examples:
@@ -43,6 +42,9 @@ nodes. A command only signals a process that is still the recorded one.
 DEFAULT_DIRECTORY = "barnabas-cluster"
 
 
+_KILL_TIMEOUT_S = 10.0
+
+
 @click.group(epilog=EXAMPLES)
 def cluster() -> None:
     """Run a cluster of processes on this machine, and inject faults."""
@@ -58,7 +60,39 @@ _directory_option = click.option(
     metavar="DIR",
     help="The cluster's directory.",
 )
-_node_options = option_group(
+
+
+class _NodeChoice(NamedTuple):
+    """The nodes that a command applies to."""
+
+    numbers: Sequence[int]
+    directory: str
+    leader_of: str | None
+    controller: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the user has named no node."""
+        return not (self.numbers or self.leader_of or self.controller)
+
+    def nodes(self, *, all_by_default: bool = False) -> list[Node]:
+        """Return the chosen nodes."""
+        from barnabas.cli.nodes.cluster_supervisor import active_controller, leader_of_partition
+
+        layout, nodes = _nodes(self.directory)
+        wanted = list(self.numbers)
+        if self.leader_of is not None:
+            wanted.append(leader_of_partition(layout, self.leader_of))
+        if self.controller:
+            wanted.append(active_controller(layout))
+        if not wanted and not all_by_default:
+            raise click.UsageError("give NODE..., --leader-of or --controller")
+        return _nodes_by_id(nodes, wanted)
+
+
+_node_options = option_record(
+    "choice",
+    _NodeChoice,
     click.argument("numbers", nargs=-1, type=int, metavar="[NODE...]"),
     _directory_option,
     click.option(
@@ -204,28 +238,6 @@ def _nodes_by_id(nodes: Sequence[Node], numbers: Sequence[int]) -> list[Node]:
     return [known[number] for number in dict.fromkeys(numbers)] if numbers else list(nodes)
 
 
-def _selected_nodes(
-    directory: str,
-    numbers: Sequence[int],
-    leader_of: str | None,
-    *,
-    controller: bool,
-    all_by_default: bool,
-) -> list[Node]:
-    """Return the nodes that the command applies to."""
-    from barnabas.cli.nodes.cluster_supervisor import active_controller, leader_of_partition
-
-    layout, nodes = _nodes(directory)
-    wanted = list(numbers)
-    if leader_of is not None:
-        wanted.append(leader_of_partition(layout, leader_of))
-    if controller:
-        wanted.append(active_controller(layout))
-    if not wanted and not all_by_default:
-        raise click.UsageError("give NODE..., --leader-of or --controller")
-    return _nodes_by_id(nodes, wanted)
-
-
 def _apply_to_nodes(
     nodes: Sequence[Node], act: Callable[[Node], bool], done: str, *, as_json: bool
 ) -> None:
@@ -249,47 +261,28 @@ def _apply_to_nodes(
     epilog="\b\nExamples:\n  barnabas cluster kill 2\n  barnabas cluster kill --controller\n",
 )
 @_node_options
-def kill_nodes(
-    numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
-) -> None:
+def kill_nodes(choice: _NodeChoice, as_json: bool) -> None:
     """Kill nodes at once (kill -9)."""
-    nodes = _selected_nodes(
-        directory, numbers, leader_of, controller=controller, all_by_default=False
-    )
-    _apply_to_nodes(
-        nodes,
-        lambda node: node.kill() and node.await_end(_kill_deadline()),
-        "killed",
-        as_json=as_json,
-    )
 
+    def kill(node: Node) -> bool:
+        return node.kill() and node.await_end(time.monotonic() + _KILL_TIMEOUT_S)
 
-def _kill_deadline() -> float:
-    return time.monotonic() + 10.0
+    _apply_to_nodes(choice.nodes(), kill, "killed", as_json=as_json)
 
 
 @cluster.command("pause", epilog="\b\nExamples:\n  barnabas cluster pause --leader-of orders:0\n")
 @_node_options
-def pause_nodes(
-    numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
-) -> None:
+def pause_nodes(choice: _NodeChoice, as_json: bool) -> None:
     """Pause nodes (SIGSTOP): their connections stay open, but they do not answer."""
-    nodes = _selected_nodes(
-        directory, numbers, leader_of, controller=controller, all_by_default=False
-    )
-    _apply_to_nodes(nodes, lambda node: node.pause(), "paused", as_json=as_json)
+    _apply_to_nodes(choice.nodes(), lambda node: node.pause(), "paused", as_json=as_json)
 
 
 @cluster.command("resume", epilog="\b\nExamples:\n  barnabas cluster resume 2\n")
 @_node_options
-def resume_nodes(
-    numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
-) -> None:
+def resume_nodes(choice: _NodeChoice, as_json: bool) -> None:
     """Resume paused nodes; without NODE, all paused nodes."""
-    nodes = _selected_nodes(
-        directory, numbers, leader_of, controller=controller, all_by_default=True
-    )
-    if not (numbers or leader_of or controller):
+    nodes = choice.nodes(all_by_default=True)
+    if choice.is_empty:
         nodes = [node for node in nodes if node.state().name == "paused"]
     _apply_to_nodes(nodes, lambda node: node.resume(), "resumed", as_json=as_json)
 
@@ -298,15 +291,11 @@ def resume_nodes(
     "stop", epilog="\b\nExamples:\n  barnabas cluster stop\n  barnabas cluster stop 3\n"
 )
 @_node_options
-def stop_cluster(
-    numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
-) -> None:
+def stop_cluster(choice: _NodeChoice, as_json: bool) -> None:
     """Stop nodes cleanly; without NODE, all nodes in order."""
     from barnabas.cli.nodes.cluster_supervisor import stop_nodes
 
-    nodes = _selected_nodes(
-        directory, numbers, leader_of, controller=controller, all_by_default=True
-    )
+    nodes = choice.nodes(all_by_default=True)
     ran = [node for node in nodes if node.state().is_alive]
     killed = stop_nodes(ran)
     for node in ran:
@@ -326,9 +315,7 @@ def stop_cluster(
     "restart", epilog="\b\nExamples:\n  barnabas cluster restart 2\n  barnabas cluster restart\n"
 )
 @_node_options
-def restart_nodes(
-    numbers: Sequence[int], directory: str, leader_of: str | None, controller: bool, as_json: bool
-) -> None:
+def restart_nodes(choice: _NodeChoice, as_json: bool) -> None:
     """Restart nodes one by one; without NODE, all nodes.
 
     After each node, the command waits until the node is ready and its replicas are in sync. This
@@ -337,10 +324,8 @@ def restart_nodes(
     from barnabas.cli.nodes.cluster_nodes import NodeError
     from barnabas.cli.nodes.cluster_supervisor import START_TIMEOUT_S, await_in_sync, stop_nodes
 
-    layout, _ = _nodes(directory)
-    nodes = _selected_nodes(
-        directory, numbers, leader_of, controller=controller, all_by_default=True
-    )
+    layout, _ = _nodes(choice.directory)
+    nodes = choice.nodes(all_by_default=True)
     down = [node for node in nodes if not node.state().is_alive]
     try:
         # Start the nodes that are down first and together: the others may wait for them.

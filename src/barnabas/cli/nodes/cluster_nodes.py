@@ -27,7 +27,6 @@ from barnabas.testing.free_ports import HOST, free_ports
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 FILE = "cluster.json"
 # First id of the nodes that are only controllers.
 FIRST_CONTROLLER = 101

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from barnabas.cli.nodes.cluster_nodes import ClusterLayout, NodeState
     from barnabas.client.facade import Client
 
-
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 _POLL_S = 0.2

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from barnabas.runtime.workers.parent_watch import ParentWatch
     from barnabas.server.process.first_topics import NewTopic
 
-
 _log = logging.getLogger(__name__)
 
 FAILED = 1

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
-
 EXAMPLES = """\b
 Examples:
   barnabas partitions                                   all partitions, once

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
-
 _POLL_S = 0.5
 
 
@@ -162,7 +161,6 @@ def moves_with_progress(
     """Return the active reassignments of topics, and the share of the log that was copied.
 
     Args:
-        client: A client of the cluster.
         topics: Names of topics; empty means all topics.
 
     Returns:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-
 # A short timeout, so that a broker that hangs is abandoned soon; the requests are repeatable.
 DEFAULTS = {"request.timeout.ms": "5000"}
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.fetch.offset_lookups import ListedOffset
 
-
 NO_LEADER = -1
 
 

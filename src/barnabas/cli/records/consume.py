@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from barnabas.cli.records.templates import Render
     from barnabas.client.facade import Client
 
-
 # Default of max.poll.records.
 _SHARE_RECORDS_MAX = 500
 

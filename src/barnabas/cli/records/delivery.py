@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.producer.producer import SharedProducer
 
-
 # A rate limit is applied to this number of slices per second.
 _SLICES_PER_S = 20
 

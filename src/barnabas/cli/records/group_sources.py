@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from barnabas.client.share.share_consumer import ShareConsumer
     from barnabas.client.topic_partition import TopicPartition
 
-
 _RECORDS_MAX = 50_000
 _MS_PER_S = 1000.0
 # Time limit of a commit (s). After a failure, a warning is printed and a later commit retries.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.record.compiled import CompiledRecord
 
-
 _POLL_MS = 500.0
 # Number of polls without a record before a broker that does not answer is reported.
 _SILENT_POLLS = 2

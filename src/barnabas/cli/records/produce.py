@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from barnabas.cli.records.formats import Format
     from barnabas.client.producer.producer import SharedProducer
 
-
 EXAMPLES = """\b
 Examples:
   echo hello | barnabas produce greetings

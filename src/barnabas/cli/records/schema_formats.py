@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from barnabas.serializers.registry import SchemaRegistry
     from barnabas.serializers.schema import SubjectName
 
-
 F = TypeVar("F", bound="Callable[..., Any]")
 
 REGISTRY_VARIABLE = "BARNABAS_REGISTRY"

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.record.compiled import CompiledRecord
 
-
 # Renders records of one partition to output bytes.
 Render: TypeAlias = Callable[[Sequence["CompiledRecord"]], bytes]
 Piece: TypeAlias = Callable[["CompiledRecord"], bytes]

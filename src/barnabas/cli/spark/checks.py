@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from barnabas.spark.checks.findings import Finding
     from barnabas.spark.checks.job import TopicUse
 
-
 EXAMPLES = """\b
 Examples:
   barnabas spark check job.py

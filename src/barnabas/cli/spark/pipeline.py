@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from barnabas.spark.pipelines.project import Project
     from barnabas.spark.pipelines.reset import ResetPlan
 
-
 EXAMPLES = """\b
 Examples:
   barnabas pipeline init flights --topic departures

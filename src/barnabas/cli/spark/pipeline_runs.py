@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from barnabas.spark.pipelines.run_request import RunRequest
     from barnabas.spark.pipelines.status import FlowStatus
 
-
 project_option = click.option(
     "-p",
     "--project",

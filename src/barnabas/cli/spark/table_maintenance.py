@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -16,7 +15,7 @@ from barnabas.cli.common.output import (
     json_option,
     key_values,
     moment_ms,
-    option_group,
+    option_record,
     warning,
 )
 from barnabas.cli.common.printable import echo
@@ -24,11 +23,10 @@ from barnabas.cli.common.tables import console
 from barnabas.cli.common.units import duration_ms, size_bytes, utc_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from barnabas.spark.tables.maintained_table import MaintainedTable
     from barnabas.spark.tables.reports import Compaction, Expiry, Progress, TableStatus
-
 
 EXAMPLES = """\b
 Examples:
@@ -71,9 +69,6 @@ fail afterwards, and a batch must not take longer. Delta tables count in whole h
 _HOUR_MS = 3_600_000
 
 
-F = TypeVar("F", bound="Callable[..., Any]")
-
-
 class _Target(NamedTuple):
     """The table that the options of each command name."""
 
@@ -102,7 +97,10 @@ class _Target(NamedTuple):
         return MaintainedDelta(TableOptions(absolute_address(self.table), storage=storage))
 
 
-_add_options = option_group(
+# The options of each command.
+table_options = option_record(
+    "target",
+    _Target,
     click.argument("table", metavar="TABLE"),
     click.option(
         "-c",
@@ -125,23 +123,6 @@ _add_options = option_group(
     ),
     json_option(),
 )
-
-
-def table_options(command: F) -> F:
-    """Add the options of each command. The command receives a `target` and `as_json`."""
-
-    @wraps(command)
-    def with_target(
-        *,
-        table: str,
-        catalog: str | None,
-        catalog_properties: Sequence[str],
-        storage: Sequence[str],
-        **given: Any,
-    ) -> Any:
-        return command(target=_Target(table, catalog, catalog_properties, storage), **given)
-
-    return cast("F", _add_options(with_target))
 
 
 def parse_size(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from barnabas.cli.why.gather import MetricFacts
     from barnabas.client.facade import Client
 
-
 EXAMPLES = """\b
 Examples:
   barnabas why                       all problems of the cluster

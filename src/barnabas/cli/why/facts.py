@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from barnabas.client.fetch.offset_lookups import ListedOffset
     from barnabas.client.topic_partition import TopicPartition
 
-
 # The default of auto.commit.interval.ms (s).
 COMMIT_INTERVAL_S = 5.0
 

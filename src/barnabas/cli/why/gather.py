@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
-
 _FOLLOWER_RATE = "follower.replication.throttled.rate"
 _FOLLOWERS = "follower.replication.throttled.replicas"
 _LAG_TIME = "replica.lag.time.max.ms"
@@ -81,7 +80,6 @@ def gather_partitions(
     """Take two snapshots of the partitions of the named topics, and gather the facts.
 
     Args:
-        client: A client of the cluster.
         names: Topics; empty means all topics.
         wanted: Partitions to examine; None means all partitions of the topics.
         seconds: Time between the snapshots, if a second one is needed.

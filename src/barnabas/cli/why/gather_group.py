@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
 
-
 _AGAIN_S = 0.2
 # A member without progress is observed for this time, so that a commit interval passes.
 _CONFIRM_S = COMMIT_INTERVAL_S + 1.5
@@ -60,7 +59,6 @@ def gather_groups(client: Client, names: Sequence[str], seconds: float) -> list[
     do, or until a member with the default commit interval would have committed.
 
     Args:
-        client: A client of the cluster.
         names: The groups.
         seconds: Time between the two reads, if members have records to read.
 
@@ -137,12 +135,7 @@ def _facts(client: Client, observed: _Observed, brokers: BrokerFacts) -> GroupFa
 
 
 class ReaderPositions:
-    """The committed offsets of a group, which are read several times.
-
-    Args:
-        client: A client of the cluster.
-        described: The group.
-    """
+    """The committed offsets of a group, which are read several times."""
 
     def __init__(self, client: Client, described: GroupDescription) -> None:
         self._client = client
@@ -302,12 +295,7 @@ def _owner(parts: Mapping[str, str | None], client_id: str) -> str:
 
 
 class SharePositions:
-    """The states of a share group's partitions, which are read several times.
-
-    Args:
-        client: A client of the cluster.
-        described: The group.
-    """
+    """The states of a share group's partitions, which are read several times."""
 
     def __init__(self, client: Client, described: GroupDescription) -> None:
         self._client = client

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from barnabas.client.admin.groups import GroupDescription, GroupMember
     from barnabas.client.admin.streams_groups import StreamsGroupDescription, StreamsMember, Task
 
-
 _OFFSETS = "__consumer_offsets"
 # What a user needs the right DESCRIBE on, by error.
 _NOT_ALLOWED = {

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from barnabas.client.admin.share_groups import ShareState, ShareStateBatch
     from barnabas.client.topic_partition import TopicPartition
 
-
 _STATE_TOPIC = "__share_group_state"
 _NOT_ALLOWED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-
 # The field of a form whose preview the user has seen.
 _CONFIRMED = "confirmed"
 _ROWS_MAX = 200

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.spark.pipelines.status import FlowStatus
 
-
 _MEMBERS_MAX = 100
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from barnabas import aio
     from barnabas.console.forms import Fields
 
-
 _RESULTS_DEFAULT = 50
 _RESULTS_MAX = 500
 # Maximum number of offsets per partition that a search for the newest records examines.

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-
 _USERS_MAX = 500
 
 
