@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from barnabas.cli.records.formats import Progress
+    from barnabas.cli.records.source import Source
     from barnabas.cli.records.templates import Render
     from barnabas.client.facade import Client
 
@@ -71,8 +72,8 @@ apply to keys or values only. With a schema registry: avro, json-schema, protobu
 """
 
 
-class _SourceOptions(NamedTuple):
-    """The options that select the records to read."""
+class _Choices(NamedTuple):
+    """The records to read, and how they are printed."""
 
     topics: Sequence[str]
     numbers: Sequence[int]
@@ -83,6 +84,19 @@ class _SourceOptions(NamedTuple):
     # Configuration for the consumer of a group member.
     config: Mapping[str, Any]
     errors: ErrorPolicy
+    render_of: Callable[[TopicPartition], Render]
+    wanted: RecordFilter
+    # Whether progress and notices are hidden.
+    quiet: bool
+
+    def printer(self, source: Source, shown: Progress, names: Sequence[str]) -> Printer:
+        """Return a printer of the records of a source, which reads the named topics."""
+        waiting = None
+        if not self.quiet and sys.stderr.isatty():
+            waiting = f"waiting for new records of {', '.join(names)}; Ctrl-C ends"
+            if self.start is END and self.group is None:
+                waiting += ", and --from beginning shows the existing records"
+        return Printer(source, self.render_of, self.wanted, shown, self.errors, waiting)
 
 
 class _OutputOptions(NamedTuple):
@@ -247,7 +261,7 @@ def consume(
         raise click.UsageError("--to with --group requires --partition")
     config = client_config(options)
     errors = ErrorPolicy(skip=on_error == "skip")
-    choices = _SourceOptions(
+    choices = _Choices(
         topics=topics,
         numbers=partitions,
         start=start,
@@ -256,6 +270,9 @@ def consume(
         exit_at_end=exit_at_end,
         config=config,
         errors=errors,
+        render_of=render_of,
+        wanted=wanted,
+        quiet=quiet,
     )
     if share is not None:
         _check_share(choices)
@@ -263,7 +280,7 @@ def consume(
     else:
         run = _run_member if is_member else _run
     with termination_as_interrupt(), connected(options) as client:
-        run(client, choices, render_of, wanted, quiet=quiet)
+        run(client, choices)
 
 
 def _check_groups(group: str | None, share: str | None) -> None:
@@ -279,7 +296,7 @@ def _check_groups(group: str | None, share: str | None) -> None:
         raise click.UsageError("give either --group or --share")
 
 
-def _check_share(choices: _SourceOptions) -> None:
+def _check_share(choices: _Choices) -> None:
     """Refuse options that a share group does not support.
 
     Raises:
@@ -316,34 +333,19 @@ def _expression(text: str | None) -> re.Pattern[bytes] | None:
         raise click.UsageError(f"{text!r} is not a regular expression: {error}") from None
 
 
-def _run(
-    client: Client,
-    choices: _SourceOptions,
-    render_of: Callable[[TopicPartition], Render],
-    wanted: RecordFilter,
-    *,
-    quiet: bool,
-) -> None:
+def _run(client: Client, choices: _Choices) -> None:
     names = _topics(client, choices.topics)
     ranges = _ranges(client, _partitions(client, names, choices.numbers), choices)
     ends = [end - start for start, end in ranges.values() if end is not None]
     expected = sum(ends) if len(ends) == len(ranges) else None
-    if wanted.records_max is not None:
-        expected = min(wanted.records_max, expected or wanted.records_max)
-    waiting = _waiting_notice(names, choices, quiet=quiet)
-    with client.stream(ranges) as stream, _shown(expected, quiet=quiet) as shown:
+    if choices.wanted.records_max is not None:
+        expected = min(choices.wanted.records_max, expected or choices.wanted.records_max)
+    with client.stream(ranges) as stream, _shown(expected, quiet=choices.quiet) as shown:
         source = RangeSource(client, stream, choices.group, choices.errors)
-        Printer(source, render_of, wanted, shown, choices.errors, waiting).run()
+        choices.printer(source, shown, names).run()
 
 
-def _run_member(
-    client: Client,
-    choices: _SourceOptions,
-    render_of: Callable[[TopicPartition], Render],
-    wanted: RecordFilter,
-    *,
-    quiet: bool,
-) -> None:
+def _run_member(client: Client, choices: _Choices) -> None:
     """Read as a member of the group."""
     from barnabas.cli.records.group_sources import GroupSource
     from barnabas.client.consumer.consumer import Consumer
@@ -357,25 +359,20 @@ def _run_member(
     }
     names = _topics(client, choices.topics)
     client.partitions_for(names)
-    waiting = _waiting_notice(names, choices, quiet=quiet)
-    with Consumer(**config) as consumer, _shown(wanted.records_max, quiet=quiet) as shown:
+    with (
+        Consumer(**config) as consumer,
+        _shown(choices.wanted.records_max, quiet=choices.quiet) as shown,
+    ):
         source = GroupSource(
             client, consumer, choices.start, exit_at_end=choices.exit_at_end, errors=choices.errors
         )
-        printer = Printer(source, render_of, wanted, shown, choices.errors, waiting)
+        printer = choices.printer(source, shown, names)
         source.on_revoke = printer.commit
         source.subscribe(names)
         printer.run()
 
 
-def _run_share(
-    client: Client,
-    choices: _SourceOptions,
-    render_of: Callable[[TopicPartition], Render],
-    wanted: RecordFilter,
-    *,
-    quiet: bool,
-) -> None:
+def _run_share(client: Client, choices: _Choices) -> None:
     """Acquire records as a member of the share group."""
     from barnabas.cli.records.group_sources import ShareSource
     from barnabas.client.share.share_consumer import ShareConsumer
@@ -385,28 +382,17 @@ def _run_share(
         "group_id": choices.group,
         "share_acknowledgement_mode": "explicit",
     }
-    if wanted.records_max is not None:
+    if choices.wanted.records_max is not None:
         # Records beyond the limit would be released, and delivered to another member again.
-        config["max_poll_records"] = min(wanted.records_max, _SHARE_RECORDS_MAX)
+        config["max_poll_records"] = min(choices.wanted.records_max, _SHARE_RECORDS_MAX)
     names = _topics(client, choices.topics)
     client.partitions_for(names)
-    waiting = _waiting_notice(names, choices, quiet=quiet)
     with (
         ShareConsumer(*names, **config) as consumer,
-        _shown(wanted.records_max, quiet=quiet) as shown,
+        _shown(choices.wanted.records_max, quiet=choices.quiet) as shown,
     ):
         source = ShareSource(consumer, choices.errors)
-        Printer(source, render_of, wanted, shown, choices.errors, waiting).run()
-
-
-def _waiting_notice(names: Sequence[str], choices: _SourceOptions, *, quiet: bool) -> str | None:
-    """Return what the user reads on a terminal while no record arrives."""
-    if quiet or not sys.stderr.isatty():
-        return None
-    notice = f"waiting for new records of {', '.join(names)}; Ctrl-C ends"
-    if choices.start is END and choices.group is None:
-        notice += ", and --from beginning shows the existing records"
-    return notice
+        choices.printer(source, shown, names).run()
 
 
 @contextmanager
@@ -450,7 +436,7 @@ def _partitions(
 
 
 def _ranges(
-    client: Client, wanted: Sequence[TopicPartition], choices: _SourceOptions
+    client: Client, wanted: Sequence[TopicPartition], choices: _Choices
 ) -> dict[TopicPartition, tuple[int, int | None]]:
     """Return the first offset and the end of each partition; None for no end."""
     latest = client.list_offsets(dict.fromkeys(wanted, "latest"))
