@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from barnabas.cli.common.named_topics import complete_groups, topic_arguments
-from barnabas.cli.common.output import ClientOptions, client_config, client_options, connected
+from barnabas.cli.common.output import (
+    ClientOptions,
+    client_config,
+    client_options,
+    connected,
+    option_record,
+)
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.terminal import termination_as_interrupt
 from barnabas.cli.records.formats import progress
@@ -32,7 +38,7 @@ from barnabas.client.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from barnabas.cli.records.formats import Progress
+    from barnabas.cli.records.formats import Format, Progress
     from barnabas.cli.records.source import Source
     from barnabas.cli.records.templates import Render
     from barnabas.client.facade import Client
@@ -103,33 +109,39 @@ class _OutputOptions(NamedTuple):
     """The options for the output."""
 
     template: str | None
-    as_json: bool
     with_headers: bool
     with_key: bool
     with_offset: bool
     delimiter: bytes | None
     key_delimiter: bytes | None
-    reading: Reading
+    show_null: bool
 
-    def render_of(self) -> Callable[[TopicPartition], Render]:
+    def render_of(
+        self, formats: tuple[Format | None, Format | None], *, as_json: bool
+    ) -> Callable[[TopicPartition], Render]:
         """Return a function that creates the renderer of a partition.
+
+        Args:
+            formats: The formats of key and value; None for raw bytes.
+            as_json: Whether records are printed as JSON lines.
 
         Raises:
             click.UsageError: Options contradict each other, or the template is invalid.
         """
+        reading = Reading(*formats, b"NULL" if self.show_null else b"")
         columns = self.with_headers or self.with_key or self.with_offset
         columns = columns or self.key_delimiter is not None
-        if (self.template is not None) + self.as_json + columns > 1:
+        if (self.template is not None) + as_json + columns > 1:
             raise click.UsageError("give --format, --json, or --key, --headers and --offsets")
-        if self.delimiter is not None and (self.as_json or self.template is not None):
+        if self.delimiter is not None and (as_json or self.template is not None):
             raise click.UsageError("--delimiter goes with neither --format nor --json")
-        if self.as_json:
-            return json_lines(self.reading)
+        if as_json:
+            return json_lines(reading)
         end = b"\n" if self.delimiter is None else self.delimiter
-        if self.template is None and not columns and self.reading.value is None:
-            render = value_lines(self.reading.null, end)
+        if self.template is None and not columns and reading.value is None:
+            render = value_lines(reading.null, end)
             return lambda _tp: render
-        return compile_template(self.template or self._columns(end), self.reading)
+        return compile_template(self.template or self._columns(end), reading)
 
     def _columns(self, end: bytes) -> str:
         between = _literal(b"\t" if self.key_delimiter is None else self.key_delimiter)
@@ -141,6 +153,35 @@ class _OutputOptions(NamedTuple):
 def _literal(data: bytes) -> str:
     """Return a template that prints these bytes."""
     return "".join(f"\\x{byte:02x}" for byte in data)
+
+
+_output_options = option_record(
+    "look",
+    _OutputOptions,
+    click.option("-f", "--format", "template", help="A template for each record (see below)."),
+    click.option(
+        "-k", "--key", "with_key", is_flag=True, help="Print the key and a tab before the value."
+    ),
+    click.option(
+        "--headers", "with_headers", is_flag=True, help="Print the headers and a tab before that."
+    ),
+    click.option(
+        "-O", "--offsets", "with_offset", is_flag=True, help="Print the offset and a tab, too."
+    ),
+    click.option(
+        "-K",
+        "--key-delimiter",
+        callback=unescape_option,
+        help="Print keys, with this text instead of the tab.",
+    ),
+    click.option(
+        "-D",
+        "--delimiter",
+        callback=unescape_option,
+        help="Print this after each record.  [default: \\n]",
+    ),
+    click.option("-Z", "--show-null", is_flag=True, help="Print NULL for null keys and values."),
+)
 
 
 @click.command(epilog=EXAMPLES)
@@ -174,29 +215,7 @@ def _literal(data: bytes) -> str:
     shell_complete=complete_groups,
     help="Acquire records as a member of this share group, and accept those that are printed.",
 )
-@click.option("-f", "--format", "template", help="A template for each record (see below).")
-@click.option(
-    "-k", "--key", "with_key", is_flag=True, help="Print the key and a tab before the value."
-)
-@click.option(
-    "--headers", "with_headers", is_flag=True, help="Print the headers and a tab before that."
-)
-@click.option(
-    "-O", "--offsets", "with_offset", is_flag=True, help="Print the offset and a tab, too."
-)
-@click.option(
-    "-K",
-    "--key-delimiter",
-    callback=unescape_option,
-    help="Print keys, with this text instead of the tab.",
-)
-@click.option(
-    "-D",
-    "--delimiter",
-    callback=unescape_option,
-    help="Print this after each record.  [default: \\n]",
-)
-@click.option("-Z", "--show-null", is_flag=True, help="Print NULL for null keys and values.")
+@_output_options
 @format_options(is_written=False)
 @click.option("--grep", metavar="REGEX", help="Print only records whose values match.")
 @click.option("--grep-key", metavar="REGEX", help="Print only records whose keys match.")
@@ -222,13 +241,7 @@ def consume(
     exit_at_end: bool,
     group: str | None,
     share: str | None,
-    template: str | None,
-    with_key: bool,
-    with_headers: bool,
-    with_offset: bool,
-    key_delimiter: bytes | None,
-    delimiter: bytes | None,
-    show_null: bool,
+    look: _OutputOptions,
     formats: FormatOptions,
     grep: str | None,
     grep_key: str | None,
@@ -243,18 +256,7 @@ def consume(
     start = _start(place, from_beginning=from_beginning, offset=offset, timestamp=timestamp)
     end = None if to is None else check_end(parse_place(to, "--to"))
     _check_groups(group, share)
-    reading = Reading(*formats.parse(options.properties), b"NULL" if show_null else b"")
-    look = _OutputOptions(
-        template=template,
-        as_json=options.as_json,
-        with_headers=with_headers,
-        with_key=with_key,
-        with_offset=with_offset,
-        delimiter=delimiter,
-        key_delimiter=key_delimiter,
-        reading=reading,
-    )
-    render_of = look.render_of()
+    render_of = look.render_of(formats.parse(options.properties), as_json=options.as_json)
     wanted = RecordFilter(max_records, _expression(grep_key), _expression(grep))
     is_member = group is not None and not partitions
     if is_member and end is not None:
