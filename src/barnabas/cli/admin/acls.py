@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -25,7 +25,7 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
-    option_group,
+    option_record,
     problem,
 )
 from barnabas.cli.common.printable import echo
@@ -68,37 +68,45 @@ def acls() -> None:
 acls.add_command(why)
 
 
-def _select(
-    resources: Sequence[Resource],
-    principals: Sequence[str],
-    pattern: str | None,
-    operation: str | None,
-    permission: str | None,
-    host: str | None,
-) -> list[AclFilter]:
-    """Return a filter for each resource and principal; one that matches all without any."""
-    chosen = PatternType.ANY if pattern is None else PatternType[pattern.upper()]
-    wanted: Sequence[Resource | None] = resources or [None]
-    owners: Sequence[str | None] = [*map(principal_of, principals)] or [None]
-    return [
-        AclFilter(
-            resource_type=AclResourceType.ANY if resource is None else resource.kind,
-            resource_name=None if resource is None else resource.name,
-            principal=principal,
-            operation=AclOperation.ANY if operation is None else operation_of(operation),
-            permission=AclPermission.ANY
-            if permission is None
-            else AclPermission[permission.upper()],
-            host=host,
-            pattern_type=chosen,
-        )
-        for resource in wanted
-        for principal in owners
-    ]
+class _Selection(NamedTuple):
+    """The entries that the options select."""
+
+    resources: Sequence[Resource]
+    pattern: str | None
+    operation: str | None
+    permission: str | None
+    host: str | None
+
+    def filters(self, principals: Sequence[str], pattern_of_names: str) -> list[AclFilter]:
+        """Return a filter for each resource and principal; one that matches all without any.
+
+        Args:
+            principals: The principals as users type them; empty for all.
+            pattern_of_names: The pattern of resources that are named without --pattern.
+        """
+        pattern = self.pattern or (pattern_of_names if self.resources else "any")
+        operation, permission = self.operation, (self.permission or "any").upper()
+        wanted: Sequence[Resource | None] = self.resources or [None]
+        owners: Sequence[str | None] = [*map(principal_of, principals)] or [None]
+        return [
+            AclFilter(
+                resource_type=AclResourceType.ANY if resource is None else resource.kind,
+                resource_name=None if resource is None else resource.name,
+                principal=principal,
+                operation=AclOperation.ANY if operation is None else operation_of(operation),
+                permission=AclPermission[permission],
+                host=self.host,
+                pattern_type=PatternType[pattern.upper()],
+            )
+            for resource in wanted
+            for principal in owners
+        ]
 
 
 # The options that select entries.
-_selecting = option_group(
+_selecting = option_record(
+    "selection",
+    _Selection,
     resource_options,
     click.option(
         "--pattern",
@@ -119,21 +127,11 @@ _selecting = option_group(
 @click.argument("principals", nargs=-1, metavar="[TYPE:NAME...]")
 @_selecting
 @client_options
-def list_acls(
-    principals: Sequence[str],
-    resources: Sequence[Resource],
-    pattern: str | None,
-    operation: str | None,
-    permission: str | None,
-    host: str | None,
-    options: ClientOptions,
-) -> None:
+def list_acls(principals: Sequence[str], selection: _Selection, options: ClientOptions) -> None:
     """List entries: all, or those of principals and those that apply to resources."""
-    if resources:
-        pattern = pattern or "match"
-    filters = _select(resources, principals, pattern, operation, permission, host)
+    filters = selection.filters(principals, "match")
     with connected(options) as client:
-        found = in_order({acl for each in filters for acl in client.admin.describe_acls(each)})
+        found = in_order(_matching(client, filters))
     if options.as_json:
         echo_json([acl_json(acl) for acl in found])
     else:
@@ -237,11 +235,7 @@ def _pattern_of(resource: Resource, *, prefixed: bool) -> PatternType:
 @client_options
 def remove_acls(
     principals: Sequence[str],
-    resources: Sequence[Resource],
-    pattern: str | None,
-    operation: str | None,
-    permission: str | None,
-    host: str | None,
+    selection: _Selection,
     is_all: bool,
     dry_run: bool,
     options: ClientOptions,
@@ -250,11 +244,9 @@ def remove_acls(
 
     Shows the entries and asks for confirmation on a terminal.
     """
-    if not (principals or resources or operation or permission or host or is_all):
+    if not (principals or any(selection._replace(pattern=None)) or is_all):
         raise click.UsageError("choose entries by options, or give --all")
-    if resources:
-        pattern = pattern or "literal"
-    filters = _select(resources, principals, pattern, operation, permission, host)
+    filters = selection.filters(principals, "literal")
     errors: list[BrokerError] = []
     removed: set[Acl] = set()
     with connected(options) as client:
