@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -176,8 +177,6 @@ def _check_broker_keys(client: Client, resource: ConfigResource, keys: Iterable[
 
 
 def _similar(key: str, known: Iterable[str]) -> list[str]:
-    import difflib
-
     return difflib.get_close_matches(key, sorted(known), n=1)
 
 

@@ -12,9 +12,15 @@ from barnabas.cli.admin.group_lag import (
     echo_streams_members,
     echo_topology,
     group_positions,
+    group_progress,
     streams_json,
 )
-from barnabas.cli.common.named_topics import complete_groups, complete_topics, partitions_of
+from barnabas.cli.common.named_topics import (
+    complete_groups,
+    complete_topics,
+    parse_specs,
+    partitions_of,
+)
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     ClientOptions,
@@ -31,6 +37,7 @@ from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, st
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.cli.common.units import duration_ms
 from barnabas.client.errors import ClientError
+from barnabas.client.topic_partition import TopicPartition, numbers_by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,7 +45,6 @@ if TYPE_CHECKING:
     from barnabas.cli.admin.group_lag import GroupProgress, PartitionProgress
     from barnabas.client.admin.groups import GroupDescription, GroupMember
     from barnabas.client.facade import Client
-    from barnabas.client.topic_partition import TopicPartition
 
 EXAMPLES = """\b
 Examples:
@@ -107,8 +113,6 @@ def describe_groups(names: Sequence[str], members: bool, options: ClientOptions)
 
     Exit status 1: a group does not exist.
     """
-    from barnabas.cli.admin.group_lag import group_progress
-
     failed = False
     with connected(options) as client:
         for name, found in group_progress(client, list(dict.fromkeys(names))).items():
@@ -166,8 +170,6 @@ def _reader(progress: PartitionProgress) -> object:
 
 
 def _member_row(member: GroupMember) -> Sequence[object]:
-    from barnabas.client.topic_partition import numbers_by_topic
-
     topics = numbers_by_topic(member.assignment)
     reads = " ".join(f"{topic}:{','.join(map(str, n))}" for topic, n in topics.items())
     name = member.member_id
@@ -251,9 +253,6 @@ def delete_offsets(group: str, specs: Sequence[str], options: ClientOptions) -> 
 
     Asks for confirmation on a terminal.
     """
-    from barnabas.cli.common.named_topics import parse_specs
-    from barnabas.client.topic_partition import TopicPartition
-
     parsed = parse_specs(specs)
     with connected(options) as client:
         # Use the committed partitions, not the existing ones: the topic may be deleted.

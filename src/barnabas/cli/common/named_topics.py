@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from barnabas.cli.common.profiles import select
+from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ def complete_config_keys(ctx: click.Context, _param: click.Parameter, incomplete
 def _requested(
     ctx: click.Context, incomplete: str, request: Callable[[Client], Iterable[str]]
 ) -> list[str]:
-    from barnabas.client.errors import ClientError
     from barnabas.client.facade import Client
 
     # This process only completes names, so its log would disturb the shell.

@@ -25,13 +25,14 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.profiles import select
 from barnabas.cli.common.tables import Styled, bad, echo_entry, echo_line, good, warn
 from barnabas.cli.common.units import NumberRange
+from barnabas.client.config import ClientConfig
+from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
-    from barnabas.client.config import ClientConfig
     from barnabas.runtime.tls.tls_options import TlsOptions
 
 EXAMPLES = """\b
@@ -173,8 +174,6 @@ def examine_addresses(
     """
     from barnabas.cli.doctor.address import examine_all
     from barnabas.cli.doctor.probe import Probes
-    from barnabas.client.config import ClientConfig
-    from barnabas.client.errors import ClientConfigError
 
     try:
         addresses = ClientConfig.parse({"bootstrap.servers": target}).bootstrap_servers

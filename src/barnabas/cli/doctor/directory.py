@@ -16,10 +16,12 @@ import click
 from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.variables import without_variables
 from barnabas.cli.doctor.diagnosis import dangers
-from barnabas.cli.log.segment_files import is_locked, partition_directories
+from barnabas.cli.log.segment_files import FileFindings, is_locked, partition_directories
 from barnabas.network.principal import ANONYMOUS
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
+from barnabas.runtime.tls.key_changes import check_mutual_trust
+from barnabas.runtime.tls.tls_options import TlsOptionsError
 from barnabas.server.configs.authorizer_config import AuthorizerConfig
 from barnabas.server.configs.config import log_directories
 from barnabas.server.configs.configuration import (
@@ -166,7 +168,6 @@ def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
 
 def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
     """Check the metadata log: a node does not start if it is damaged."""
-    from barnabas.cli.log.segment_files import FileFindings
     from barnabas.cli.log.verify import METADATA_TOPIC, VerifyOptions, verify_partition
 
     options = VerifyOptions(deep=False, is_running=False, advance=lambda _count: None)
@@ -372,8 +373,6 @@ def _examine_own(name: str, tls: ListenerTls, hosts: list[str], diagnosis: Diagn
     """Examine the certificate of a listener. Return whether nothing is wrong."""
     # Imported only for listeners with TLS.
     from barnabas.cli.doctor.certificates import examine_certificate
-    from barnabas.runtime.tls.key_changes import check_mutual_trust
-    from barnabas.runtime.tls.tls_options import TlsOptionsError
 
     server = tls.server()
     assert server.own_certificate is not None, "a listener has a certificate"

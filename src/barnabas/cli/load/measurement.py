@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.cli.common.tables import bad, echo_line, echo_table, strong, table
+from barnabas.cli.common.tables import bad, console, echo_line, echo_table, strong, table
 from barnabas.cli.common.units import amount, size
 
 if TYPE_CHECKING:
@@ -355,8 +355,6 @@ def displayed(title: str, *, visible: bool) -> Iterator[Callable[[Measurement], 
         return
     from rich.live import Live
 
-    from barnabas.cli.common.tables import console
-
     screen = console(stderr=True)
     with Live(console=screen, auto_refresh=False, transient=True) as live:
         yield lambda found: live.update(render(title, found, screen.width, live=True), refresh=True)
@@ -365,8 +363,6 @@ def displayed(title: str, *, visible: bool) -> Iterator[Callable[[Measurement], 
 def echo_result(title: str, found: Measurement) -> None:
     """Print the results of a load: with a plot on a terminal, as tab-separated lines elsewhere."""
     if sys.stdout.isatty():
-        from barnabas.cli.common.tables import console
-
         screen = console()
         screen.print(render(title, found, screen.width, live=False))
     else:

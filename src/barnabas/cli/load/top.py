@@ -18,8 +18,10 @@ from barnabas.cli.common.output import (
     queries_option,
 )
 from barnabas.cli.common.printable import counted, printable
-from barnabas.cli.common.tables import bad, dim, good, table, warn
+from barnabas.cli.common.tables import bad, console, dim, good, table, warn
+from barnabas.cli.common.terminal import quit_by_key
 from barnabas.cli.common.units import NumberRange, amount, size
+from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,7 +99,6 @@ def top(
 
 
 def _show_once(sampler: Sampler, interval: float, *, as_json: bool) -> None:
-    from barnabas.cli.common.tables import console
     from barnabas.cli.load.rates import rates_between
 
     before = sampler.take()
@@ -112,11 +113,8 @@ def _show_once(sampler: Sampler, interval: float, *, as_json: bool) -> None:
 def _show_live(sampler: Sampler, interval: float) -> None:
     from rich.live import Live
 
-    from barnabas.cli.common.tables import console
-    from barnabas.cli.common.terminal import quit_by_key
     from barnabas.cli.load.metrics import MetricsError
     from barnabas.cli.load.rates import rates_between
-    from barnabas.client.errors import ClientError
 
     before, rates = sampler.take(), None
     with (

@@ -13,7 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.log.segment_files import FileFindings, ReadOnlyFile, partition_directories
+from barnabas.cli.log.segment_files import (
+    FileFindings,
+    ReadOnlyFile,
+    SegmentScan,
+    partition_directories,
+)
+from barnabas.cli.log.verify import SegmentCheck
 from barnabas.cli.log.verify_directory import compacted_topics
 from barnabas.raft.election_state import QUORUM_STATE_FILE, QuorumStateError, decode_quorum_state
 from barnabas.raft.log.metadata_check import COMMITTED_OFFSET, find_intact_end
@@ -184,8 +190,6 @@ class _Repair:
 
     def _check_indexes(self, partition: PartitionDirectory, base: int) -> None:
         """Rename the damaged indexes of an intact segment."""
-        from barnabas.cli.log.verify import SegmentCheck
-
         findings = FileFindings()
         SegmentCheck(partition.path, base, findings).run(
             is_last=False, is_running=False, deep=False, advance=lambda _: None
@@ -282,8 +286,6 @@ class _Repair:
 
     def _last_offset(self, partition: PartitionDirectory) -> int:
         """Return the last offset of any intact batch that a scan of the segments reaches."""
-        from barnabas.cli.log.segment_files import SegmentScan
-
         last = -1
         for base in self._bases(partition):
             with ReadOnlyFile(offset_file(partition.path, base, LOG_SUFFIX)) as file:

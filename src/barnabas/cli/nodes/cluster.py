@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -196,8 +197,6 @@ def _refuse_change(
 
 
 def _with_settings(layout: ClusterLayout, given: dict[str, str]) -> ClusterLayout:
-    from dataclasses import replace
-
     return replace(layout, settings={**layout.settings, **given})
 
 

@@ -24,6 +24,7 @@ from barnabas.cli.common.variables import without_variables
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.system import system_calls
 from barnabas.runtime.system.standard_streams import discard_standard_output
+from barnabas.runtime.system.system_calls import request_parent_death_signal
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
@@ -330,7 +331,6 @@ class StartFiles:
             disk = RealDisk()
             disk.write_atomically(disk.absolute(path), f"{address}\n".encode(), sync=False)
         if self._watch is not None:
-            from barnabas.runtime.system.system_calls import request_parent_death_signal
             from barnabas.runtime.workers.parent_watch import WAKING_SIGNAL
 
             request_parent_death_signal(WAKING_SIGNAL)

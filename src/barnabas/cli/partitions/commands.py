@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.common.named_topics import topic_arguments
+from barnabas.cli.common.named_topics import partitions_of, topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     ClientOptions,
@@ -20,11 +20,22 @@ from barnabas.cli.common.output import (
     echo_json,
     problem,
 )
-from barnabas.cli.common.printable import counted, echo
-from barnabas.cli.common.tables import Styled, bad, dim, echo_line, echo_table, good, warn
-from barnabas.cli.common.terminal import confirm, yes_option_with
+from barnabas.cli.common.printable import counted, echo, printable
+from barnabas.cli.common.tables import (
+    Styled,
+    bad,
+    console,
+    dim,
+    echo_line,
+    echo_table,
+    good,
+    table,
+    warn,
+)
+from barnabas.cli.common.terminal import confirm, quit_by_key, yes_option_with
 from barnabas.cli.common.units import NumberRange, amount
 from barnabas.cli.partitions.reassign import reassign_partitions
+from barnabas.cli.partitions.snapshot import take_snapshots
 from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
 
@@ -93,7 +104,6 @@ def elect_leaders(specs: Sequence[str], unclean: bool, options: ClientOptions) -
     Committed records that an unclean leader lacks are lost permanently. Partitions that need no
     election do not change.
     """
-    from barnabas.cli.common.named_topics import partitions_of
     from barnabas.client.admin.partitions import ElectionType
 
     if unclean and not specs:
@@ -178,8 +188,6 @@ def show_partitions(
     options: ClientOptions,
 ) -> None:
     """Show the leader, epoch, offsets, in-sync replicas and lag of partitions."""
-    from barnabas.cli.partitions.snapshot import take_snapshots
-
     if live and (options.as_json or not sys.stdout.isatty()):
         raise click.UsageError("--live requires a terminal, and cannot be combined with --json")
     with connected(options, DEFAULTS, limit_total=not live) as client:
@@ -344,10 +352,6 @@ def _show_live(
 ) -> None:
     from rich.live import Live
 
-    from barnabas.cli.common.tables import console
-    from barnabas.cli.common.terminal import quit_by_key
-    from barnabas.cli.partitions.snapshot import take_snapshots
-
     before: list[PartitionSnapshot] = []
     rates: dict[TopicPartition, float] = {}
     before_at = 0.0
@@ -393,9 +397,6 @@ def _screen(
 ) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
-
-    from barnabas.cli.common.printable import printable
-    from barnabas.cli.common.tables import table
 
     unwell = sum(is_unhealthy(each) for each in shown)
     head = Text.assemble(

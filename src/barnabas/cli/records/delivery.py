@@ -15,7 +15,7 @@ import time
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.cli.common.printable import echo
-from barnabas.client.errors import AdminResultsError, UnknownTopicError
+from barnabas.client.errors import AdminResultsError, ClientError, UnknownTopicError
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -71,8 +71,6 @@ class Delivery:
 
     def run(self, chunks: Iterable[InputChunk]) -> None:
         """Send all records and wait for their delivery. A second Ctrl-C stops the waiting."""
-        from barnabas.client.errors import ClientError
-
         producer = self._producer
         try:
             try:

@@ -24,6 +24,7 @@ import click
 from barnabas.cli.common.output import key_values, option_group
 from barnabas.cli.records.formats import Format, parse_formats
 from barnabas.client.errors import ClientError
+from barnabas.serializers.basic import deserialize_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -319,7 +320,6 @@ def _content(path: str) -> str:
 def _writer(serializer: SchemaSerializer, topic: str, part: Part) -> Callable[[Any], bytes | None]:
     """Return a function from text or a JSON value to bytes. It registers the schema at once."""
     from barnabas.serializers.avro.serializers import AvroSerializer
-    from barnabas.serializers.basic import deserialize_json
 
     bound = serializer.for_topic(topic, part)
     bound.look_up()

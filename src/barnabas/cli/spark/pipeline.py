@@ -29,6 +29,7 @@ from barnabas.cli.spark.pipeline_runs import (
     topic_bounds,
 )
 from barnabas.server.configs.endpoint import parse_address
+from barnabas.spark.pipelines.project import load_project
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,7 +150,6 @@ def run(
 
     Exit status 1: a flow failed, or a change was refused.
     """
-    from barnabas.spark.pipelines.project import load_project
     from barnabas.spark.pipelines.run_request import RunRequest
 
     with reported():
@@ -218,7 +218,6 @@ def reset_datasets(
     """Start tables or sinks anew. Without --execute, only show what is lost."""
     from barnabas.spark.pipelines.checkpoints import read_checkpoints
     from barnabas.spark.pipelines.notes import read_notes
-    from barnabas.spark.pipelines.project import load_project
     from barnabas.spark.pipelines.reset import Found, plan_reset
 
     with reported():

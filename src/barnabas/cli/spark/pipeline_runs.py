@@ -33,7 +33,7 @@ from barnabas.client.errors import UnknownTopicError
 from barnabas.spark.pipelines.definition import short_key
 from barnabas.spark.pipelines.errors import ProjectError
 from barnabas.spark.pipelines.project import load_project
-from barnabas.spark.pipelines.status import TopicBounds, noted_brokers
+from barnabas.spark.pipelines.status import TopicBounds, flow_statuses, noted_brokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -392,9 +392,7 @@ def status(directory: Path, offline: bool, options: ClientOptions) -> None:
     """
     from barnabas.spark.pipelines.checkpoints import read_checkpoints
     from barnabas.spark.pipelines.notes import read_notes
-    from barnabas.spark.pipelines.project import load_project
     from barnabas.spark.pipelines.run_lock import is_running
-    from barnabas.spark.pipelines.status import flow_statuses
 
     with reported():
         project = load_project(directory)

@@ -30,6 +30,7 @@ from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, 
 from barnabas.cli.common.units import NumberRange
 from barnabas.cli.why.reasons import Reason, is_healthy, note
 from barnabas.client.errors import ClientError, UnknownPartitionError
+from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -275,7 +276,6 @@ class _Examination:
     def examine_partition(self, target: Target) -> None:
         """Examine a partition, or an offset in it."""
         from barnabas.cli.why.group_reasons import offset_reasons
-        from barnabas.client.topic_partition import TopicPartition
 
         assert target.partition is not None
         tp = TopicPartition(target.name, target.partition)
@@ -300,7 +300,6 @@ class _Examination:
         self, names: Sequence[str], only: tuple[str, int] | None
     ) -> list[PartitionFacts]:
         from barnabas.cli.why.gather import gather_partitions
-        from barnabas.client.topic_partition import TopicPartition
 
         wanted = None if only is None else [TopicPartition(*only)]
         return gather_partitions(self._client, names, wanted, self._seconds, self._metrics)
