@@ -25,7 +25,7 @@ from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from barnabas.cli.why.facts import GroupFacts, PartitionFacts, ReaderFacts
     from barnabas.client.admin.groups import GroupDescription, GroupMember
@@ -59,7 +59,7 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
                 f"`{Advice.LIST_GROUPS.text()}` shows all groups; the first member creates a group",
             )
         ]
-    reasons = _state_reasons(facts, described)
+    reasons = [*_state_reasons(facts, described)]
     if facts.streams is None:
         reasons += missing_topics(facts.missing_topics)
     if facts.unread and described.state == "Stable":
@@ -140,48 +140,47 @@ def _no_description(error: ClientError, coordinator: int) -> Reason:
     )
 
 
-def _state_reasons(facts: GroupFacts, described: GroupDescription) -> list[Reason]:
+def _state_reasons(facts: GroupFacts, described: GroupDescription) -> Iterator[Reason]:
     members = described.members
     lag = sum(reader.lag or 0 for reader in facts.readers)
     if described.state in ("Empty", "Dead"):
         if not lag:
-            return [note("no-members", "it has no members")]
-        return [
-            wrong(
-                "no-members",
-                f"it has no members, and a lag of {lag} records",
-                "start a consumer; if one is running, its log shows why it is not a "
-                "member (another group.id, no connection to the coordinator, "
-                "max.poll.interval.ms exceeded)",
-            )
-        ]
+            yield note("no-members", "it has no members")
+            return
+        yield wrong(
+            "no-members",
+            f"it has no members, and a lag of {lag} records",
+            "start a consumer; if one is running, its log shows why it is not a "
+            "member (another group.id, no connection to the coordinator, "
+            "max.poll.interval.ms exceeded)",
+        )
+        return
     if facts.streams is not None:
-        return streams_reasons(facts.streams, facts.missing_topics)
+        yield from streams_reasons(facts.streams, facts.missing_topics)
+        return
     if described.state == "PreparingRebalance":
-        return [_preparing(members)]
+        yield _preparing(members)
+        return
     if described.state == "CompletingRebalance":
-        return [
-            note(
-                "rebalance-completing",
-                f"a rebalance is in progress: all {len(members)} members have joined, "
-                "and wait for the assignment from the group leader",
-                "repeat this command; if the state stays the same, the group leader "
-                "hangs in its assignor, and is removed after its session.timeout.ms",
-            )
-        ]
-    reasons = _reconciling(described) if described.type == "consumer" else []
+        yield note(
+            "rebalance-completing",
+            f"a rebalance is in progress: all {len(members)} members have joined, "
+            "and wait for the assignment from the group leader",
+            "repeat this command; if the state stays the same, the group leader "
+            "hangs in its assignor, and is removed after its session.timeout.ms",
+        )
+        return
+    if described.type == "consumer":
+        yield from _reconciling(described)
     idle = [member for member in members if not member.assignment and not member.target]
     if idle and described.state == "Stable":
         names = ", ".join(member_name(member) for member in idle[:5])
-        reasons.append(
-            note(
-                "members-idle",
-                f"{len(idle)} of {len(members)} members have no partitions ({names}): "
-                "there are fewer partitions than members",
-                "add partitions, or stop members",
-            )
+        yield note(
+            "members-idle",
+            f"{len(idle)} of {len(members)} members have no partitions ({names}): "
+            "there are fewer partitions than members",
+            "add partitions, or stop members",
         )
-    return reasons
 
 
 def _preparing(members: tuple[GroupMember, ...]) -> Reason:
@@ -200,94 +199,83 @@ def _preparing(members: tuple[GroupMember, ...]) -> Reason:
     )
 
 
-def _reconciling(described: GroupDescription) -> list[Reason]:
+def _reconciling(described: GroupDescription) -> Iterator[Reason]:
     """Return reasons for members that have not reached their target assignment.
 
     In the new protocol, the epoch and target of each member are known.
     """
-    reasons = []
     for member in described.members:
         target = member.target or ()
         extra = [tp for tp in member.assignment if tp not in target]
         if extra:
             shown = ", ".join(map(str, extra[:5]))
-            reasons.append(
-                note(
-                    "member-gives-up",
-                    f"{member_name(member)} still has {shown}, which are assigned to other "
-                    "members: these wait until they are revoked",
-                    "it revokes them in its next poll, or is removed after max.poll.interval.ms",
-                )
+            yield note(
+                "member-gives-up",
+                f"{member_name(member)} still has {shown}, which are assigned to other "
+                "members: these wait until they are revoked",
+                "it revokes them in its next poll, or is removed after max.poll.interval.ms",
             )
         elif 0 <= member.epoch < described.epoch:
-            reasons.append(
-                note(
-                    "member-behind",
-                    f"{member_name(member)} is at epoch {member.epoch} of {described.epoch}: "
-                    "it has not received its new assignment",
-                    "it receives the assignment with its next heartbeat",
-                )
+            yield note(
+                "member-behind",
+                f"{member_name(member)} is at epoch {member.epoch} of {described.epoch}: "
+                "it has not received its new assignment",
+                "it receives the assignment with its next heartbeat",
             )
-    return reasons
 
 
-def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> list[Reason]:
+def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> Iterator[Reason]:
     """Return the reasons why reading does not continue in one partition."""
     tp, position = reader.partition, reader.now
     why_partition = Advice.WHY_PARTITION.text(**tp._asdict())
     if reader.leader < 0 or reader.high_watermark is None:
-        return [
-            wrong(
-                "partition-unavailable",
-                f"{tp} has no leader, or the leader does not answer: the partition cannot be read",
-                f"`{why_partition}`",
-            )
-        ]
+        yield wrong(
+            "partition-unavailable",
+            f"{tp} has no leader, or the leader does not answer: the partition cannot be read",
+            f"`{why_partition}`",
+        )
+        return
     if position is None:
         if not reader.reader:
-            return []
-        return [
-            note(
-                "never-committed",
-                f"{tp}: {reader.reader} reads it and has not committed yet: its "
-                "auto.offset.reset determines its start",
-            )
-        ]
+            return
+        yield note(
+            "never-committed",
+            f"{tp}: {reader.reader} reads it and has not committed yet: its "
+            "auto.offset.reset determines its start",
+        )
+        return
     if reader.log_start is not None and position < reader.log_start:
-        return [
-            wrong(
-                "below-log-start",
-                f"{tp}: the position {position} was deleted, the log starts at "
-                f"{reader.log_start}: "
-                f"{reader.log_start - position} records were deleted before they were read",
-                "auto.offset.reset determines whether the consumer continues at the "
-                "end, at the start, or fails; to continue at the first record: "
-                f"{_reset(facts, reader, Advice.RESET_TO_EARLIEST)}; increase the retention to "
-                "keep records longer",
-            )
-        ]
+        yield wrong(
+            "below-log-start",
+            f"{tp}: the position {position} was deleted, the log starts at "
+            f"{reader.log_start}: "
+            f"{reader.log_start - position} records were deleted before they were read",
+            "auto.offset.reset determines whether the consumer continues at the "
+            "end, at the start, or fails; to continue at the first record: "
+            f"{_reset(facts, reader, Advice.RESET_TO_EARLIEST)}; increase the retention to "
+            "keep records longer",
+        )
+        return
     if reader.end is not None and position > reader.end:
-        return [
-            wrong(
-                "beyond-end",
-                f"{tp}: the position {position} is beyond the log's end {reader.end}: the topic "
-                f"was created again, or records were lost by an unclean election",
-                f"to continue at the end: {_reset(facts, reader, Advice.RESET_TO_LATEST)}",
-            )
-        ]
+        yield wrong(
+            "beyond-end",
+            f"{tp}: the position {position} is beyond the log's end {reader.end}: the topic "
+            f"was created again, or records were lost by an unclean election",
+            f"to continue at the end: {_reset(facts, reader, Advice.RESET_TO_LATEST)}",
+        )
+        return
     if position > reader.high_watermark:
-        return [
-            note(
-                "beyond-watermark",
-                f"{tp}: the position {position} is beyond the high watermark "
-                f"{reader.high_watermark}, which a new leader does not know yet",
-                f"if the state stays the same: `{why_partition}`",
-            )
-        ]
-    return _waiting(facts, reader, position)
+        yield note(
+            "beyond-watermark",
+            f"{tp}: the position {position} is beyond the high watermark "
+            f"{reader.high_watermark}, which a new leader does not know yet",
+            f"if the state stays the same: `{why_partition}`",
+        )
+        return
+    yield from _waiting(facts, reader, position)
 
 
-def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reason]:
+def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> Iterator[Reason]:
     """Return the reasons for a position within the log."""
     tp = reader.partition
     why_partition = Advice.WHY_PARTITION.text(**tp._asdict())
@@ -296,49 +284,46 @@ def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> list[Reas
         if reader.end is not None and reader.high_watermark is not None:
             uncommitted = reader.end - reader.high_watermark
             if uncommitted:
-                return [
-                    note(
-                        "not-committed",
-                        f"{tp}: {uncommitted} records are written but not committed, so "
-                        "consumers do not receive them",
-                        f"`{why_partition}`",
-                    )
-                ]
-        return []
+                yield note(
+                    "not-committed",
+                    f"{tp}: {uncommitted} records are written but not committed, so "
+                    "consumers do not receive them",
+                    f"`{why_partition}`",
+                )
+        return
     stable = reader.last_stable_offset
     if stable is not None and position >= stable:
-        head = note(
+        yield note(
             "open-transaction",
             f"{tp}: the position {position} is at the last stable offset {stable}: a "
             "read_committed consumer waits for an open transaction, with a lag of "
             f"{lag} offsets",
             f"`{why_partition}` shows its producer" if reader.held_back is None else "",
         )
-        return [head, *transaction_reasons(reader.held_back)]
+        yield from transaction_reasons(reader.held_back)
+        return
     if not reader.reader:
         # The missing members are reported once for the whole group.
-        return []
+        return
     moved = position - reader.before if reader.before is not None else 0
     if moved > 0:
         rate = moved / facts.seconds if facts.seconds else 0.0
-        return [
-            ok(
-                "reads",
-                f"{tp}: {reader.reader} reads about {rate:.0f} records/s, {lag} are left, about "
-                f"{duration(1000 * lag / rate) if rate else '?'} at that pace",
-            )
-        ]
+        yield ok(
+            "reads",
+            f"{tp}: {reader.reader} reads about {rate:.0f} records/s, {lag} are left, about "
+            f"{duration(1000 * lag / rate) if rate else '?'} at that pace",
+        )
+        return
     quota = facts.fetch_quotas.get(reader.client_id)
     if quota is not None:
-        return [
-            note(
-                "quota",
-                f"{tp}: lag of {lag} records; {quota.owner} may fetch {quota.rate:.0f} "
-                f"bytes/s, and {reader.reader} has not committed for {facts.seconds:.1f} s",
-                f"raise its consumer_byte_rate: `{Advice.LIST_QUOTAS.text()}`",
-            )
-        ]
-    return [_stalled(facts, reader, position)]
+        yield note(
+            "quota",
+            f"{tp}: lag of {lag} records; {quota.owner} may fetch {quota.rate:.0f} "
+            f"bytes/s, and {reader.reader} has not committed for {facts.seconds:.1f} s",
+            f"raise its consumer_byte_rate: `{Advice.LIST_QUOTAS.text()}`",
+        )
+        return
+    yield _stalled(facts, reader, position)
 
 
 def _stalled(facts: GroupFacts, reader: ReaderFacts, position: int) -> Reason:
@@ -503,43 +488,35 @@ def _stale(group: StreamsGroupDescription, member: StreamsMember) -> Reason:
     )
 
 
-def _task_reasons(group: StreamsGroupDescription) -> list[Reason]:
+def _task_reasons(group: StreamsGroupDescription) -> Iterator[Reason]:
     """Return reasons for members that do not have their target tasks, or have no tasks."""
     owners = {task: member for member in group.members for task in member.assignment.active}
-    reasons = []
     for member in group.members:
         waiting = [task for task in member.target.active if owners.get(task, member) != member]
         for owner in {owners[task].member_id: owners[task] for task in waiting}.values():
             held = [task for task in waiting if owners[task] == owner]
-            reasons.append(
-                note(
-                    "task-not-released",
-                    f"{member_name(member)} waits for {listed(map(_word, held))}, which "
-                    f"{member_name(owner)} has not released yet",
-                    "it releases them after it has committed and closed them, or is removed after "
-                    "max.poll.interval.ms",
-                )
+            yield note(
+                "task-not-released",
+                f"{member_name(member)} waits for {listed(map(_word, held))}, which "
+                f"{member_name(owner)} has not released yet",
+                "it releases them after it has committed and closed them, or is removed after "
+                "max.poll.interval.ms",
             )
         if not waiting and 0 <= member.epoch < group.epoch:
-            reasons.append(
-                note(
-                    "member-behind",
-                    f"{member_name(member)} is at epoch {member.epoch} of {group.epoch}: "
-                    "it has not received or taken up its new tasks",
-                    "it receives them with its next heartbeat",
-                )
+            yield note(
+                "member-behind",
+                f"{member_name(member)} is at epoch {member.epoch} of {group.epoch}: "
+                "it has not received or taken up its new tasks",
+                "it receives them with its next heartbeat",
             )
     idle = [each for each in group.members if not _has_tasks(each)]
     if idle and group.state == "Stable":
-        reasons.append(
-            note(
-                "members-idle",
-                f"{len(idle)} of {len(group.members)} members have no tasks "
-                f"({listed(map(member_name, idle))}): there are fewer tasks than members",
-                "stop members, or add partitions to the source topics of a new application",
-            )
+        yield note(
+            "members-idle",
+            f"{len(idle)} of {len(group.members)} members have no tasks "
+            f"({listed(map(member_name, idle))}): there are fewer tasks than members",
+            "stop members, or add partitions to the source topics of a new application",
         )
-    return reasons
 
 
 def _has_tasks(member: StreamsMember) -> bool:

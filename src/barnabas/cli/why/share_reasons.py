@@ -25,7 +25,7 @@ from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from barnabas.cli.why.facts import GroupFacts, ShareFacts, ShareLimits, SharePartitionFacts
     from barnabas.client.admin.groups import GroupDescription, GroupMember
@@ -46,7 +46,7 @@ def share_reasons(
         described: the group with its members.
         shares: the facts about its partitions.
     """
-    reasons = _member_reasons(described, shares)
+    reasons = [*_member_reasons(described, shares)]
     reasons += missing_topics(facts.missing_topics)
     if facts.unread and described.members:
         reasons.append(
@@ -82,57 +82,54 @@ def _nothing_to_read(partitions: int) -> str:
     return f"all records are processed: lag 0 in {partitions} partition{_s(partitions)}"
 
 
-def _member_reasons(described: GroupDescription, shares: ShareFacts) -> list[Reason]:
+def _member_reasons(described: GroupDescription, shares: ShareFacts) -> Iterator[Reason]:
     members = described.members
     if not members:
         if not shares.lag:
-            return [note("no-members", "it has no members")]
-        return [
-            wrong(
-                "no-members",
-                f"it has no members, and a lag of {shares.lag} records",
-                "start a share consumer; if one is running, its log shows why it is not a member "
-                "(another group.id, no connection to the coordinator)",
-            )
-        ]
+            yield note("no-members", "it has no members")
+            return
+        yield wrong(
+            "no-members",
+            f"it has no members, and a lag of {shares.lag} records",
+            "start a share consumer; if one is running, its log shows why it is not a member "
+            "(another group.id, no connection to the coordinator)",
+        )
+        return
     idle = [each for each in members if not each.assignment]
     if not idle:
-        return []
-    return [
-        note(
-            "members-idle",
-            f"{len(idle)} of {len(members)} members have no partitions "
-            f"({listed(map(_name, idle))}): the group has no partitions for their topics, or they "
-            "have not received their assignment yet",
-            "repeat this command; members share partitions, so that each gets one even if there "
-            "are fewer partitions than members",
-        )
-    ]
+        return
+    yield note(
+        "members-idle",
+        f"{len(idle)} of {len(members)} members have no partitions "
+        f"({listed(map(_name, idle))}): the group has no partitions for their topics, or they "
+        "have not received their assignment yet",
+        "repeat this command; members share partitions, so that each gets one even if there "
+        "are fewer partitions than members",
+    )
 
 
 def _partition_reasons(
     seconds: float, shares: ShareFacts, facts: SharePartitionFacts
-) -> list[Reason]:
+) -> Iterator[Reason]:
     """Return the reasons for the state of one share partition."""
     tp = facts.partition
     if facts.log.leader < 0 or facts.log.high_watermark is None:
-        return [
-            wrong(
-                "partition-unavailable",
-                f"{tp} has no leader, or the leader does not answer: the partition cannot be read",
-                f"`{Advice.WHY_PARTITION.text(**tp._asdict())}`",
-            )
-        ]
+        yield wrong(
+            "partition-unavailable",
+            f"{tp} has no leader, or the leader does not answer: the partition cannot be read",
+            f"`{Advice.WHY_PARTITION.text(**tp._asdict())}`",
+        )
+        return
     state = facts.now.state
-    reasons = []
     if isinstance(state, ClientError):
         if not _is_refused(facts):
-            reasons.append(_no_state(facts, state))
+            yield _no_state(facts, state)
     else:
-        reasons += record_reasons(tp, state, shares.limits, facts.log.high_watermark)
+        yield from record_reasons(tp, state, shares.limits, facts.log.high_watermark)
     if facts.now.start_offset is None:
-        return [*reasons, *_unstored(facts)]
-    return reasons + _waiting(seconds, shares, facts, facts.now.start_offset)
+        yield from _unstored(facts)
+    else:
+        yield from _waiting(seconds, shares, facts, facts.now.start_offset)
 
 
 def _no_state(facts: SharePartitionFacts, error: ClientError) -> Reason:
@@ -150,39 +147,36 @@ def _no_state(facts: SharePartitionFacts, error: ClientError) -> Reason:
     )
 
 
-def _unstored(facts: SharePartitionFacts) -> list[Reason]:
+def _unstored(facts: SharePartitionFacts) -> Iterator[Reason]:
     """Return the reason for a partition without a start offset."""
     end, start = facts.log.high_watermark, facts.log.log_start
     if not facts.members or end is None or end == start:
-        return []
-    return [
-        note(
-            "nothing-acknowledged",
-            f"{facts.partition}: no acknowledgement is stored yet, so there is no start offset: "
-            f"{_holders(facts)} received no record, or still has the first ones",
-            "share.auto.offset.reset of the group determines the first record: with latest, only "
-            "records that are written from now on",
-        )
-    ]
+        return
+    yield note(
+        "nothing-acknowledged",
+        f"{facts.partition}: no acknowledgement is stored yet, so there is no start offset: "
+        f"{_holders(facts)} received no record, or still has the first ones",
+        "share.auto.offset.reset of the group determines the first record: with latest, only "
+        "records that are written from now on",
+    )
 
 
 def _waiting(
     seconds: float, shares: ShareFacts, facts: SharePartitionFacts, start: int
-) -> list[Reason]:
+) -> Iterator[Reason]:
     """Return the reasons for a partition with a start offset."""
     tp, log, lag = facts.partition, facts.log, facts.lag
     if log.log_start is not None and start < log.log_start and lag:
-        return [
-            note(
-                "below-log-start",
-                f"{tp}: the records from the start offset {start} to {log.log_start - 1} were "
-                "deleted before they were processed",
-                "the group continues at the log's start when a member fetches; increase the "
-                "retention to keep records longer",
-            )
-        ]
+        yield note(
+            "below-log-start",
+            f"{tp}: the records from the start offset {start} to {log.log_start - 1} were "
+            "deleted before they were processed",
+            "the group continues at the log's start when a member fetches; increase the "
+            "retention to keep records longer",
+        )
+        return
     if not lag or not facts.members:
-        return []
+        return
     stable = log.last_stable_offset
     is_committed = shares.limits is not None and shares.limits.is_read_committed
     if is_committed and stable is not None and stable <= start:
@@ -191,18 +185,19 @@ def _waiting(
             f"{tp}: the start offset {start} is at the last stable offset {stable}: the group has "
             f"share.isolation.level=read_committed and waits for an open transaction; lag of {lag}",
         )
-        return [head, *transaction_reasons(facts.held_back)]
+        yield head
+        yield from transaction_reasons(facts.held_back)
+        return
     if facts.moved > 0:
         rate = facts.moved / seconds if seconds else 0.0
-        return [
-            ok(
-                "reads",
-                f"{tp}: about {rate:.0f} records/s are processed, {lag} are left from the start "
-                f"offset {start} on, about {duration(1000 * lag / rate) if rate else '?'} at that "
-                "pace",
-            )
-        ]
-    return [_stalled(seconds, shares, facts, start)]
+        yield ok(
+            "reads",
+            f"{tp}: about {rate:.0f} records/s are processed, {lag} are left from the start "
+            f"offset {start} on, about {duration(1000 * lag / rate) if rate else '?'} at that "
+            "pace",
+        )
+        return
+    yield _stalled(seconds, shares, facts, start)
 
 
 def _stalled(seconds: float, shares: ShareFacts, facts: SharePartitionFacts, start: int) -> Reason:
@@ -284,7 +279,7 @@ def record_reasons(
         for each in batches
         if each.delivery_state == ShareRecordState.AVAILABLE and each.delivery_count > 0
     ]
-    reasons = []
+    reasons: list[Reason] = []
     if limits is not None:
         reasons += _in_flight(tp, state, batches, limits, high_watermark)
         last = [each for each in available if each.delivery_count >= limits.delivery_count - 1]
@@ -331,7 +326,7 @@ def _last_delivery(
 
 def _given_up(
     tp: TopicPartition, batches: list[ShareStateBatch], limits: ShareLimits
-) -> list[Reason]:
+) -> Iterator[Reason]:
     """Return the reason about records whose deliveries have reached the limit.
 
     Records below the limit may be rejected records, or markers of transactions.
@@ -343,16 +338,14 @@ def _given_up(
         and each.delivery_count >= limits.delivery_count
     ]
     if not found:
-        return []
-    return [
-        note(
-            "records-given-up",
-            f"{tp}: these records were given up after their last delivery "
-            f"(share.delivery.count.limit={limits.delivery_count}): {_ranges(found)}",
-            f"`{Advice.SHOW_RECORD.text(**tp._asdict(), offset=found[0].first_offset)}` "
-            "shows the first one",
-        )
-    ]
+        return
+    yield note(
+        "records-given-up",
+        f"{tp}: these records were given up after their last delivery "
+        f"(share.delivery.count.limit={limits.delivery_count}): {_ranges(found)}",
+        f"`{Advice.SHOW_RECORD.text(**tp._asdict(), offset=found[0].first_offset)}` "
+        "shows the first one",
+    )
 
 
 def _in_flight(
@@ -361,24 +354,22 @@ def _in_flight(
     batches: list[ShareStateBatch],
     limits: ShareLimits,
     high_watermark: int,
-) -> list[Reason]:
+) -> Iterator[Reason]:
     """Return the reason for a partition whose records in flight have reached the limit."""
     if not batches:
-        return []
+        return
     end = batches[-1].last_offset + 1
     count = end - state.start_offset
     if count < limits.record_locks or end >= high_watermark:
-        return []
-    return [
-        wrong(
-            "in-flight-full",
-            f"{tp}: {count} records are in flight, from the start offset {state.start_offset} to "
-            f"{end - 1}; the limit is {limits.record_locks} (share.partition.max.record.locks), so "
-            f"no member gets a record after {end - 1} until the first one is finished",
-            f"`{Advice.SHOW_RECORD.text(**tp._asdict(), offset=state.start_offset)}` shows "
-            "the record that holds the others up",
-        )
-    ]
+        return
+    yield wrong(
+        "in-flight-full",
+        f"{tp}: {count} records are in flight, from the start offset {state.start_offset} to "
+        f"{end - 1}; the limit is {limits.record_locks} (share.partition.max.record.locks), so "
+        f"no member gets a record after {end - 1} until the first one is finished",
+        f"`{Advice.SHOW_RECORD.text(**tp._asdict(), offset=state.start_offset)}` shows "
+        "the record that holds the others up",
+    )
 
 
 def _ranges(batches: Iterable[ShareStateBatch]) -> str:
