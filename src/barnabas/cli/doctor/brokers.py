@@ -325,7 +325,7 @@ def examine_partitions(
     if offline:
         holders = {node for _, p in every if p.leader < 0 for node in p.replicas}
         diagnosis.wrong(
-            f"{_count(offline)} no leader: {_some(offline)}",
+            f"{len(offline)} partition(s) have no leader: {_some(offline)}",
             f"start the brokers that have replicas of them: {_ids(holders & set(down) or holders)}",
         )
     if under:
@@ -467,10 +467,6 @@ def _throttles(
             if e.name in (_FOLLOWER_RATE, _LEADER_RATE) and e.value and int(e.value) < _UNLIMITED
         }
     return found
-
-
-def _count(names: list[str]) -> str:
-    return f"{len(names)} partition(s) have"
 
 
 def _brokers(ids: Collection[int]) -> str:

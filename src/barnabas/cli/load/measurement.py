@@ -323,20 +323,15 @@ def render(title: str, found: Measurement, width: int, *, live: bool) -> Rendera
     parts: list[RenderableType] = [
         head,
         Text(""),
-        table(_columns(), [_latency_row(found)]),
+        table(
+            [f"{name} ms" for name in _LATENCY_COLUMNS],
+            [[_milliseconds(value) for value in found.latencies_ms().values()]],
+        ),
         Text(""),
         Text("records/s over time", style="dim"),
         Text(lines, style="cyan", no_wrap=True, overflow="crop"),
     ]
     return Group(*parts)
-
-
-def _columns() -> list[str]:
-    return [f"{name} ms" for name in _LATENCY_COLUMNS]
-
-
-def _latency_row(found: Measurement) -> list[str]:
-    return [_milliseconds(value) for value in found.latencies_ms().values()]
 
 
 def _milliseconds(value: float) -> str:

@@ -254,7 +254,7 @@ def rows(
         row += _replicas(each)
         row += [_nodes(each.state.elr or ()) or None] if with_elr else []
         row += [_lags(each, compact=compact)]
-        row += [_rate(rates.get(each.partition))] if rates is not None else []
+        row += [amount(rates.get(each.partition))] if rates is not None else []
         row += [_marks(each)]
         table_rows.append(row)
     return columns, table_rows
@@ -277,10 +277,6 @@ def _offsets(shown: PartitionSnapshot) -> list[object]:
 def _replicas(shown: PartitionSnapshot) -> list[object]:
     isr = _nodes(shown.state.isr)
     return [_nodes(shown.state.replicas), warn(isr) if shown.out_of_sync else isr]
-
-
-def _rate(rate: float | None) -> str:
-    return amount(rate)
 
 
 def _nodes(nodes: Sequence[int]) -> str:
