@@ -167,14 +167,7 @@ def _replication_factor(topic: TopicInfo) -> int:
     return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
 
 
-@topics.command(
-    "create",
-    epilog="\b\nExamples:\n  barnabas topics create flights --partitions 6 --if-not-exists\n",
-)
-@topic_arguments("names")
-@click.option("-p", "--partitions", type=click.IntRange(1), help="[default: the broker's]")
-@click.option("-r", "--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
-@click.option(
+_config_option = click.option(
     "-c",
     "--config",
     "configs",
@@ -182,6 +175,16 @@ def _replication_factor(topic: TopicInfo) -> int:
     metavar="KEY=VALUE",
     help="A config of the topic, with units such as 7d or 1GiB. May be repeated.",
 )
+
+
+@topics.command(
+    "create",
+    epilog="\b\nExamples:\n  barnabas topics create flights --partitions 6 --if-not-exists\n",
+)
+@topic_arguments("names")
+@click.option("-p", "--partitions", type=click.IntRange(1), help="[default: the broker's]")
+@click.option("-r", "--replication-factor", type=click.IntRange(1), help="[default: the broker's]")
+@_config_option
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic exists.")
 @client_options
 def create_topics(
@@ -224,14 +227,7 @@ def delete_topics(names: Sequence[str], if_exists: bool, options: ClientOptions)
 @click.option(
     "-p", "--partitions", type=click.IntRange(1), help="Raise the number of partitions to this."
 )
-@click.option(
-    "-c",
-    "--config",
-    "configs",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A config of the topic, with units such as 7d or 1GiB. May be repeated.",
-)
+@_config_option
 @click.option(
     "--delete-config",
     "deleted",
