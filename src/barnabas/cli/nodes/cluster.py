@@ -41,8 +41,6 @@ The commands work from any terminal with the same --directory, which records the
 nodes. A command only signals a process that is still the recorded one.
 """
 DEFAULT_DIRECTORY = "barnabas-cluster"
-
-
 _KILL_TIMEOUT_S = 10.0
 
 
