@@ -36,6 +36,11 @@ _SLOW_MS = 1000
 _REASON_CHARACTERS = 200
 
 
+# Bytes of a value in a list of messages, and on a message's own page.
+LISTED_BYTES = 2 * 1024
+FULL_BYTES = 64 * 1024
+
+
 class Shown:
     """Shows keys and values as bytes; the base of the decoder, for consoles without a registry."""
 
@@ -139,9 +144,6 @@ def _may_have_schema(data: bytes) -> bool:
     return 5 <= len(data) <= FULL_BYTES and data[0] == 0 and data[1] < 0x80
 
 
-# Bytes of a value in a list of messages, and on a message's own page.
-LISTED_BYTES = 2 * 1024
-FULL_BYTES = 64 * 1024
 # In a list, JSON up to this size is shown on one line.
 _LINE_BYTES = 300
 _DUMPED_BYTES = 512

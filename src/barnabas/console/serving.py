@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from barnabas.console.settings import ConsoleSettings
 
 _END_S = 2
+# Connections at once. Above it, uvicorn responds with 503.
+CONNECTIONS_MAX = 128
 
 
 def serve(
@@ -131,10 +133,6 @@ class _Server(uvicorn.Server):
             self.was_ready = True
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             self._on_ready(f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/")
-
-
-# Connections at once. Above it, uvicorn responds with 503.
-CONNECTIONS_MAX = 128
 
 
 class BrowserConnection(H11Protocol):

@@ -40,8 +40,6 @@ NO_QUORUM_LEADER = (
 )
 # Errors that do not mean that the quorum has no leader.
 _OTHER_REASONS = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
-
-
 # Usual time of an election (s).
 _ELECTION_S = 1.5
 

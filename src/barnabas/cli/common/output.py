@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from barnabas.protocol.api_keys import ApiKey
 
 F = TypeVar("F", bound="Callable[..., Any]")
-
-
 EXIT_FAILED = 1
 EXIT_INCOMPLETE = 3
 EXIT_INTERRUPTED = 130

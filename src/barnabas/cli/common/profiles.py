@@ -27,6 +27,7 @@ BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP"
 PROFILE_VARIABLE = "BARNABAS_PROFILE"
 CONFIG_VARIABLE = "BARNABAS_CONFIG"
 _FILE_BOOTSTRAP = "bootstrap.servers"
+BOOTSTRAP = "bootstrap.servers"
 
 
 class Selection(NamedTuple):
@@ -121,7 +122,6 @@ def _settings(profile: str | None) -> dict[str, str]:
     return {} if name is None else profiles.get(name)
 
 
-BOOTSTRAP = "bootstrap.servers"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SECRET = re.compile(
     r"password|passphrase|user\.info|secret|token|jaas|credential|private|(^|\.)keystore\.key|ssl\.key\b"

@@ -49,8 +49,6 @@ what it has not examined. docs/troubles.md lists common problems.
 """
 
 _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wrong": bad}
-
-
 # Default of --timeout.
 DOCTOR_TIMEOUT_S = 10.0
 

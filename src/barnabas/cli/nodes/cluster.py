@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.nodes.cluster_nodes import ClusterLayout, Node
 
+
 EXAMPLES = """\b
 Examples:
   barnabas cluster start --brokers 3
@@ -41,8 +42,6 @@ The commands work from any terminal with the same --directory, which records the
 nodes. A command only signals a process that is still the recorded one.
 """
 DEFAULT_DIRECTORY = "barnabas-cluster"
-
-
 _KILL_TIMEOUT_S = 10.0
 
 

@@ -45,6 +45,8 @@ FAILED = 1
 # middle generation is therefore collected at 200,000 objects (10 ms).
 GC_THRESHOLDS = (50_000, 2, 350)
 DEFAULT_DATA_DIR = "barnabas-data"
+FORMAT_KEY = "barnabas.log.format"
+LEVEL_KEY = "barnabas.log.level"
 
 
 class StartError(Exception):
@@ -365,9 +367,6 @@ def _make_directory() -> str:
     os.mkdir(path, 0o700)  # noqa: PTH102 - paths are strings here
     return path
 
-
-FORMAT_KEY = "barnabas.log.format"
-LEVEL_KEY = "barnabas.log.level"
 
 # Before each line of a traceback.
 _INDENT = "    "

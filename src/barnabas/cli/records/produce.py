@@ -70,6 +70,9 @@ Ctrl-C ends the command.
 """
 
 
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
 def _complete(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[str] | list[CompletionItem]:
@@ -266,6 +269,3 @@ def _report(producer: SharedProducer, delivery: Delivery, seconds: float, *, as_
         sys.exit(EXIT_FAILED)
     if delivery.interrupt is not None:
         raise delivery.interrupt
-
-
-F = TypeVar("F", bound="Callable[..., Any]")

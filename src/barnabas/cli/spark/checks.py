@@ -16,6 +16,7 @@ from barnabas.cli.common.tables import bad, echo_table, good, warn
 if TYPE_CHECKING:
     from barnabas.spark.job_checks import Finding, JobUse
 
+
 EXAMPLES = """\b
 Examples:
   barnabas spark check job.py

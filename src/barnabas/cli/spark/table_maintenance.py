@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TableStatus,
     )
 
+
 EXAMPLES = """\b
 Examples:
   barnabas tables status /data/flights

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from barnabas.cli.why.gather import MetricFacts
     from barnabas.client.facade import Client
 
+
 EXAMPLES = """\b
 Examples:
   barnabas why                       all problems of the cluster
@@ -63,6 +64,10 @@ What a principal may do, and by which entry: barnabas acls why.
 """
 _SUBJECTS = 6
 _MARKS: dict[str, Callable[[object], Styled]] = {"ok": good, "note": warn, "wrong": bad}
+# Settings of the client. Short timeouts: a broker that does not answer is a finding.
+WHY_DEFAULTS = {"request.timeout.ms": "2000", "socket.connection.setup.timeout.ms": "2000"}
+# The kind of the note about what was not examined: with it, the examination is incomplete.
+NOT_ASKED = "not-asked"
 
 
 def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -152,11 +157,7 @@ def _echo(answers: Sequence[tuple[str, Sequence[Reason]]]) -> None:
         echo_line(good("no problems"), dim(": all partitions and groups are healthy"))
 
 
-# Settings of the client. Short timeouts: a broker that does not answer is a finding.
-WHY_DEFAULTS = {"request.timeout.ms": "2000", "socket.connection.setup.timeout.ms": "2000"}
 _CLUSTER = "the cluster"
-# The kind of the note about what was not examined: with it, the examination is incomplete.
-NOT_ASKED = "not-asked"
 
 
 class Question(NamedTuple):

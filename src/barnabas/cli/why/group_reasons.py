@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         Task,
     )
 
+
 _OFFSETS = "__consumer_offsets"
 # What a user needs the right DESCRIBE on, by error.
 _NOT_ALLOWED = {

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.spark.pipelines.checkpoints import FlowStatus
 
+
 _MEMBERS_MAX = 100
 
 
