@@ -72,13 +72,13 @@ class StoppingWriter(TopicStreamWriter):
         self.point.reach("after flush")
         return written
 
-    def commit(self, messages: list[Any], batchId: int) -> None:
+    def commit(self, messages: list[Any], batchId: int | None = None) -> None:
         super().commit([messages[0], *[None] * (len(messages) - 1)], batchId)
         self.point.reach("between the ends")
         super().commit(messages, batchId)
         self.point.reach("after the ends")
 
-    def abort(self, messages: list[Any], batchId: int) -> None:
+    def abort(self, messages: list[Any], batchId: int | None = None) -> None:
         pass
 
 
@@ -92,8 +92,6 @@ class StoppingSink(BarnabasSource):
     def streamWriter(self, schema: Any, overwrite: bool) -> StoppingWriter:
         directory = self.options.pop("stopdirectory")
         made = super().streamWriter(schema, overwrite)
-        writer = StoppingWriter(
-            made._options, made._columns, is_transactional=made._is_transactional
-        )
+        writer = StoppingWriter(made._options, made._columns, made._job)
         writer.point = StopPoint(directory)
         return writer
