@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import (
+from barnabas.protocol.messages.partition_changes import ElectLeadersRequest
+from barnabas.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
 )
-from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.node_process import NodeProcess
 from barnabas.testing.relays import Relays

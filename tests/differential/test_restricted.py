@@ -13,10 +13,12 @@ import pytest
 
 from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.messages.connection import (
+    ApiVersionsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from barnabas.server.handlers.broker_apis import SERVED_APIS
 from conformance.raw_client import RawClient
 from differential.matrix.excluded_inputs import is_sent

@@ -12,23 +12,24 @@ from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.acls.acl import Acl, AclFilter
 from barnabas.metadata.acls.decision import HostRangeError, is_range, parse_range
 from barnabas.metadata.metadata_version import has_host_ranges
-from barnabas.protocol.acls import (
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.security import (
+    AclCreationResult,
+    CreateAclsResponse,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsResponse,
+)
+from barnabas.protocol.records.security import (
+    RemoveAccessControlEntryRecord,
+)
+from barnabas.protocol.resources import (
     CLUSTER_NAME,
     WILDCARD,
     AclOperation,
     AclPermission,
     AclResourceType,
     PatternType,
-)
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
-from barnabas.protocol.messages.delete_acls import (
-    DeleteAclsFilterResult,
-    DeleteAclsMatchingAcl,
-    DeleteAclsResponse,
-)
-from barnabas.protocol.records.remove_access_control_entry_record import (
-    RemoveAccessControlEntryRecord,
 )
 from barnabas.waiting.steps import gradually
 
@@ -37,8 +38,11 @@ if TYPE_CHECKING:
 
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.acls.acls_image import AclsImage
-    from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-    from barnabas.protocol.messages.delete_acls import DeleteAclsRequest
+    from barnabas.protocol.messages.security import (
+        AclCreation,
+        CreateAclsRequest,
+        DeleteAclsRequest,
+    )
     from barnabas.runtime.rng import Rng
 
 

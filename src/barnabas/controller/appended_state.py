@@ -25,8 +25,7 @@ from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import NO_PRODUCER_ID, Provenance
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.network.principal import ANONYMOUS
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.raft.listener import MetadataBatchTooLargeError, NotLeaderError, RaftError
 from barnabas.raft.log.metadata_batch import MetadataBatchEncoder
 from barnabas.waiting.steps import Unfinished, run_in_slices, run_slice

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.protocol.records.no_op_record import NoOpRecord
+from barnabas.protocol.records.metadata_log import NoOpRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,10 +18,9 @@ from barnabas.controller.background import Background
 from barnabas.controller.policy_checks import PolicyChecks
 from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
 from barnabas.network.principal import ANONYMOUS
-from barnabas.protocol.records.begin_transaction_record import BeginTransactionRecord
-from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.protocol.records.end_transaction_record import EndTransactionRecord
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.protocol.records.metadata_log import BeginTransactionRecord, EndTransactionRecord
+from barnabas.protocol.records.nodes import FeatureLevelRecord
+from barnabas.protocol.records.topics import ConfigRecord
 from barnabas.raft.driver.opening import bootstrap_records
 
 if TYPE_CHECKING:

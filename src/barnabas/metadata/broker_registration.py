@@ -9,21 +9,19 @@ from msgspec.structs import replace
 
 from barnabas.metadata.metadata_version import register_broker_record_version
 from barnabas.metadata.partition_registration import DIRECTORY_LOST, RESERVED_DIRECTORIES
-from barnabas.protocol.records.register_broker_record import (
+from barnabas.protocol.records.nodes import (
     BrokerEndpoint,
     BrokerFeature,
-    RegisterBrokerRecord,
-)
-from barnabas.protocol.records.register_controller_record import (
     ControllerEndpoint,
     ControllerFeature,
+    RegisterBrokerRecord,
     RegisterControllerRecord,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.protocol.records.broker_registration_change_record import (
+    from barnabas.protocol.records.nodes import (
         BrokerRegistrationChangeRecord,
     )
 

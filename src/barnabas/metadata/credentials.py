@@ -15,7 +15,7 @@ import hmac
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from barnabas.metadata.persistent_map import PersistentMap
-from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from barnabas.protocol.records.security import UserScramCredentialRecord
 from barnabas.sasl.scram_keys import ScramCredential
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
+    from barnabas.protocol.records.security import DelegationTokenRecord
 
     Tokens: TypeAlias = PersistentMap[str, DelegationTokenRecord]
     # The new record of a token by token id; None removes a token.

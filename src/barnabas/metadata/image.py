@@ -15,10 +15,8 @@ from barnabas.metadata.metadata_version import (
     has_delegation_tokens,
 )
 from barnabas.metadata.topics import TopicsImage
-from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
-from barnabas.protocol.records.producer_ids_record import ProducerIdsRecord
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.nodes import FeatureLevelRecord, ProducerIdsRecord
+from barnabas.protocol.records.topics import ConfigRecord, TopicRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

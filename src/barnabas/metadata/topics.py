@@ -15,11 +15,13 @@ from barnabas.metadata.persistent_map import PersistentMap
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from barnabas.protocol.records.clear_elr_record import ClearElrRecord
-    from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-    from barnabas.protocol.records.partition_record import PartitionRecord
-    from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
-    from barnabas.protocol.records.topic_record import TopicRecord
+    from barnabas.protocol.records.topics import (
+        ClearElrRecord,
+        PartitionChangeRecord,
+        PartitionRecord,
+        RemoveTopicRecord,
+        TopicRecord,
+    )
 
 
 class MetadataReplayError(ValueError):

@@ -16,9 +16,9 @@ import msgspec
 from barnabas.network.foreign_protocol import foreign_protocol
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
-from barnabas.protocol.frame_buffers import FrameBuffers
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.frame import FrameBuffers
 from barnabas.protocol.headers import decode_response, encode_request, peek_correlation_id
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.runtime.tls.tls_error import TlsError
 from barnabas.waiting.timeouts import Timeouts
 

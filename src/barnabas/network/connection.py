@@ -25,8 +25,8 @@ from barnabas.network.foreign_protocol import foreign_client
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.network.request_order import API_KEY_BYTES, DeferredFrames, group_of
 from barnabas.network.response_slot import ResponseSlot, SendTimes
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.frame import LENGTH_BYTES
-from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

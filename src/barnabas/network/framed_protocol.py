@@ -16,14 +16,13 @@ from abc import ABC, abstractmethod
 from math import inf
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.frame import FrameSplitter
-from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.protocol.frame import FrameMemory
-    from barnabas.protocol.frame_buffers import FrameBuffers
+    from barnabas.protocol.frame import FrameBuffers, FrameMemory
     from barnabas.runtime.sockets import Chunk, Stream
     from barnabas.runtime.timer import Timer
 

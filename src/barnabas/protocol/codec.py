@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.protocol.chunks import Chunk, Records, Sliceable, chunks_length
 from barnabas.protocol.decoding import (
     Decoder,
     StepDecoder,
@@ -17,12 +16,16 @@ from barnabas.protocol.decoding import (
     compile_step_decoder,
 )
 from barnabas.protocol.encoding import (
+    Chunk,
     Encoder,
+    Records,
+    Sliceable,
     StepEncoder,
+    chunks_length,
     compile_encoder,
     compile_step_encoder,
 )
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.schema import Message
 
 if TYPE_CHECKING:

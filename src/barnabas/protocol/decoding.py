@@ -13,14 +13,13 @@ import struct
 from collections.abc import Callable, Generator
 from typing import Any
 
-from barnabas.protocol.compiling import compile_function
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import (
     Bytes,
     read_unsigned_varint,
     string_length_tail,
     varint_tail,
 )
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.schema import (
     BYTES,
     RECORDS,
@@ -31,6 +30,7 @@ from barnabas.protocol.schema import (
     Kind,
     Message,
     Struct,
+    compile_function,
     is_flexible,
 )
 

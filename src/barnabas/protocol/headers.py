@@ -22,13 +22,12 @@ from barnabas.protocol.codec import (
     encoder_of,
 )
 from barnabas.protocol.decoding import skip_tags
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.protocol.chunks import Chunk
-    from barnabas.protocol.encoding import Encoder
+    from barnabas.protocol.encoding import Chunk, Encoder
     from barnabas.protocol.schema import Message
 
     Writer = tuple[Callable[[int, int], bytes], Encoder]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.schema import ZERO_UUID
 
 Bytes = bytes | bytearray | memoryview

@@ -7,9 +7,8 @@ a message takes microseconds.
 
 from __future__ import annotations
 
+import linecache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
-
-from barnabas.protocol.compiling import compile_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -333,3 +332,19 @@ def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
         parameters.insert(1, "*")
     source = "\n".join([f"def __init__({', '.join(parameters)}):", *body, "    return None", ""])
     return compile_function(source, "__init__", f"{cls.__name__} constructor", names)
+
+
+def compile_function(
+    source: str, function: str, title: str, names: dict[str, Any]
+) -> Callable[..., Any]:
+    """Compile `source` with `names` as globals; return the function with this name.
+
+    The source is registered with `linecache` under a name such as `<barnabas.protocol FetchRequest
+    v12 decoder>`, so tracebacks show its lines.
+    """
+    filename = f"<barnabas.protocol {title}>"
+    code = compile(source, filename, "exec")
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(code, names)  # noqa: S102 - the source comes from the field tables of this package
+    made: Callable[..., Any] = names[function]
+    return made

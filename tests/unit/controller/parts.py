@@ -17,13 +17,13 @@ from barnabas.coordinator.group.configs.config import DEFINITION as GROUP_KEYS
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import Provenance
 from barnabas.protocol.codec import decode, encode_bytes
-from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.messages.broker_registration import (
+from barnabas.protocol.messages.nodes import (
+    BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     Feature,
     Listener,
 )
-from barnabas.protocol.messages.create_topics import (
+from barnabas.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

@@ -6,7 +6,7 @@ from typing import Any
 
 from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.protocol.records.topics import ConfigRecord
 from barnabas.sim.world import SimWorld
 from unit.controller.lone_controller import FEATURES, Node
 from unit.controller.parts import (

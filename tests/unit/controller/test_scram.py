@@ -8,7 +8,7 @@ from barnabas.controller.credentials.scram import alter_scram_credentials
 from barnabas.metadata.credentials import find_credential
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_user_scram_credentials import (
+from barnabas.protocol.messages.security import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,

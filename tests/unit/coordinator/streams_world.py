@@ -9,7 +9,7 @@ from barnabas.coordinator.group.configs.kind_configs import StreamsGroupConfig
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.coordinator.group.streams.streams_heartbeat import StreamsClient, StreamsHeartbeat
 from barnabas.protocol.messages.streams_group_describe import DescribedGroup
-from barnabas.protocol.messages.streams_group_heartbeat import (
+from barnabas.protocol.messages.streams_groups import (
     EndpointRequest,
     KeyValue,
     StreamsGroupHeartbeatRequest,

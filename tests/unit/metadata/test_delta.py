@@ -9,16 +9,18 @@ from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import Provenance
 from barnabas.metadata.partition_registration import DIRECTORY_MIGRATING
 from barnabas.metadata.topics import MetadataReplayError
-from barnabas.protocol.records.broker_registration_change_record import (
+from barnabas.protocol.records.metadata_log import NoOpRecord
+from barnabas.protocol.records.nodes import (
     BrokerRegistrationChangeRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
-from barnabas.protocol.records.clear_elr_record import ClearElrRecord
-from barnabas.protocol.records.client_quota_record import ClientQuotaRecord, EntityData
-from barnabas.protocol.records.no_op_record import NoOpRecord
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
-from barnabas.protocol.records.unfence_broker_record import UnfenceBrokerRecord
-from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerRecord
+from barnabas.protocol.records.security import ClientQuotaRecord, EntityData
+from barnabas.protocol.records.topics import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+)
 from unit.metadata.clusters import (
     broker,
     config,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.metadata.delta import ClusterDelta, ElectionCounts
 from barnabas.metadata.image import Provenance
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 from unit.metadata.clusters import partition, three_brokers, topic, topic_id
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.protocol.records.nodes import FeatureLevelRecord
 from barnabas.raft.listener import MetadataBatchTooLargeError, SnapshotError, SnapshotId
 from barnabas.raft.log.metadata_batch import encode_metadata_batch
 from barnabas.raft.log.metadata_directory import format_metadata_directory

@@ -20,13 +20,18 @@ from barnabas.network.connection import Connection
 from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.protocol.records.fence_broker_record import FenceBrokerRecord
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.protocol.records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
-from barnabas.protocol.records.topic_record import TopicRecord
-from barnabas.protocol.records.unfence_broker_record import UnfenceBrokerRecord
+from barnabas.protocol.records.nodes import (
+    BrokerEndpoint,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    UnfenceBrokerRecord,
+)
+from barnabas.protocol.records.topics import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.reader import read_batches
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.protocol.messages.log_offsets import ListOffsetsRequest
 from barnabas.replication.fetcher.fetch_state import FetchPhase
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.partition.follower_role import Fetched, OffsetMismatchError

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.fetch_metadata import next_epoch
+from barnabas.protocol.fetch_session_handler import next_epoch
 from barnabas.replication.partition.alter_partition import AlterPartitionResult
 from barnabas.replication.partition.results import EpochEndOffset, FetchResult
 from barnabas.replication.requests.session_partition import SessionPartition

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerRecord
+from barnabas.protocol.records.nodes import UnregisterBrokerRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.replica_selector import RACK_AWARE_SELECTOR
 from barnabas.storage.results import FetchIsolation

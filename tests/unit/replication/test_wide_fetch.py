@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.partition_record import PartitionRecord
+from barnabas.protocol.records.topics import PartitionRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.requests import delayed_fetch
 from barnabas.replication.requests.consumer_idle_partitions import ConsumerIdlePartitions

@@ -24,7 +24,7 @@ from barnabas.cli.common.output import EXIT_FAILED, client_options, connected, e
 from barnabas.cli.common.printable import echo
 from barnabas.client.admin.acls import Acl, AclFilter
 from barnabas.client.errors import BrokerError
-from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
+from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

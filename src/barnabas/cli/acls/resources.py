@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from barnabas.cli.common.tables import bad, echo_table, good
-from barnabas.protocol.acls import (
+from barnabas.protocol.resources import (
     CLUSTER_NAME,
     LISTED_OPERATIONS,
     AclOperation,

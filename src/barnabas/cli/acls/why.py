@@ -25,7 +25,7 @@ from barnabas.client.errors import ClientError
 from barnabas.metadata.acls.acl import Acl as Entry
 from barnabas.metadata.acls.acls_image import AclsImage
 from barnabas.metadata.acls.decision import Action, canonical_address, decide
-from barnabas.protocol.acls import AclOperation, PatternType
+from barnabas.protocol.resources import AclOperation, PatternType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

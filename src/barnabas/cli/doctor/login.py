@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
 from barnabas.client.errors import AuthenticationError
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.headers import decode_response, encode_request
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.messages.connection import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis

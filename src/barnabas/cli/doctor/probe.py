@@ -13,9 +13,9 @@ import msgspec
 
 from barnabas.client.tls_config import client_tls_options
 from barnabas.network.foreign_protocol import ForeignProtocol, foreign_protocol
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import decode_response, encode_request
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.runtime.tls.tls_options import TlsOptions, TlsOptionsError
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.log.read_only import ReadOnlyFile
 from barnabas.cli.log.segment_scan import SegmentScan
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.record_frame import decode_metadata_record
-from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.protocol.records.topics import ConfigRecord
 from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import records_of
 from barnabas.runtime.disk import RealDisk

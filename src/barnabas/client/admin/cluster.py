@@ -15,13 +15,7 @@ from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.connections.connections import SOFTWARE_NAME, SOFTWARE_VERSION
 from barnabas.client.connections.metadata_cache import NodeInfo
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages import add_raft_voter
-from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.protocol.messages.describe_cluster import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
+from barnabas.protocol.messages.connection import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -29,22 +23,25 @@ from barnabas.protocol.messages.describe_quorum import (
     ReplicaState,
     TopicDataRequest,
 )
-from barnabas.protocol.messages.remove_raft_voter import (
-    RemoveRaftVoterRequest,
-    RemoveRaftVoterResponse,
+from barnabas.protocol.messages.metadata import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
 )
-from barnabas.protocol.messages.unregister_broker import (
+from barnabas.protocol.messages.nodes import (
+    FeatureUpdateKey,
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
-)
-from barnabas.protocol.messages.unregister_controller import (
     UnregisterControllerRequest,
     UnregisterControllerResponse,
-)
-from barnabas.protocol.messages.update_features import (
-    FeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
+)
+from barnabas.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    Listener,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
 )
 
 if TYPE_CHECKING:
@@ -294,8 +291,7 @@ def add_voter(
             voter_id=node_id,
             voter_directory_id=directory_id,
             listeners=[
-                add_raft_voter.Listener(name=each.listener, host=each.host, port=each.port)
-                for each in endpoints
+                Listener(name=each.listener, host=each.host, port=each.port) for each in endpoints
             ],
         )
 

@@ -12,14 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.config_resource import ConfigResource, ResourceType
-from barnabas.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    EntityDataRequest,
-    EntryDataRequest,
-    OpData,
-)
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as ReplacedConfig,
     AlterConfigsRequest,
@@ -27,28 +19,28 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse as ReplacedResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.protocol.messages.describe_client_quotas import (
+from barnabas.protocol.messages.configs import (
+    AlterableConfig,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
-)
-from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
-)
-from barnabas.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
+    EntityDataRequest,
+    EntryDataRequest,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-)
-from barnabas.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
+    OpData,
 )
+from barnabas.protocol.resources import ConfigResource, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

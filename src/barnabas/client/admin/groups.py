@@ -16,36 +16,35 @@ from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition, by_topic
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import decode
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.committed_offsets import (
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from barnabas.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup as DescribedConsumerGroup,
 )
-from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from barnabas.protocol.messages.describe_groups import (
+from barnabas.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-)
-from barnabas.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
     MemberIdentity,
 )
-from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
-from barnabas.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.records.classic_groups import ConsumerProtocolSubscription
 from barnabas.protocol.records.consumer_protocol_assignment import ConsumerProtocolAssignment
-from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

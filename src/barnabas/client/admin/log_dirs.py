@@ -9,13 +9,11 @@ from barnabas.client.admin.call import AdminCall, raise_error
 from barnabas.client.errors import BrokerError, broker_error
 from barnabas.client.topic_partition import TopicPartition, by_topic
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.alter_replica_log_dirs import (
+from barnabas.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
-)
-from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )

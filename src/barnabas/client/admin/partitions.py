@@ -18,29 +18,33 @@ from barnabas.client.errors import BrokerError, ClientError, broker_error
 from barnabas.client.fetch.offset_lookups import ListedOffset
 from barnabas.client.topic_partition import TopicPartition, by_topic, numbers_by_topic
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages import describe_producers as producers, elect_leaders as elections
-from barnabas.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
+from barnabas.protocol.messages.describe_transactions import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
 )
-from barnabas.protocol.messages.delete_records import (
+from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
-)
-from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.list_partition_reassignments import (
+from barnabas.protocol.messages.partition_changes import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
 )
 
 if TYPE_CHECKING:
@@ -112,14 +116,14 @@ def elect_leaders(
         topics = None
         if partitions is not None:
             numbers = numbers_by_topic(partitions)
-            topics = [elections.TopicPartitions(topic=n, partitions=p) for n, p in numbers.items()]
-        request = elections.ElectLeadersRequest(topic_partitions=topics, timeout_ms=timeout_ms)
+            topics = [TopicPartitions(topic=n, partitions=p) for n, p in numbers.items()]
+        request = ElectLeadersRequest(topic_partitions=topics, timeout_ms=timeout_ms)
         if version >= 1:
             request.election_type = kind
         return request
 
     def read(response: Message) -> dict[TopicPartition, BrokerError | None]:
-        assert isinstance(response, elections.ElectLeadersResponse)
+        assert isinstance(response, ElectLeadersResponse)
         raise_error(response.error_code, "elect leaders")
         found: dict[TopicPartition, BrokerError | None] = {}
         for topic in response.replica_election_results:
@@ -139,11 +143,11 @@ def describe_producers(
 
     def build(_version: int) -> Message:
         numbers = numbers_by_topic(partitions)
-        topics = [producers.TopicRequest(name=n, partition_indexes=p) for n, p in numbers.items()]
-        return producers.DescribeProducersRequest(topics=topics)
+        topics = [TopicRequest(name=n, partition_indexes=p) for n, p in numbers.items()]
+        return DescribeProducersRequest(topics=topics)
 
     def read(response: Message) -> dict[TopicPartition, list[ActiveProducer] | ClientError]:
-        assert isinstance(response, producers.DescribeProducersResponse)
+        assert isinstance(response, DescribeProducersResponse)
         found: dict[TopicPartition, list[ActiveProducer] | ClientError] = {}
         for topic in response.topics:
             for partition in topic.partitions:
@@ -158,7 +162,7 @@ def describe_producers(
     return AdminCall(ApiKey.DESCRIBE_PRODUCERS, build, read)
 
 
-def _producer(state: producers.ProducerState) -> ActiveProducer:
+def _producer(state: ProducerState) -> ActiveProducer:
     return ActiveProducer(
         state.producer_id,
         state.producer_epoch,

@@ -20,25 +20,19 @@ from barnabas.protocol.messages import (
     read_share_group_state as state,
     read_share_group_state_summary as summary,
 )
-from barnabas.protocol.messages.alter_share_group_offsets import (
+from barnabas.protocol.messages.share_groups import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponse,
-)
-from barnabas.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
     DeleteShareGroupOffsetsResponse,
-)
-from barnabas.protocol.messages.describe_share_group_offsets import (
+    DescribedGroup,
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
-)
-from barnabas.protocol.messages.share_group_describe import (
-    DescribedGroup,
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
 )

@@ -39,9 +39,8 @@ from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
 from barnabas.network.foreign_protocol import FOREIGN_PROTOCOLS
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import ReconnectBackoff
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.connection import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.runtime.sockets import USUAL_OPTIONS
 from barnabas.version import __version__
 

@@ -12,7 +12,7 @@ from barnabas.client.connections.connections import Call
 from barnabas.client.errors import ClientError, DisconnectedError, broker_error
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.find_coordinator import (
+from barnabas.protocol.messages.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )

@@ -29,7 +29,7 @@ from barnabas.client.group.member_polls import AssignmentSteps, PollSteps, PollW
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatResponse
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.waiting.state_machine import StateMachine
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.coordinators import Coordinators
     from barnabas.client.group.membership import MembershipHost
-    from barnabas.protocol.messages.consumer_group_heartbeat import Assignment
+    from barnabas.protocol.messages.groups import Assignment
     from barnabas.protocol.schema import Message
 
 __all__ = ["ConsumerProtocolMembership"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from barnabas.waiting.state_machine import StateMachine
 
 if TYPE_CHECKING:

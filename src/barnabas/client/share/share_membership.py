@@ -17,7 +17,7 @@ from barnabas.client.group.heartbeats import HeartbeatSchedule
 from barnabas.client.group.member_polls import PollWatch
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.share_group_heartbeat import (
+from barnabas.protocol.messages.share_consumers import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )

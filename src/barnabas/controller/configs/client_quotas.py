@@ -19,7 +19,7 @@ from barnabas.metadata.configs.configs_image import (
     quota_record,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_client_quotas import (
+from barnabas.protocol.messages.configs import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityDataResponse,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.configs.configs_image import QuotaEntity
     from barnabas.metadata.image import ClusterImage
-    from barnabas.protocol.messages.alter_client_quotas import EntryDataRequest
+    from barnabas.protocol.messages.configs import EntryDataRequest
 
 USER_AND_CLIENT_KEYS: Mapping[str, ConfigType] = {
     "producer_byte_rate": ConfigType.LONG,

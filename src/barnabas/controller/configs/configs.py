@@ -19,15 +19,14 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse as LegacyResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from barnabas.protocol.primitives import STRING_BYTES_MAX
-from barnabas.protocol.records.clear_elr_record import ClearElrRecord
-from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.protocol.records.topics import ClearElrRecord, ConfigRecord
 from barnabas.settings.key import ConfigType
 from barnabas.waiting.steps import count_gradually, gradually
 

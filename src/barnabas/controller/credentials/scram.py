@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.credentials import find_credential
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_user_scram_credentials import (
+from barnabas.protocol.messages.security import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from barnabas.protocol.records.remove_user_scram_credential_record import (
+from barnabas.protocol.records.security import (
     RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
 )
-from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from barnabas.sasl.scram_keys import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from barnabas.controller.result import ControllerView
     from barnabas.metadata.image import ClusterImage
-    from barnabas.protocol.messages.alter_user_scram_credentials import (
+    from barnabas.protocol.messages.security import (
         ScramCredentialDeletion,
         ScramCredentialUpsertion,
     )

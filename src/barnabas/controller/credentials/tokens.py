@@ -17,12 +17,13 @@ from barnabas.metadata.credentials import NO_TOKENS, is_expired, principal_parts
 from barnabas.metadata.metadata_version import has_delegation_tokens
 from barnabas.network.principal import ANONYMOUS, USER
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
-from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
-from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
+from barnabas.protocol.messages.security import (
+    CreateDelegationTokenResponse,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenResponse,
+)
 from barnabas.protocol.primitives import uuid_to_string
-from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
-from barnabas.protocol.records.remove_delegation_token_record import RemoveDelegationTokenRecord
+from barnabas.protocol.records.security import DelegationTokenRecord, RemoveDelegationTokenRecord
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -71,12 +72,12 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.network.principal import Principal
-    from barnabas.protocol.messages.create_delegation_token import (
+    from barnabas.protocol.messages.security import (
         CreatableRenewers,
         CreateDelegationTokenRequest,
+        ExpireDelegationTokenRequest,
+        RenewDelegationTokenRequest,
     )
-    from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-    from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
 

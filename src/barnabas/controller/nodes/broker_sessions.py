@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Set as AbstractSet
 
     from barnabas.metadata.broker_registration import BrokerRegistration
-    from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+    from barnabas.protocol.messages.nodes import BrokerHeartbeatRequest
 
 
 # A timer may fire slightly before its deadline because of rounding, ms.

@@ -9,11 +9,11 @@ from barnabas.controller.nodes.broker_sessions import BrokerState, next_state
 from barnabas.controller.partitions.elections import leads_any_partition, uses_more_than
 from barnabas.controller.result import ControllerResult, Refusal, check_broker_epoch
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.broker_heartbeat import (
+from barnabas.protocol.messages.nodes import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
 )
-from barnabas.protocol.records.broker_registration_change_record import (
+from barnabas.protocol.records.nodes import (
     BrokerRegistrationChangeRecord,
 )
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.result import ControllerResult, Refusal, check_broker_epoch
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.allocate_producer_ids import (
+from barnabas.protocol.messages.nodes import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-from barnabas.protocol.records.producer_ids_record import ProducerIdsRecord
+from barnabas.protocol.records.nodes import ProducerIdsRecord
 
 if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics import TopicImage
-    from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+    from barnabas.protocol.records.topics import PartitionChangeRecord
 
     Located = tuple[TopicImage, int, PartitionRegistration]
 

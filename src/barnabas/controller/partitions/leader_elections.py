@@ -10,7 +10,7 @@ from barnabas.controller.partitions.partition_change import Candidates, Election
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.elect_leaders import (
+from barnabas.protocol.messages.partition_changes import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,

@@ -12,21 +12,21 @@ from barnabas.controller.topic_names import METADATA_TOPIC, colliding, problem_o
 from barnabas.controller.topics.partitions import NewPartitions
 from barnabas.metadata.configs.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import (
+from barnabas.protocol.messages.topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from barnabas.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from barnabas.protocol.records.clear_elr_record import ClearElrRecord
-from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.topics import (
+    ClearElrRecord,
+    ConfigRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.waiting.steps import count_gradually, gradually
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas.controller.topics.placement import ReplicaPlacer
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.topics import TopicImage
-    from barnabas.protocol.messages.create_topics import CreatableTopic
+    from barnabas.protocol.messages.topics import CreatableTopic
     from barnabas.runtime.rng import Rng
 
 # Kafka's limits of one request: partitions and records.

@@ -16,15 +16,12 @@ from barnabas.protocol.record_frame import (
     decode_coordinator_value,
     read_prefix,
 )
-from barnabas.protocol.records.share_snapshot import (
+from barnabas.protocol.records.coordinator_logs import (
     ShareSnapshotKey,
     ShareSnapshotValue,
-    StateBatch as SnapshotBatch,
-)
-from barnabas.protocol.records.share_update import (
     ShareUpdateKey,
     ShareUpdateValue,
-    StateBatch as UpdateBatch,
+    StateBatch as LoggedBatch,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +50,7 @@ def snapshot_record(key: SharePartitionKey, state: SharePartitionState) -> Coord
         create_timestamp=state.create_timestamp_ms,
         write_timestamp=state.write_timestamp_ms,
         state_batches=[
-            SnapshotBatch(
+            LoggedBatch(
                 first_offset=each.first_offset,
                 last_offset=each.last_offset,
                 delivery_state=each.delivery_state,
@@ -73,7 +70,7 @@ def update_record(key: SharePartitionKey, update: SharePartitionUpdate) -> Coord
         start_offset=update.start_offset,
         delivery_complete_count=update.delivery_complete_count,
         state_batches=[
-            UpdateBatch(
+            LoggedBatch(
                 first_offset=each.first_offset,
                 last_offset=each.last_offset,
                 delivery_state=each.delivery_state,

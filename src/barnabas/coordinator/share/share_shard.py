@@ -36,8 +36,7 @@ from barnabas.coordinator.share.state_batches import (
 )
 from barnabas.coordinator.share.state_change import StateChange
 from barnabas.coordinator.share.state_outcome import StateOutcome, refused
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.record.batch import NO_PRODUCER_ID
 
 if TYPE_CHECKING:

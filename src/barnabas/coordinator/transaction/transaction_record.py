@@ -6,9 +6,9 @@ from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.coordinator.transaction.producer import NO_EPOCH, NO_PRODUCER_ID
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
 from barnabas.coordinator.transaction.transaction_state import TransactionState
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
-from barnabas.protocol.records.transaction_log import (
+from barnabas.protocol.records.coordinator_logs import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,

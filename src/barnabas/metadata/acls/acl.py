@@ -9,15 +9,15 @@ from typing import Any
 
 import msgspec
 
-from barnabas.protocol.acls import (
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.records.security import AccessControlEntryRecord
+from barnabas.protocol.resources import (
     WILDCARD,
     AclOperation,
     AclPermission,
     AclResourceType,
     PatternType,
 )
-from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.protocol.records.access_control_entry_record import AccessControlEntryRecord
 
 _ALLOW = int(AclPermission.ALLOW)
 
@@ -27,7 +27,7 @@ class Acl(msgspec.Struct, frozen=True):
 
     Two equal entries are one entry.
 
-    Numbers are those of `barnabas.protocol.acls`. A log may contain numbers that are not known.
+    Numbers are those of `protocol/resources`. A log may contain numbers that are not known.
     """
 
     resource_type: int

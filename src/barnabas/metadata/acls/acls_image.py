@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.metadata.persistent_map import PersistentMap
-from barnabas.protocol.acls import WILDCARD, PatternType
+from barnabas.protocol.resources import WILDCARD, PatternType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from barnabas.metadata.acls.acl import Acl
-    from barnabas.protocol.records.access_control_entry_record import AccessControlEntryRecord
+    from barnabas.protocol.records.security import AccessControlEntryRecord
 
 # The new entry of each changed id; None for a removed entry.
 AclChanges: TypeAlias = "dict[bytes, Acl | None]"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from barnabas.protocol.acls import (
+from barnabas.protocol.resources import (
     WILDCARD,
     WILDCARD_PRINCIPAL,
     AclOperation,

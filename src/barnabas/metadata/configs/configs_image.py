@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from barnabas.metadata.persistent_map import PersistentMap
-from barnabas.protocol.records.client_quota_record import ClientQuotaRecord, EntityData
+from barnabas.protocol.records.security import ClientQuotaRecord, EntityData
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

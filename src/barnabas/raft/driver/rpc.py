@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.update_raft_voter import CurrentLeader
+from barnabas.protocol.messages.quorum import CurrentLeader
 from barnabas.raft.transport.conversion import (
     cluster_id_of,
     core_request,

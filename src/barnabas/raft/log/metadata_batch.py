@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.record_frame import decode_metadata_record, encode_metadata_record
-from barnabas.protocol.records.kraft_version_record import KRaftVersionRecord
-from barnabas.protocol.records.leader_change_message import LeaderChangeMessage, Voter
-from barnabas.protocol.records.voters_record import VotersRecord
+from barnabas.protocol.records.metadata_log import KRaftVersionRecord, LeaderChangeMessage, Voter
+from barnabas.protocol.records.nodes import VotersRecord
 from barnabas.raft.listener import CommittedBatch, MetadataBatchTooLargeError
 from barnabas.raft.voter_set import VoterSet
 from barnabas.record.batch import Buffer, batches, check_crc

@@ -16,8 +16,8 @@ import msgspec
 
 from barnabas.protocol.codec import decode, decode_from
 from barnabas.protocol.record_frame import read_metadata_frame
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
-from barnabas.protocol.records.kraft_version_record import KRaftVersionRecord
+from barnabas.protocol.records.metadata_log import KRaftVersionRecord
+from barnabas.protocol.records.nodes import FeatureLevelRecord
 from barnabas.raft.core.messages import ControlRecords
 from barnabas.raft.log.metadata_batch import METADATA_BATCH_BYTES_MAX
 from barnabas.raft.log.metadata_log import METADATA_PARTITION

@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from barnabas.protocol.codec import decode, encode_bytes
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.record_frame import decode_metadata_record
-from barnabas.protocol.records.snapshot_footer_record import SnapshotFooterRecord
-from barnabas.protocol.records.snapshot_header_record import SnapshotHeaderRecord
+from barnabas.protocol.records.metadata_log import SnapshotFooterRecord, SnapshotHeaderRecord
 from barnabas.raft.listener import LoadedSnapshot, SnapshotError, SnapshotId
 from barnabas.raft.log.metadata_batch import (
     encode_control_batch,

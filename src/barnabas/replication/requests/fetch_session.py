@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.fetch_metadata import next_epoch
+from barnabas.protocol.fetch_session_handler import next_epoch
 from barnabas.replication.partition.fetch_params import FetchPartitionData
 from barnabas.replication.requests.session_partition import UNKNOWN, SessionKey, SessionPartition
 from barnabas.storage.topic_partition import TopicIdPartition

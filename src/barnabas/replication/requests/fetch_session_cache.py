@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.fetch_metadata import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from barnabas.protocol.fetch_session_handler import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from barnabas.replication.requests.fetch_context import (
     FetchContext,
     FullContext,

@@ -11,7 +11,7 @@ from barnabas.replication.partition.alter_partition import AlterPartitionResult
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.protocol.messages.alter_partition import (
+    from barnabas.protocol.messages.partition_changes import (
         AlterPartitionRequest,
         AlterPartitionResponse,
     )
@@ -51,20 +51,22 @@ class ForwardedAlterPartition:
         self._timer.call_soon(lambda: self._forwarding.send(request, on_response))
 
     def _request(self, proposal: AlterPartitionProposal) -> AlterPartitionRequest:
-        from barnabas.protocol.messages import alter_partition as messages
+        from barnabas.protocol.messages import partition_changes
 
-        return messages.AlterPartitionRequest(
+        return partition_changes.AlterPartitionRequest(
             broker_id=self._node_id,
             broker_epoch=self._broker_epoch(),
             topics=[
-                messages.TopicDataRequest(
+                partition_changes.TopicDataRequest(
                     topic_id=proposal.topic_id,
                     partitions=[
-                        messages.PartitionDataRequest(
+                        partition_changes.PartitionDataRequest(
                             partition_index=proposal.topic_partition.partition,
                             leader_epoch=proposal.leader_epoch,
                             new_isr_with_epochs=[
-                                messages.BrokerState(broker_id=broker_id, broker_epoch=broker_epoch)
+                                partition_changes.BrokerState(
+                                    broker_id=broker_id, broker_epoch=broker_epoch
+                                )
                                 for broker_id, broker_epoch in proposal.new_isr
                             ],
                             leader_recovery_state=proposal.leader_recovery_state,

@@ -10,7 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsResponse
+    from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsResponse
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.settings.definition import ParsedConfig
@@ -69,7 +69,7 @@ class AutoTopics:
                 "Automatic topic creation refused: topics=%d limit=%d", len(new), _TOPICS_MAX
             )
             return
-        from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+        from barnabas.protocol.messages.topics import CreateTopicsRequest
 
         self._in_flight.update(new)
         request = CreateTopicsRequest(
@@ -99,7 +99,7 @@ class AutoTopics:
         return on_done
 
     def _creatable(self, name: str) -> CreatableTopic:
-        from barnabas.protocol.messages.create_topics import CreatableTopic
+        from barnabas.protocol.messages.topics import CreatableTopic
 
         if name == OFFSETS_TOPIC:
             return self._offsets_topic()
@@ -177,7 +177,7 @@ class AutoTopics:
     def _internal_topic(
         self, name: str, partitions: int, replication_key: str, configs: dict[str, str]
     ) -> CreatableTopic:
-        from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+        from barnabas.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 
         replication_factor = self._config.integer(replication_key)
         if self._is_alone and replication_key not in self._config.given:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
+from barnabas.protocol.messages.log_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryDataRequest,
     PartitionDataRequest,
@@ -23,7 +23,7 @@ from barnabas.storage.topic_partition import TopicIdPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
+    from barnabas.protocol.messages.log_dirs import AssignReplicasToDirsResponse
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
     from barnabas.runtime.timer import Timer

@@ -18,9 +18,7 @@ import msgspec
 from barnabas.controller.apis import refuse_request
 from barnabas.controller.result import Refusal
 from barnabas.protocol.api_keys import api_row
-from barnabas.protocol.error_counting import error_counter
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError, error_counter
 from barnabas.runtime.line_limit import LineLimit
 from barnabas.server.controller_access.controller_channel import ControllerChannel
 from barnabas.server.dispatch.envelope import unwrap_response, wrap_request

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.configuring import (
         ConfiguredInternalTopic,
     )
-    from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsResponse
+    from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsResponse
     from barnabas.runtime.clock import Clock
     from barnabas.server.controller_access.controller_access import ControllerAccess
 
@@ -53,7 +53,7 @@ class InternalStreamsTopics:
         ][:_TOPICS_MAX]
         if not new:
             return
-        from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+        from barnabas.protocol.messages.topics import CreateTopicsRequest
 
         names = [topic.name for topic in new]
         self._in_flight.update(names)
@@ -95,7 +95,7 @@ class InternalStreamsTopics:
 
 
 def _creatable(topic: ConfiguredInternalTopic) -> CreatableTopic:
-    from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+    from barnabas.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 
     return CreatableTopic(
         name=topic.name,

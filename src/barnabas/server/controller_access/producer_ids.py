@@ -9,7 +9,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+    from barnabas.protocol.messages.nodes import AllocateProducerIdsResponse
     from barnabas.server.controller_access.controller_access import ControllerAccess
 
     # Called with a producer id and NONE, or with -1 and an error.
@@ -50,7 +50,7 @@ class ProducerIds:
             self._request_block()
 
     def _request_block(self) -> None:
-        from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+        from barnabas.protocol.messages.nodes import AllocateProducerIdsRequest
 
         request = AllocateProducerIdsRequest(
             broker_id=self._node_id, broker_epoch=self._broker_epoch()

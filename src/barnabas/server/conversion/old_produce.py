@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.network.connection import Connection
-    from barnabas.protocol.chunks import Records
+    from barnabas.protocol.encoding import Records
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.storage.topic_partition import TopicPartition

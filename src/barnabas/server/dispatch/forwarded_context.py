@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.envelope import EnvelopeResponse
+from barnabas.protocol.messages.nodes import EnvelopeResponse
 from barnabas.server.dispatch.envelope import wrap_response
 from barnabas.server.dispatch.request import EXEMPT, RequestContext, give_up
 

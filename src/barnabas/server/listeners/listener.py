@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.network.connection import Connection
 from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
 from barnabas.network.principal import ANONYMOUS
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.runtime.line_limit import LineLimit
 from barnabas.runtime.sockets import ListenOptions
 from barnabas.runtime.tls.tls_error import TlsError

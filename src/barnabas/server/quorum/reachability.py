@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.network.channel import Channel
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.protocol.messages.metadata import DescribeClusterRequest
 from barnabas.server.listeners.endpoint_type import CONTROLLERS
 from barnabas.server.quorum.reachability import send_once
 from barnabas.server.startup.node_failure import NodeFailedError

@@ -7,7 +7,7 @@ import binascii
 import re
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from barnabas.protocol.records.security import UserScramCredentialRecord
 from barnabas.sasl.scram_keys import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,

@@ -33,7 +33,7 @@ from barnabas.waiting.off_loop import OffLoop
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
+    from barnabas.protocol.messages.connection import PushTelemetryRequest
     from barnabas.record.batch import Buffer
     from barnabas.runtime.clock import Clock
     from barnabas.server.cluster.cluster_view import ClusterView

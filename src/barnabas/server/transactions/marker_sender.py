@@ -17,7 +17,7 @@ import msgspec
 
 from barnabas.coordinator.runtime.transaction_ending import TransactionEnding
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.write_txn_markers import (
+from barnabas.protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.coordinator.transaction.markers import Markers
-    from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
+    from barnabas.protocol.messages.transactions import WriteTxnMarkersResponse
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.timer import Timer

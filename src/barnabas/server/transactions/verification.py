@@ -16,7 +16,7 @@ from barnabas.coordinator.transaction.producer import Producer  # noqa: TC001 - 
 from barnabas.coordinator.transaction.transaction_coordinator import TRANSACTION_TOPIC
 from barnabas.metrics.histogram import Histogram
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-    from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+    from barnabas.protocol.messages.transactions import AddPartitionsToTxnResponse
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.replica_manager import ReplicaManager

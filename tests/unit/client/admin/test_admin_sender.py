@@ -17,14 +17,17 @@ from barnabas.client.session.waiter import Waiter
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
-from barnabas.protocol.messages.delete_records import (
+from barnabas.protocol.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsResponse,
+    ListGroupsResponse,
+)
+from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from barnabas.protocol.messages.list_groups import ListGroupsResponse
+from barnabas.protocol.messages.metadata import Coordinator, FindCoordinatorResponse
 from unit.client.admin.answering_cluster import AnsweringCluster
 from unit.client.scripted_cluster import TOPIC_ID, HandStepper
 

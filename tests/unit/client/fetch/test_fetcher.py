@@ -12,7 +12,7 @@ from barnabas.client.fetch.fetcher import ReaderOptions
 from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.fetch.record_set import FetchFailure, RecordSet
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.frame_buffers import FrameBuffers
+from barnabas.protocol.frame import FrameBuffers
 from barnabas.protocol.messages.fetch import FetchResponse
 from unit.client.fetch.started_fetcher import VERSION, answer, batch, fetching, restart, started
 from unit.client.scripted_cluster import ScriptedCluster

@@ -18,12 +18,12 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource as LegacyResource,
 )
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 from steps import finish
 from unit.controller.parts import applied, configs_of, kinds, view_of
 from unit.metadata.clusters import config, image_of, partition, three_brokers, topic, topic_id

@@ -10,7 +10,7 @@ from barnabas.controller.result import Refusal
 from barnabas.controller.topics.partitions import NewPartitions
 from barnabas.controller.topics.placement import PlacementSpec, StripedPlacer, UsableBroker
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.broker_registration_change_record import (
+from barnabas.protocol.records.nodes import (
     BrokerRegistrationChangeRecord,
 )
 from barnabas.runtime.rng import SeededRng

@@ -38,14 +38,14 @@ from barnabas.coordinator.group.share.share_shard import ShareShard
 from barnabas.coordinator.group.streams.streams_shard import StreamsShard
 from barnabas.coordinator.group.topics import TopicHashes
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.record_frame import read_prefix
-from barnabas.protocol.records.consumer_group_current_member_assignment import (
+from barnabas.protocol.records.classic_groups import OffsetCommitKey
+from barnabas.protocol.records.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,
 )
-from barnabas.protocol.records.offset_commit import OffsetCommitKey
 from barnabas.sim.clock import SimClock
 from barnabas.sim.scheduler import SimScheduler
 

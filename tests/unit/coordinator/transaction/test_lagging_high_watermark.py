@@ -14,7 +14,7 @@ from barnabas.coordinator.transaction.transaction_coordinator import TRANSACTION
 from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
 from barnabas.coordinator.transaction.transaction_state import TransactionState
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition

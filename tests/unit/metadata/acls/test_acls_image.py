@@ -13,11 +13,11 @@ from barnabas.metadata.acls.acls_image import AclsImage
 from barnabas.metadata.delta import ClusterDelta
 from barnabas.metadata.image import ClusterImage, Provenance
 from barnabas.metadata.topics import MetadataReplayError
-from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
-from barnabas.protocol.records.access_control_entry_record import AccessControlEntryRecord
-from barnabas.protocol.records.remove_access_control_entry_record import (
+from barnabas.protocol.records.security import (
+    AccessControlEntryRecord,
     RemoveAccessControlEntryRecord,
 )
+from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 ALLOW, DENY = AclPermission.ALLOW, AclPermission.DENY

@@ -11,7 +11,7 @@ import pytest
 from barnabas.metadata.acls.acl import Acl
 from barnabas.metadata.acls.acls_image import AclsImage
 from barnabas.metadata.acls.decision import Action, decide, is_allowed_somewhere
-from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
+from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED

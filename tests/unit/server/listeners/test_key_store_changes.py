@@ -14,12 +14,12 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource as LegacyResource,
 )
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.runtime.loop import Runtime
 from barnabas.runtime.sockets import Sockets
 from barnabas.runtime.tls.contexts import client_context

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from barnabas.metadata.credentials import RetainedRecords, retained_change
-from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from barnabas.protocol.records.security import UserScramCredentialRecord
 from barnabas.runtime.clock import SystemClock
 from barnabas.sasl.scram_keys import ScramMechanism, dummy_credential
 from barnabas.server.security.sasl.image_users import ImageUsers

@@ -8,12 +8,12 @@ import pytest
 
 from barnabas.metadata.configs.configs_image import TOPIC as TOPIC_CONFIGS
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.write_share_group_state import (
     PartitionData,
     StateBatch,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
 from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgePartition,
     AcknowledgeTopic,
 )
+from barnabas.protocol.messages.topics import DeleteTopicsRequest
+from barnabas.protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest
 from barnabas.server.handlers.share.requested_batches import BATCHES_MAX
 from barnabas.server.share.persister import Persister
 from barnabas.server.share.share_session_cache import UNKNOWN_MAX

@@ -13,11 +13,11 @@ from hypothesis import given, strategies as st
 from barnabas.metadata.configs.configs_image import CLIENT_METRICS
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.get_telemetry_subscriptions import (
+from barnabas.protocol.messages.connection import (
+    ApiVersionsRequest,
     GetTelemetrySubscriptionsRequest,
+    PushTelemetryRequest,
 )
-from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
 from barnabas.record.compression import GZIP, ZSTD, compress
 from barnabas.server.telemetry import receiver
 from barnabas.server.telemetry.otlp import (

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.sender import AdminSender
     from barnabas.client.errors import BrokerError
     from barnabas.client.retries import OnDone
-    from barnabas.protocol.messages.alter_user_scram_credentials import ScramCredentialUpsertion
+    from barnabas.protocol.messages.security import ScramCredentialUpsertion
 
 # Randomness of the salts of one call.
 _RANDOM_BYTES = 32

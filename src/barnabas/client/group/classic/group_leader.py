@@ -21,16 +21,15 @@ from barnabas.client.group.assignors.assignor import (
 )
 from barnabas.client.group.classic.member_payloads import read_subscription, write_assignment
 from barnabas.client.user_code import UserCode
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.sync_group import SyncGroupRequestAssignment
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.groups import SyncGroupRequestAssignment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.protocol.messages.join_group import JoinGroupResponse
+    from barnabas.protocol.messages.groups import JoinGroupResponse
     from barnabas.runtime.timer import Cancellable
 
 __all__ = ["BUILT_IN", "GroupLeader", "common_protocol", "resolve_assignors"]

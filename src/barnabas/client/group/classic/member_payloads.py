@@ -9,14 +9,14 @@ from __future__ import annotations
 from barnabas.client.group.assignors.assignor import Assignment, MemberSubscription
 from barnabas.client.topic_partition import TopicPartition, numbers_by_topic
 from barnabas.protocol.codec import decode_from, encode_bytes
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.records.classic_groups import (
+    ConsumerProtocolSubscription,
+    TopicPartition as OwnedTopic,
+)
 from barnabas.protocol.records.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
     TopicPartition as AssignedTopic,
-)
-from barnabas.protocol.records.consumer_protocol_subscription import (
-    ConsumerProtocolSubscription,
-    TopicPartition as OwnedTopic,
 )
 
 __all__ = [

@@ -44,12 +44,12 @@ from barnabas.coordinator.group.consumer.regexes import GroupRegexes, RegexChang
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.runtime.coordinator_result import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.protocol.messages.groups import (
     Assignment,
     ConsumerGroupHeartbeatResponse,
+    MemberResponse,
     TopicPartitionsResponse,
 )
-from barnabas.protocol.messages.leave_group import MemberResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.conversion import Downgrade, Upgrade
     from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+    from barnabas.protocol.messages.groups import LeaveGroupRequest
 
     Answer = CoordinatorResult[ConsumerGroupHeartbeatResponse]
 

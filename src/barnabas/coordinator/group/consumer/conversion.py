@@ -45,8 +45,7 @@ from barnabas.coordinator.group.consumer.consumer_records import group_records, 
 from barnabas.coordinator.group.group_memory import GroupMemory
 from barnabas.coordinator.group.refusal import RefusalError
 from barnabas.coordinator.runtime.responses.append_errors import client_error
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_map import GroupMap
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.records.consumer_protocol_subscription import (
+    from barnabas.protocol.records.classic_groups import (
         ConsumerProtocolSubscription,
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.offsets.offset_store import CommittedOffset, PartitionKey
     from barnabas.coordinator.group.topics import TopicsView
-    from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
+    from barnabas.protocol.messages.committed_offsets import OffsetFetchRequest
 
 _FIRST_VERSION_WITH_GROUPS = 8
 _FIRST_VERSION_WITH_TOPIC_IDS = 10

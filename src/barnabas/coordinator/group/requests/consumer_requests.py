@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-    from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+    from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatResponse
 
 
 # The types of members, by the protocol that they use.

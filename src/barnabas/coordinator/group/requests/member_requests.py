@@ -18,8 +18,8 @@ from barnabas.coordinator.group.group_memory import PROTOCOLS_MAX
 from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.coordinator.runtime.responses.pending_response import PendingResponse
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.heartbeat import HeartbeatResponse
-from barnabas.protocol.messages.leave_group import (
+from barnabas.protocol.messages.groups import (
+    HeartbeatResponse,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
@@ -32,10 +32,14 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.configs.config import GroupCoordinatorConfig
     from barnabas.coordinator.group.group_shard import GroupShard
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
-    from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+    from barnabas.protocol.messages.groups import (
+        HeartbeatRequest,
+        JoinGroupRequest,
+        JoinGroupResponse,
+        LeaveGroupRequest,
+        SyncGroupRequest,
+        SyncGroupResponse,
+    )
 
 _JOIN_NULL_PROTOCOL_SINCE = 7
 _JOIN_REBALANCE_TIMEOUT_SINCE = 1

@@ -27,7 +27,7 @@ from barnabas.coordinator.group.offsets.offset_store import CommittedOffset
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.runtime.responses.append_errors import client_error
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -41,12 +41,10 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.coordinator.runtime.transaction_ending import TransactionalProducer
-    from barnabas.protocol.messages.offset_commit import (
+    from barnabas.protocol.messages.committed_offsets import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
         OffsetCommitRequestTopic,
-    )
-    from barnabas.protocol.messages.offset_fetch import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchResponse,

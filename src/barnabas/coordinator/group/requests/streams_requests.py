@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.streams_member import StreamsMember
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-    from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-    from barnabas.protocol.records import streams_group_topology as records
-    from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
+    from barnabas.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
+    from barnabas.protocol.records import streams_groups
+    from barnabas.protocol.records.streams_groups import StreamsGroupTopologyValue
 
 
 def described(configured: ConfiguredTopology) -> Topology:
@@ -72,7 +72,7 @@ def described(configured: ConfiguredTopology) -> Topology:
     )
 
 
-def described_value(value: records.StreamsGroupTopologyValue) -> Topology:
+def described_value(value: streams_groups.StreamsGroupTopologyValue) -> Topology:
     """Return the description of a topology that is not configured."""
     return Topology(
         epoch=value.epoch,
@@ -89,7 +89,7 @@ def described_value(value: records.StreamsGroupTopologyValue) -> Topology:
     )
 
 
-def _id_order(subtopology: records.Subtopology) -> bytes:
+def _id_order(subtopology: streams_groups.Subtopology) -> bytes:
     return string_order(subtopology.subtopology_id)
 
 
@@ -117,7 +117,7 @@ def _internal(topics: Iterable[ConfiguredInternalTopic]) -> list[TopicInfo]:
     return sorted(found, key=_name_order)
 
 
-def _declared(topics: Iterable[records.TopicInfo]) -> list[TopicInfo]:
+def _declared(topics: Iterable[streams_groups.TopicInfo]) -> list[TopicInfo]:
     found = [
         TopicInfo(
             name=topic.name,

@@ -16,7 +16,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.protocol.messages.streams_group_heartbeat import TaskOffset
+    from barnabas.protocol.messages.streams_groups import TaskOffset
 
 
 # The epoch in which each active task was assigned, by subtopology id and partition. No map is

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     )
     from barnabas.coordinator.group.streams.streams_shard import StreamsShard
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.messages.streams_group_heartbeat import (
+    from barnabas.protocol.messages.streams_groups import (
         StreamsGroupHeartbeatRequest,
         StreamsGroupHeartbeatResponse,
     )

@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.record.batch import NO_PRODUCER_ID, batches, check_crc
 from barnabas.record.compression import NONE, decompressed_bytes_max
 from barnabas.record.control import ControlType

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         AlterConfigsResource as LegacyResource,
         AlterConfigsResourceResponse as LegacyResourceResponse,
     )
-    from barnabas.protocol.messages.incremental_alter_configs import (
+    from barnabas.protocol.messages.configs import (
         AlterableConfig,
         AlterConfigsResource,
         AlterConfigsResourceResponse,

@@ -9,15 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.acls.acl import UNKNOWN, AclFilter
-from barnabas.protocol.acls import PatternType
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.resources import PatternType
 from barnabas.server.handlers.forwarded import forward_request
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.create_acls import CreateAclsRequest
-    from barnabas.protocol.messages.delete_acls import DeleteAclsRequest
+    from barnabas.protocol.messages.security import CreateAclsRequest, DeleteAclsRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.metadata.acls.acl import AclFilter
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_acls import (
+from barnabas.protocol.messages.security import (
     AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,

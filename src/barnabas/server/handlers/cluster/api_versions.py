@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.metadata.metadata_version import KRAFT_VERSION
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import (
+from barnabas.protocol.messages.connection import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.get_telemetry_subscriptions import (
+from barnabas.protocol.messages.connection import (
     GetTelemetrySubscriptionsResponse,
 )
 from barnabas.protocol.schema import ZERO_UUID
@@ -16,7 +16,7 @@ from barnabas.server.telemetry.client_telemetry import ACCEPTED_COMPRESSIONS
 from barnabas.server.telemetry.pushing_client import pushing_client
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.get_telemetry_subscriptions import (
+    from barnabas.protocol.messages.connection import (
         GetTelemetrySubscriptionsRequest,
     )
     from barnabas.server.dispatch.request import Handle, RequestContext

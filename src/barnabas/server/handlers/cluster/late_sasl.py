@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from barnabas.protocol.messages.connection import SaslAuthenticateResponse, SaslHandshakeResponse
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.push_telemetry import PushTelemetryResponse
+from barnabas.protocol.messages.connection import PushTelemetryResponse
 from barnabas.server.telemetry.pushing_client import pushing_client
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
+    from barnabas.protocol.messages.connection import PushTelemetryRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 

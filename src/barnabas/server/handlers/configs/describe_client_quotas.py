@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.metadata.configs.configs_image import CLIENT_ID, IP, USER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.java_collections import JavaTable, string_hash
-from barnabas.protocol.messages.describe_client_quotas import (
+from barnabas.protocol.messages.configs import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     EntityData,

@@ -19,7 +19,7 @@ from barnabas.metadata.configs.configs_image import (
     TOPIC,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_configs import (
+from barnabas.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_user_scram_credentials import (
+from barnabas.protocol.messages.security import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from barnabas.protocol.records.security import UserScramCredentialRecord
 from barnabas.server.dispatch.slices import drained
 from barnabas.waiting.steps import count_gradually, gradually
 

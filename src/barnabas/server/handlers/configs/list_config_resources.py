@@ -16,7 +16,7 @@ from barnabas.metadata.configs.configs_image import (
     TOPIC,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.list_config_resources import (
+from barnabas.protocol.messages.configs import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+    from barnabas.protocol.messages.nodes import BrokerHeartbeatRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import ControllerListenerDependencies
 

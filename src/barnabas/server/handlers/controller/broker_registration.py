@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.broker_registration import (
+    from barnabas.protocol.messages.nodes import (
         BrokerRegistrationRequest,
         BrokerRegistrationResponse,
     )

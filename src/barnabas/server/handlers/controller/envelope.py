@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.codec import decode
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.nodes import EnvelopeRequest, EnvelopeResponse
 from barnabas.server.dispatch.envelope import read_address, read_header, read_principal
 from barnabas.server.dispatch.forwarded_context import ForwardedContext, ForwardedRequest
 from barnabas.server.handlers.broker_apis import SERVED_APIS

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
 from barnabas.coordinator.group.consumer.heartbeats import Heartbeating
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.handlers.groups.client_identity import client_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.protocol.messages.consumer_group_heartbeat import (
+    from barnabas.protocol.messages.groups import (
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,
     )

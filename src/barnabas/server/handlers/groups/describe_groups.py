@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.acls import AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_groups import DescribeGroupsResponse
+from barnabas.protocol.messages.groups import DescribeGroupsResponse
+from barnabas.protocol.resources import AclResourceType
 from barnabas.server.handlers.authorized_operations import GROUP_OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
+    from barnabas.protocol.messages.groups import DescribeGroupsRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 

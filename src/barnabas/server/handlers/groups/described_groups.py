@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.handlers.authorized_operations import GROUP_OPERATIONS
 
 if TYPE_CHECKING:

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 from barnabas.server.handlers.groups.client_identity import client_of
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
-    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.join_group import JoinGroupRequest
-    from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-    from barnabas.protocol.messages.sync_group import SyncGroupRequest
+    from barnabas.protocol.messages.groups import (
+        DeleteGroupsRequest,
+        HeartbeatRequest,
+        JoinGroupRequest,
+        ListGroupsRequest,
+        ListGroupsResponse,
+        SyncGroupRequest,
+    )
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 

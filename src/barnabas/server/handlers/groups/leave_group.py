@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.protocol.messages.groups import LeaveGroupRequest, LeaveGroupResponse
 from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.offset_delete import (
+    from barnabas.protocol.messages.committed_offsets import (
         OffsetDeleteRequest,
     )
     from barnabas.server.dispatch.request import Handle, RequestContext

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.requests.share_requests import failed_share_group
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeResponse
+from barnabas.protocol.messages.share_groups import ShareGroupDescribeResponse
 from barnabas.server.handlers.groups.described_groups import visible_groups
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from barnabas.protocol.messages.share_group_describe import (
+    from barnabas.protocol.messages.share_groups import (
         DescribedGroup,
         ShareGroupDescribeRequest,
     )

@@ -9,7 +9,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.server.handlers.groups.client_identity import client_of
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.share_group_heartbeat import (
+    from barnabas.protocol.messages.share_consumers import (
         ShareGroupHeartbeatRequest,
         ShareGroupHeartbeatResponse,
     )

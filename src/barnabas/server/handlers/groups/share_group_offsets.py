@@ -16,7 +16,7 @@ from barnabas.coordinator.group.requests.share_offset_requests import (
     failed_offsets,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_share_group_offsets import (
+from barnabas.protocol.messages.share_groups import (
     DescribeShareGroupOffsetsResponse,
 )
 
@@ -24,15 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.coordinator.group.requests.share_offset_requests import ShareOffsetDescriptions
-    from barnabas.protocol.messages.alter_share_group_offsets import (
+    from barnabas.protocol.messages.share_groups import (
         AlterShareGroupOffsetsRequest,
         AlterShareGroupOffsetsResponse,
-    )
-    from barnabas.protocol.messages.delete_share_group_offsets import (
         DeleteShareGroupOffsetsRequest,
         DeleteShareGroupOffsetsResponse,
-    )
-    from barnabas.protocol.messages.describe_share_group_offsets import (
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsResponseGroup,
     )

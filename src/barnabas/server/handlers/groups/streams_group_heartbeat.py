@@ -10,15 +10,15 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     StreamsClient,
     failed_streams_heartbeat,
 )
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.streams_group_heartbeat import Status
+from barnabas.protocol.messages.streams_groups import Status
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.cluster.streams_topic_names import topology_problem
 from barnabas.server.handlers.groups.client_identity import client_of
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.streams_heartbeat import StreamsHeartbeat
-    from barnabas.protocol.messages.streams_group_heartbeat import (
+    from barnabas.protocol.messages.streams_groups import (
         StreamsGroupHeartbeatRequest,
         StreamsGroupHeartbeatResponse,
     )

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.streams_group_topology_description_update import (
+from barnabas.protocol.messages.streams_groups import (
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.streams_group_topology_description_update import (
+    from barnabas.protocol.messages.streams_groups import (
         StreamsGroupTopologyDescriptionUpdateRequest,
     )
     from barnabas.server.dispatch.request import Handle, RequestContext

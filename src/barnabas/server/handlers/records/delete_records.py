@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_records import (
+from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,

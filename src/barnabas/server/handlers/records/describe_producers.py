@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.topic_names import problem_of
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_producers import (
+from barnabas.protocol.messages.describe_transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,

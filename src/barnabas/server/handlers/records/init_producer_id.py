@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.transaction.decisions import Initialization
 from barnabas.coordinator.transaction.producer import NO_EPOCH, NO_PRODUCER_ID, Producer
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.init_producer_id import (
+from barnabas.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )

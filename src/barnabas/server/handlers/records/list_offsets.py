@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.protocol.messages.log_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
 from barnabas.server.share.records.record_state import GAP, REJECT, RENEW
 from barnabas.storage.topic_partition import TopicIdPartition

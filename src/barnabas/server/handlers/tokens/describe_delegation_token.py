@@ -9,24 +9,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.credentials import SECRET_KEY, principal_parts, token_hmac
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_delegation_token import (
+from barnabas.protocol.messages.security import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenResponse,
 )
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.handlers.tokens.rules import may_use_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.metadata.credentials import Tokens
-    from barnabas.protocol.messages.describe_delegation_token import (
+    from barnabas.protocol.messages.security import (
         DescribeDelegationTokenOwner,
         DescribeDelegationTokenRequest,
     )
-    from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
+    from barnabas.protocol.records.security import DelegationTokenRecord
     from barnabas.server.dispatch.access import Access
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies

@@ -16,20 +16,24 @@ from barnabas.controller.credentials.tokens import (
 )
 from barnabas.controller.result import Refusal
 from barnabas.network.principal import USER
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
-from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
-from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
+from barnabas.protocol.messages.security import (
+    CreateDelegationTokenResponse,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenResponse,
+)
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.handlers.forwarded import forward_request
 from barnabas.server.handlers.tokens.rules import may_use_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-    from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-    from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+    from barnabas.protocol.messages.security import (
+        CreateDelegationTokenRequest,
+        ExpireDelegationTokenRequest,
+        RenewDelegationTokenRequest,
+    )
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies
 

@@ -10,7 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.server.handlers.forwarded import forward_request
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.delete_topics import (
+    from barnabas.protocol.messages.topics import (
         DeleteTopicsRequest,
         DeleteTopicsResponse,
     )

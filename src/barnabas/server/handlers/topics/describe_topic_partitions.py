@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS, problem_of
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import describe_topic_partitions as messages
+from barnabas.protocol.messages.metadata import (
+    CursorResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.dispatch.slices import sorted_gradually
 from barnabas.server.handlers.authorized_operations import TOPIC_OPERATIONS
@@ -42,21 +48,21 @@ class DescribeTopicPartitionsHandler:
     def handle_describe_topic_partitions(
         self,
         context: RequestContext,
-        request: messages.DescribeTopicPartitionsRequest,
-    ) -> messages.DescribeTopicPartitionsResponse | None:
+        request: DescribeTopicPartitionsRequest,
+    ) -> DescribeTopicPartitionsResponse | None:
         """Describe partitions from the cursor on, up to the limits of request and broker."""
         return context.in_slices(self._build_response(request, context.access))
 
     def _build_response(
-        self, request: messages.DescribeTopicPartitionsRequest, access: Access | None
-    ) -> Generator[None, None, messages.DescribeTopicPartitionsResponse]:
+        self, request: DescribeTopicPartitionsRequest, access: Access | None
+    ) -> Generator[None, None, DescribeTopicPartitionsResponse]:
         cursor = request.cursor
         first_name = "" if cursor is None else cursor.topic_name
         first_partition = 0 if cursor is None else cursor.partition_index
         topics = self._cluster.image.topics
         requested = yield from count_gradually(topic.name for topic in request.topics)
         names = yield from sorted_gradually(list(requested or topics.names()))
-        response = messages.DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
+        response = DescribeTopicPartitionsResponse(topics=[], next_cursor=None)
         is_invalid = cursor is not None and bool(requested) and first_name not in requested
         if is_invalid or first_partition < 0:
             # Return one error per requested topic, in request order and with repetitions.
@@ -84,13 +90,11 @@ class DescribeTopicPartitionsHandler:
             start = first_partition if name == first_name else 0
             indexes = [index for index in sorted(topic.partitions) if index >= start]
             if remaining == 0 and indexes:
-                response.next_cursor = messages.CursorResponse(
-                    topic_name=name, partition_index=indexes[0]
-                )
+                response.next_cursor = CursorResponse(topic_name=name, partition_index=indexes[0])
                 break
             response.topics.append((yield from self._topic(topic, indexes[:remaining])))
             if len(indexes) > remaining:
-                response.next_cursor = messages.CursorResponse(
+                response.next_cursor = CursorResponse(
                     topic_name=name, partition_index=indexes[remaining]
                 )
                 break
@@ -106,11 +110,11 @@ class DescribeTopicPartitionsHandler:
 
     def _topic(
         self, topic: TopicImage, indexes: list[int]
-    ) -> Generator[None, None, messages.DescribeTopicPartitionsResponseTopic]:
+    ) -> Generator[None, None, DescribeTopicPartitionsResponseTopic]:
         partitions = yield from gradually(
             self._partition(index, topic.partitions[index]) for index in indexes
         )
-        return messages.DescribeTopicPartitionsResponseTopic(
+        return DescribeTopicPartitionsResponseTopic(
             error_code=ErrorCode.NONE,
             name=topic.name,
             topic_id=topic.id,
@@ -121,10 +125,10 @@ class DescribeTopicPartitionsHandler:
 
     def _partition(
         self, index: int, partition: PartitionRegistration
-    ) -> messages.DescribeTopicPartitionsResponsePartition:
+    ) -> DescribeTopicPartitionsResponsePartition:
         alive = self._cluster.is_alive
         led = alive(partition.leader)
-        return messages.DescribeTopicPartitionsResponsePartition(
+        return DescribeTopicPartitionsResponsePartition(
             error_code=ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
             partition_index=index,
             leader_id=partition.leader if led else -1,
@@ -137,7 +141,7 @@ class DescribeTopicPartitionsHandler:
         )
 
 
-def _unknown(name: str) -> messages.DescribeTopicPartitionsResponseTopic:
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     legal = problem_of(name) is None
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     made = _failed(name, unknown if legal else ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -145,8 +149,8 @@ def _unknown(name: str) -> messages.DescribeTopicPartitionsResponseTopic:
     return made
 
 
-def _failed(name: str, error: ErrorCode) -> messages.DescribeTopicPartitionsResponseTopic:
-    return messages.DescribeTopicPartitionsResponseTopic(
+def _failed(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
         error_code=error,
         name=name,
         topic_id=ZERO_UUID,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.elect_leaders import (
+    from barnabas.protocol.messages.partition_changes import (
         ElectLeadersRequest,
         ElectLeadersResponse,
     )

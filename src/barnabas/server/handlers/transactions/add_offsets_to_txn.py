@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.transaction.producer import Producer
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_offsets_to_txn import (
+from barnabas.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )

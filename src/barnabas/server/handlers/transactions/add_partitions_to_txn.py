@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.controller.topic_names import INTERNAL_TOPICS
 from barnabas.coordinator.transaction.producer import Producer
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

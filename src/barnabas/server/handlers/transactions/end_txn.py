@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.transaction.decisions import Ending
 from barnabas.coordinator.transaction.producer import Producer
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from barnabas.protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
     from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata

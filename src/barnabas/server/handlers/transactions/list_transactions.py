@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.transaction.transaction_state import STATE_LABELS
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.list_transactions import (
+from barnabas.protocol.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,

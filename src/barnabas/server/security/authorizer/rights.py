@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.acls.decision import Action, canonical_address
-from barnabas.protocol.acls import CLUSTER_NAME, LISTED_OPERATIONS, AclOperation, AclResourceType
+from barnabas.protocol.resources import (
+    CLUSTER_NAME,
+    LISTED_OPERATIONS,
+    AclOperation,
+    AclResourceType,
+)
 from barnabas.server.security.authorizer.authorizer import NotLoadedError
 
 if TYPE_CHECKING:

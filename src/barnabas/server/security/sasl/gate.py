@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.network.principal import Principal
 from barnabas.protocol.api_table import API_ROWS, ApiKey
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsResponse
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.connection import (
+    ApiVersionsResponse,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+)
 from barnabas.server.dispatch.dispatcher import Dispatcher
 from barnabas.server.security.sasl.login import Login
 from barnabas.server.security.sasl.states import LoginState

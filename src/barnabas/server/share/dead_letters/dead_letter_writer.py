@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Generator
 
-    from barnabas.protocol.messages.create_topics import CreateTopicsResponse
     from barnabas.protocol.messages.produce import ProduceResponse
+    from barnabas.protocol.messages.topics import CreateTopicsResponse
     from barnabas.protocol.schema import Message
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.replica_manager import ReplicaManager

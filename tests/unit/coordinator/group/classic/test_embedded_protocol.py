@@ -11,7 +11,7 @@ from barnabas.coordinator.group.classic.classic_member import (
     subscribed_topics,
 )
 from barnabas.coordinator.group.refusal import TOPIC_NAMES_MAX
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from unit.coordinator.members_world import subscription
 
 if TYPE_CHECKING:

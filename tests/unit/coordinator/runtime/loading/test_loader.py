@@ -9,7 +9,7 @@ import pytest
 from barnabas.coordinator.runtime.loading.loader import Loader
 from barnabas.coordinator.runtime.shards.shard_state import ShardState
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

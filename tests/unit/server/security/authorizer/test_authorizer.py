@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.metadata.acls.acl import Acl
 from barnabas.metadata.acls.acls_image import AclsImage
-from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
+from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.server.configs.authorizer_config import AuthorizerConfig, parse_super_users
 from barnabas.server.security.authorizer.authorizer import (
     DECISIONS_MAX,

@@ -13,8 +13,12 @@ import msgspec
 from barnabas.controller.configs.configs import ConfigOperation
 from barnabas.metadata.configs import configs_image
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import alter_configs, incremental_alter_configs
-from barnabas.protocol.messages.describe_configs import DescribeConfigsResult
+from barnabas.protocol.messages import alter_configs
+from barnabas.protocol.messages.configs import (
+    AlterConfigsResourceResponse,
+    DescribeConfigsResult,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.server.security.authorizer.checks.check import (
     ALTER_CONFIGS,
     CLUSTER_ACTION,
@@ -28,7 +32,7 @@ from barnabas.server.security.authorizer.checks.check import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.describe_configs import (
+    from barnabas.protocol.messages.configs import (
         DescribeConfigsRequest,
         DescribeConfigsResponse,
     )
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
 
     R = TypeVar(
         "R",
-        incremental_alter_configs.IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsRequest,
         alter_configs.AlterConfigsRequest,
     )
 
@@ -117,7 +121,7 @@ def _own_legacy_problem(resource: Any) -> str:
     return ""
 
 
-_INCREMENTAL_RESULT = incremental_alter_configs.AlterConfigsResourceResponse
+_INCREMENTAL_RESULT = AlterConfigsResourceResponse
 _INCREMENTAL = _AlterRules(_INCREMENTAL_RESULT, _KINDS)
 _LEGACY = _AlterRules(alter_configs.AlterConfigsResourceResponse, _KINDS)
 _OWN_INCREMENTAL = _AlterRules(
@@ -138,7 +142,7 @@ _LOGGERS = _AlterRules(
 
 
 def check_incremental_alter_configs(
-    rights: Rights, request: incremental_alter_configs.IncrementalAlterConfigsRequest
+    rights: Rights, request: IncrementalAlterConfigsRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse the resources whose configurations the client may not alter."""
     return _check_alter(rights, request, _INCREMENTAL)
@@ -152,7 +156,7 @@ def check_alter_configs(
 
 
 def check_own_incremental_alter_configs(
-    rights: Rights, request: incremental_alter_configs.IncrementalAlterConfigsRequest
+    rights: Rights, request: IncrementalAlterConfigsRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse configurations of this broker before the broker checks them.
 
@@ -172,7 +176,7 @@ def check_own_alter_configs(
 
 
 def check_loggers(
-    rights: Rights, request: incremental_alter_configs.IncrementalAlterConfigsRequest
+    rights: Rights, request: IncrementalAlterConfigsRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse loggers of a controller, unless the client may act as a broker."""
     return _check_alter(rights, request, _LOGGERS)

@@ -8,11 +8,13 @@ from barnabas.coordinator.group.classic.classic_group import failed_join, failed
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
 from barnabas.coordinator.group.requests.consumer_requests import failed_group
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_groups import DeletableGroupResult
-from barnabas.protocol.messages.describe_groups import DescribedGroup
-from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from barnabas.protocol.messages.heartbeat import HeartbeatResponse
-from barnabas.protocol.messages.leave_group import LeaveGroupResponse
+from barnabas.protocol.messages.groups import (
+    DeletableGroupResult,
+    DescribedGroup,
+    HeartbeatResponse,
+    LeaveGroupResponse,
+)
+from barnabas.protocol.messages.metadata import Coordinator, FindCoordinatorResponse
 from barnabas.server.security.authorizer.checks.check import (
     CLUSTER_ACTION,
     DELETE,
@@ -32,18 +34,20 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-    from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-    from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-    from barnabas.protocol.messages.describe_groups import (
+    from barnabas.protocol.messages.groups import (
+        ConsumerGroupHeartbeatRequest,
+        DeleteGroupsRequest,
+        DeleteGroupsResponse,
         DescribeGroupsRequest,
         DescribeGroupsResponse,
+        HeartbeatRequest,
+        JoinGroupRequest,
+        LeaveGroupRequest,
+        ListGroupsRequest,
+        ListGroupsResponse,
+        SyncGroupRequest,
     )
-    from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.join_group import JoinGroupRequest
-    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
-    from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-    from barnabas.protocol.messages.sync_group import SyncGroupRequest
+    from barnabas.protocol.messages.metadata import FindCoordinatorRequest
     from barnabas.server.security.authorizer.checks.check import Verdict
     from barnabas.server.security.authorizer.rights import Rights
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
-from barnabas.protocol.acls import CLUSTER_NAME, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
+from barnabas.protocol.resources import CLUSTER_NAME, AclResourceType
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.security.authorizer.checks.check import CREATE, DESCRIBE, TOPIC, Partial
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -27,7 +27,7 @@ from barnabas.server.security.authorizer.checks.check import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.offset_fetch import (
+    from barnabas.protocol.messages.committed_offsets import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchRequestTopic,

@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING
 from barnabas.controller.topic_names import problem_of
 from barnabas.coordinator.transaction.producer import NO_EPOCH, NO_PRODUCER_ID
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_records import (
+from barnabas.protocol.messages.describe_transactions import PartitionResponse, TopicResponse
+from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsPartitionResult,
     DeleteRecordsTopicResult,
-)
-from barnabas.protocol.messages.describe_producers import PartitionResponse, TopicResponse
-from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
-from barnabas.protocol.messages.list_offsets import (
+    EpochEndOffset,
     ListOffsetsPartitionResponse,
     ListOffsetsTopicResponse,
-)
-from barnabas.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
     OffsetForLeaderTopicResult,
 )
+from barnabas.protocol.messages.transactions import InitProducerIdResponse
 from barnabas.server.security.authorizer.checks.check import (
     CLUSTER_ACTION,
     DELETE,
@@ -39,26 +35,22 @@ from barnabas.server.security.authorizer.checks.check import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.delete_records import (
-        DeleteRecordsRequest,
-        DeleteRecordsResponse,
-        DeleteRecordsTopic,
-    )
-    from barnabas.protocol.messages.describe_producers import (
+    from barnabas.protocol.messages.describe_transactions import (
         DescribeProducersRequest,
         DescribeProducersResponse,
     )
-    from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-    from barnabas.protocol.messages.list_offsets import (
+    from barnabas.protocol.messages.log_offsets import (
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
+        DeleteRecordsTopic,
         ListOffsetsRequest,
         ListOffsetsResponse,
         ListOffsetsTopic,
-    )
-    from barnabas.protocol.messages.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponse,
         OffsetForLeaderTopic,
     )
+    from barnabas.protocol.messages.transactions import InitProducerIdRequest
     from barnabas.server.security.authorizer.checks.check import Verdict
     from barnabas.server.security.authorizer.rights import Rights
 

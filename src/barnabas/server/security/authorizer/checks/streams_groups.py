@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.requests.streams_requests import failed_streams_group
 from barnabas.coordinator.group.streams.streams_heartbeat import failed_streams_heartbeat
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.streams_group_topology_description_update import (
+from barnabas.protocol.messages.streams_groups import (
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
 from barnabas.server.cluster.streams_topic_names import topology_problem, topology_topics
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
-    from barnabas.protocol.messages.streams_group_heartbeat import (
+    from barnabas.protocol.messages.streams_groups import (
         StreamsGroupHeartbeatRequest,
-        Topology,
-    )
-    from barnabas.protocol.messages.streams_group_topology_description_update import (
         StreamsGroupTopologyDescriptionUpdateRequest,
+        Topology,
     )
     from barnabas.server.security.authorizer.checks.check import Verdict
     from barnabas.server.security.authorizer.rights import Rights

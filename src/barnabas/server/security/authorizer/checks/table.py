@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.protocol.acls import AclOperation
 from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.resources import AclOperation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

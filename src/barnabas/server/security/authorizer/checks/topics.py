@@ -6,9 +6,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_partitions import CreatePartitionsTopicResult
-from barnabas.protocol.messages.create_topics import CreatableTopicResult
-from barnabas.protocol.messages.delete_topics import DeletableTopicResult
+from barnabas.protocol.messages.topics import (
+    CreatableTopicResult,
+    CreatePartitionsTopicResult,
+    DeletableTopicResult,
+)
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.security.authorizer.checks.check import (
     ALTER,
@@ -24,17 +26,13 @@ from barnabas.server.security.authorizer.checks.check import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.create_partitions import (
+    from barnabas.protocol.messages.topics import (
+        CreatableTopic,
         CreatePartitionsRequest,
         CreatePartitionsResponse,
         CreatePartitionsTopic,
-    )
-    from barnabas.protocol.messages.create_topics import (
-        CreatableTopic,
         CreateTopicsRequest,
         CreateTopicsResponse,
-    )
-    from barnabas.protocol.messages.delete_topics import (
         DeleteTopicsRequest,
         DeleteTopicsResponse,
         DeleteTopicState,

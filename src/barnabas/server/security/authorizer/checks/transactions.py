@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.protocol.messages.describe_transactions import TransactionState
+from barnabas.protocol.messages.transactions import (
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-)
-from barnabas.protocol.messages.describe_transactions import TransactionState
-from barnabas.protocol.messages.end_txn import EndTxnResponse
-from barnabas.protocol.messages.write_txn_markers import (
+    EndTxnResponse,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -36,21 +34,17 @@ from barnabas.server.security.authorizer.checks.check import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-    from barnabas.protocol.messages.add_partitions_to_txn import (
-        AddPartitionsToTxnRequest,
-        AddPartitionsToTxnTopic,
-    )
     from barnabas.protocol.messages.describe_transactions import (
         DescribeTransactionsRequest,
         DescribeTransactionsResponse,
     )
-    from barnabas.protocol.messages.end_txn import EndTxnRequest
-    from barnabas.protocol.messages.list_transactions import (
+    from barnabas.protocol.messages.transactions import (
+        AddOffsetsToTxnRequest,
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnTopic,
+        EndTxnRequest,
         ListTransactionsRequest,
         ListTransactionsResponse,
-    )
-    from barnabas.protocol.messages.write_txn_markers import (
         WritableTxnMarker,
         WriteTxnMarkersRequest,
     )
