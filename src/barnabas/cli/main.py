@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from barnabas.cli.start.start_options import StartOptions
-from barnabas.runtime.system.standard_streams import (
+from barnabas.runtime.process import (
     discard_standard_output,
     open_standard_streams,
 )

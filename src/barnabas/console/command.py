@@ -30,7 +30,7 @@ from barnabas.cli.profiles.selection import (
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.standard_streams import discard_standard_output
+from barnabas.runtime.process import discard_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.network.principal import Principal
     from barnabas.raft.driver.raft_driver import RaftDriver
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
 
     # Steps that return a result, and its records in encoded form if there are many.
     EncodedSteps = Generator[None, None, tuple[ControllerResult[Any], MetadataBatchEncoder | None]]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from barnabas.controller.appended_state import AppendedState
     from barnabas.controller.config import ControllerConfig
     from barnabas.controller.result import ControllerResult, ControllerView
-    from barnabas.runtime.timer import Cancellable, Timer
+    from barnabas.runtime.clock import Cancellable, Timer
 
 
 # Delay between the parts of a task, ms, in which the event loop serves other work.

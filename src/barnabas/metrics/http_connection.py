@@ -16,8 +16,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from barnabas.runtime.clock import Cancellable, Timer
     from barnabas.runtime.sockets import Stream
-    from barnabas.runtime.timer import Cancellable, Timer
 
 _log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from barnabas.metrics.registry import MetricsRegistry
+    from barnabas.runtime.clock import Timer
     from barnabas.runtime.sockets import Listening, Sockets
-    from barnabas.runtime.timer import Timer
 
 # Maximum number of connections, enough for all scrapers. A new connection replaces an idle one.
 CONNECTIONS_MAX = 16

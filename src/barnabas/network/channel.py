@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
     from barnabas.network.sasl_session import SaslSession
     from barnabas.protocol.schema import Message
-    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.clock import Cancellable, Clock, Timer
     from barnabas.runtime.sockets import Chunk, Sockets
-    from barnabas.runtime.timer import Cancellable, Timer
     from barnabas.sasl.client_login import ClientLogin
     from barnabas.waiting.timing_wheel import TimingWheel
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from barnabas.network.connection_options import ConnectionDependencies, ConnectionLimits
     from barnabas.network.principal import Principal
     from barnabas.network.response_slot import ResponseTimes
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.sockets import Chunk, Stream
-    from barnabas.runtime.timer import Cancellable
 
 _log = logging.getLogger(__name__)
 

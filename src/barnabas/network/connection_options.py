@@ -8,8 +8,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from barnabas.network.frame_budget import FrameBudget
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Clock, Timer
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 

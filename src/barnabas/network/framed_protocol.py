@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.protocol.frame import FrameBuffers, FrameMemory
+    from barnabas.runtime.clock import Timer
     from barnabas.runtime.sockets import Chunk, Stream
-    from barnabas.runtime.timer import Timer
 
 RECEIVE_BUFFER_BYTES = 512 * 1024
 

@@ -11,7 +11,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from barnabas.runtime.system import file_systems, system_calls
+from barnabas.runtime import system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -529,7 +529,7 @@ class RealDisk:
 
     def open_file_system(self, directory: str) -> FileSystem | None:
         """Open the file system of a directory; None unless it is a known one of Linux."""
-        if not file_systems.reports_failed_writes(directory):
+        if not system_calls.reports_failed_writes(directory):
             return None
         try:
             return _RealFileSystem(directory)

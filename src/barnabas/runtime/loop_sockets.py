@@ -14,17 +14,16 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from barnabas.runtime.busy_poll import BusyPoll
-from barnabas.runtime.loop_stream import LoopStream, WatchedStream
+from barnabas.runtime.loop_stream import BusyPoll, LoopStream, WatchedStream
 from barnabas.runtime.sockets import USUAL_OPTIONS
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.runtime.sockets import Listening, ListenOptions, StreamHandler
-    from barnabas.runtime.timer import Cancellable
 
 _log = logging.getLogger(__name__)
 

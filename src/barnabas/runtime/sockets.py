@@ -15,7 +15,7 @@ from barnabas.runtime.disk import Bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
 
 
 class Sliceable(Protocol):

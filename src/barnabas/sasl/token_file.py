@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.process import environment
+from barnabas.runtime.process import environment
 from barnabas.sasl.errors import SaslError
 from barnabas.sasl.token_login import Token, expiry_of
 from barnabas.sasl.unsecured_token import claims_of

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
     from barnabas.sim.scheduler import SimScheduler
 
 # Virtual time starts at 2026-01-01 00:00:00 UTC.

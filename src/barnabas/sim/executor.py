@@ -9,8 +9,8 @@ from barnabas.runtime.executor import run_in_order
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.runtime.clock import Timer
     from barnabas.runtime.rng import Rng
-    from barnabas.runtime.timer import Timer
 
 T = TypeVar("T")
 

@@ -18,9 +18,9 @@ from barnabas.sim.stream import SimStream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.runtime.clock import Cancellable, Timer
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.sockets import Listening, ListenOptions, StreamHandler
-    from barnabas.runtime.timer import Cancellable, Timer
     from barnabas.sim.scheduler import SimScheduler
 
 _LOCAL_NAMES = ("", "localhost", "127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - only names of addresses

@@ -6,8 +6,8 @@ import zlib
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.loop import Runtime
+from barnabas.runtime.offload import SlicedOffload
 from barnabas.runtime.rng import SeededRng
-from barnabas.runtime.workers.offload import SlicedOffload
 from barnabas.sim.clock import SimClock, SimTimer
 from barnabas.sim.disk import SimDisk
 from barnabas.sim.executor import SimExecutor

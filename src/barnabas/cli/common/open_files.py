@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from barnabas.runtime.system import system_calls
+from barnabas.runtime import system_calls
 
 _log = logging.getLogger(__name__)
 

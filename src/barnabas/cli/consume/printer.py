@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.cli.common.output import warning
 from barnabas.cli.common.printable import echo, printable_bytes
 from barnabas.client.errors import ClientError, RecordDeserializationError
-from barnabas.runtime.system.interrupts import DeferredInterrupt
+from barnabas.runtime.stepper import DeferredInterrupt
 
 if TYPE_CHECKING:
     import re

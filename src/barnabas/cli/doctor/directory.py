@@ -13,7 +13,7 @@ from barnabas.cli.common.advice import Advice
 from barnabas.cli.log.paths import partition_directories
 from barnabas.cli.log.read_only import is_locked
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
+from barnabas.runtime.interpreter import UNOPTIMIZED, is_optimized
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.files.log_directory import LOCK_FILE
 from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN, MetaProperties

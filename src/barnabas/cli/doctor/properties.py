@@ -200,7 +200,7 @@ def _examine_own(name: str, tls: ListenerTls, hosts: list[str], diagnosis: Diagn
     """Examine the certificate of a listener. Return whether nothing is wrong."""
     # Imported only for listeners with TLS.
     from barnabas.cli.doctor.certificates import examine_certificate
-    from barnabas.runtime.tls.key_changes import check_mutual_trust
+    from barnabas.runtime.tls.contexts import check_mutual_trust
     from barnabas.runtime.tls.tls_options import TlsOptionsError
 
     server = tls.server()

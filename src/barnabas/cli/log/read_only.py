@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Self
 
-from barnabas.runtime.system import system_calls
+from barnabas.runtime import system_calls
 
 __all__ = ["ReadOnlyFile", "is_locked"]
 

@@ -15,14 +15,14 @@ from barnabas.cli.start.start_files import StartFiles
 from barnabas.cli.start.start_log import FORMAT_KEY, LEVEL_KEY, set_up_log
 from barnabas.cli.variables import without_variables
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.standard_streams import discard_standard_output
+from barnabas.runtime.process import discard_standard_output
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
     from barnabas.cli.start.start_options import StartOptions
     from barnabas.runtime.loop import ProcessControl, Runtime
-    from barnabas.runtime.system.service_manager import ServiceManager
+    from barnabas.runtime.service_manager import ServiceManager
     from barnabas.server.process.first_topics import NewTopic
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def start_broker(options: StartOptions) -> int:
 
 def _run(properties: dict[str, str], options: StartOptions, start_files: StartFiles) -> int:
     from barnabas.runtime.loop import run
-    from barnabas.runtime.system.service_manager import service_manager
+    from barnabas.runtime.service_manager import service_manager
     from barnabas.server.configs.configuration import read_configuration
     from barnabas.server.process.node import Node
     from barnabas.server.startup.node_failure import NodeFailedError
@@ -161,7 +161,7 @@ def _log_slow_python() -> None:
     if not _log.isEnabledFor(logging.INFO):
         # Most starts need neither the module nor the configuration of Python's build.
         return
-    from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
+    from barnabas.runtime.interpreter import UNOPTIMIZED, is_optimized
 
     if not is_optimized():
         _log.info("Slow Python: %s", UNOPTIMIZED)

@@ -15,7 +15,7 @@ from barnabas.runtime.disk import RealDisk
 if TYPE_CHECKING:
     from barnabas.cli.start.start_options import StartOptions
     from barnabas.runtime.loop import ProcessControl, Runtime
-    from barnabas.runtime.workers.parent_watch import ParentWatch
+    from barnabas.runtime.process import ParentWatch
 
 __all__ = ["StartFiles"]
 
@@ -49,7 +49,7 @@ class StartFiles:
             control.on_signal(signal.SIGHUP, control.request_stop)
         if options.exit_with is None:
             return
-        from barnabas.runtime.workers.parent_watch import WAKING_SIGNAL, ParentWatch
+        from barnabas.runtime.process import WAKING_SIGNAL, ParentWatch
 
         throws_away = options.temporary or options.remove_orphaned is not None
         self._watch = ParentWatch(
@@ -72,8 +72,8 @@ class StartFiles:
             disk = RealDisk()
             disk.write_atomically(disk.absolute(path), f"{address}\n".encode(), sync=False)
         if self._watch is not None:
-            from barnabas.runtime.system.system_calls import request_parent_death_signal
-            from barnabas.runtime.workers.parent_watch import WAKING_SIGNAL
+            from barnabas.runtime.process import WAKING_SIGNAL
+            from barnabas.runtime.system_calls import request_parent_death_signal
 
             request_parent_death_signal(WAKING_SIGNAL)
             # The parent may have ended before the request for a signal.

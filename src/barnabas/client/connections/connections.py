@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from barnabas.network.channel import Channel
     from barnabas.protocol.api_keys import ApiKey
     from barnabas.protocol.schema import Message
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.loop import Runtime
     from barnabas.runtime.sockets import Listening, ListenOptions, Sockets, Stream, StreamHandler
-    from barnabas.runtime.timer import Cancellable
     from barnabas.sasl.client_login import ClientLogin
 
 __all__ = [

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.client.group.group_calls import GroupCalls
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.protocol.schema import Message
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
 
 __all__ = [
     "HEARTBEAT_STATES",

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from barnabas.client.group.membership import MembershipHost, OnHostDone
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.loop import Runtime
-    from barnabas.runtime.timer import Cancellable
 
 __all__ = ["AssignmentSteps", "PollSteps", "PollWatch"]
 

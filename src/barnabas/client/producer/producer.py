@@ -25,7 +25,7 @@ from barnabas.client.producer.user_objects import ProducerRecord, take_parts
 from barnabas.client.session.lifetime import ClosedByUser, WithBlock
 from barnabas.client.session.session import Session
 from barnabas.client.session.waiter import run_plan
-from barnabas.runtime.system.process import reentrant_lock, watch_forks
+from barnabas.runtime.process import reentrant_lock, watch_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

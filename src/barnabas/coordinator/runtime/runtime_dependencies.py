@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.coordinator.runtime.state_log import StateLog
-    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.runtime.executor import Executor
-    from barnabas.runtime.timer import Timer
     from barnabas.waiting.timing_wheel import TimingWheel
 
 

@@ -37,8 +37,8 @@ from barnabas.storage.segment.batch_scan import describe_end, valid_batches
 
 if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.disk import Disk, File
-    from barnabas.runtime.timer import Cancellable
     from barnabas.storage.damage import DamageRegister
     from barnabas.storage.log_dependencies import LogDependencies
 

@@ -14,8 +14,7 @@ from barnabas.waiting.steps import UNFINISHED, run_slice
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Clock, Timer
 
 # Limit of a slice. Each turn runs one, and its last step may exceed the limit.
 SLICE_MS = 10.0

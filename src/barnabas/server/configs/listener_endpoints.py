@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.runtime.system.host import host_name
+from barnabas.runtime.process import host_name
 from barnabas.server.configs.endpoint import Endpoint, is_wildcard, parse_endpoint
 from barnabas.server.configs.security_protocol import SecurityProtocol
 from barnabas.settings.definition import ConfigError

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         AlterPartitionResponse,
     )
     from barnabas.replication.partition.alter_partition import AlterPartitionProposal
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Timer
     from barnabas.server.controller_access.controller_access import ControllerAccess
 
 _log = logging.getLogger(__name__)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from barnabas.network.channel import ChannelDependencies
     from barnabas.protocol.schema import Message
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.rng import Rng
-    from barnabas.runtime.timer import Cancellable
 
 _SOFTWARE = "apache-kafka-compatible-barnabas"
 _API_VERSIONS_VERSION = 3

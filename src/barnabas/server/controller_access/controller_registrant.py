@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.delta import ClusterDelta
     from barnabas.metadata.image import ClusterImage
     from barnabas.protocol.messages.nodes import ControllerRegistrationResponse
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Timer
     from barnabas.server.controller_access.controller_access import ControllerAccess
 
 _log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.log_dirs import AssignReplicasToDirsResponse
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.storage.manager.log_manager import LogManager

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from barnabas.network.channel import ChannelDependencies
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.schema import Message
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.rng import Rng
-    from barnabas.runtime.timer import Cancellable
     from barnabas.server.controller_access.controller_channel import (
         ChannelSettings,
         ControllerAddress,

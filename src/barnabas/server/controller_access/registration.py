@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.protocol.messages.nodes import BrokerHeartbeatResponse, BrokerRegistrationResponse
-    from barnabas.runtime.timer import Cancellable, Timer
+    from barnabas.runtime.clock import Cancellable, Timer
     from barnabas.server.configs.endpoint import Endpoint
     from barnabas.server.controller_access.controller_access import ControllerAccess
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.connection import Connection
     from barnabas.network.connection_options import ConnectionDependencies
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
 
 _log = logging.getLogger(__name__)

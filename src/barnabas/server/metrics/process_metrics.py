@@ -13,9 +13,8 @@ from barnabas.server.metrics.request_metrics import summary_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.runtime.loop_watch import LoopWatch
-    from barnabas.runtime.timer import Timer
 
 _MS_PER_S = 1000.0
 _CHECK_MS = 1000.0

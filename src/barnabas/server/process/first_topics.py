@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.protocol.messages.topics import CreateTopicsResponse
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Timer
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
 __all__ = ["FirstTopics", "NewTopic", "TopicError", "parse_topic"]

@@ -24,7 +24,7 @@ from barnabas.server.security.authorizer.checks.table import check_modules
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Timer
 
 _log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from barnabas.raft.config import RaftConfig
 from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.raft.driver.quorum_status import has_contact
 from barnabas.raft.election_state import UnprovenVoterFile
-from barnabas.runtime.system.memory import limit_freed_memory
+from barnabas.runtime.system_calls import limit_freed_memory
 from barnabas.server.cluster.backlog import Backlog
 from barnabas.server.cluster.change_log import ChangeLog
 from barnabas.server.cluster.cluster_view import ClusterView

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.network.channel import ChannelDependencies
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
 
 _log = logging.getLogger(__name__)
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.partition.results import ListOffsetResult
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.peers.peer_queues import PartsRequest
 

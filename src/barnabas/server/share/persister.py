@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     )
     from barnabas.protocol.schema import Message
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.auto_topics import AutoTopics
     from barnabas.server.peers.peer_queues import PartsRequest

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.channel import ChannelDependencies
     from barnabas.network.network_error import NetworkError
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
     from barnabas.server.configs.configuration import Configuration
 
 _log = logging.getLogger(__name__)

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.transaction.markers import Markers
     from barnabas.protocol.messages.transactions import WriteTxnMarkersResponse
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.peers.peer_queues import PartsRequest
     from barnabas.server.transactions.marker_writer import MarkerWriter

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.peers.peer_queues import PartsRequest
     from barnabas.storage.producers.open_transactions import VerificationGuard

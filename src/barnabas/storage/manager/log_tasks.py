@@ -23,7 +23,7 @@ from barnabas.storage.log.flusher import RETRY_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
     from barnabas.storage.config import StorageConfig
     from barnabas.storage.log.log import Log
     from barnabas.storage.log_dependencies import LogDependencies

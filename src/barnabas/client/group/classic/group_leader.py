@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.messages.groups import JoinGroupResponse
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
 
 __all__ = ["BUILT_IN", "GroupLeader", "common_protocol", "resolve_assignors"]
 

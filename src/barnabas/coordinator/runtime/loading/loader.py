@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.shards.shard import Shard
     from barnabas.record.batch import BatchHeader
     from barnabas.record.record import Record
+    from barnabas.runtime.clock import Timer
     from barnabas.runtime.executor import Executor
-    from barnabas.runtime.timer import Timer
     from barnabas.storage.log.log import Log
     from barnabas.waiting.off_loop import Steps
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.connection import Connection
     from barnabas.protocol.schema import Message
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.server.configs.security.listener_sasl import ListenerSasl
     from barnabas.server.dispatch.request import (
         Entry,

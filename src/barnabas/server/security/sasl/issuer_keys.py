@@ -19,8 +19,8 @@ from barnabas.network.reconnect_backoff import exponential_ms
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.loop import Runtime
-    from barnabas.runtime.timer import Cancellable
     from barnabas.server.configs.security.oauth_settings import KeySource
 
 _log = logging.getLogger(__name__)

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.conversion.conversion_queue import ConversionQueue

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     )
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Timer
 
 
 class LetterChannels:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-    from barnabas.runtime.timer import Cancellable, Timer
+    from barnabas.runtime.clock import Cancellable, Timer
 
 __all__ = ["ServiceManager", "SilentServiceManager", "SystemdServiceManager", "service_manager"]
 

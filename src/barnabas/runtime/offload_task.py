@@ -1,8 +1,8 @@
-"""The child process of `child_offload`, which receives pickled tasks and returns their messages.
+"""A long computation over files, and the main function of the child process that runs it.
 
-The child runs at low priority, ends with its parent, and handles one task at a time. In both
-directions a frame is a length of four bytes and a pickle. Parent and child are the same program,
-and no other process can write to the pipe.
+The child receives pickled tasks and returns their messages. It runs at low priority, ends with its
+parent, and handles one task at a time. In both directions a frame is a length of four bytes and a
+pickle. Parent and child are the same program, and no other process can write to the pipe.
 """
 
 from __future__ import annotations
@@ -13,23 +13,63 @@ import signal
 import struct
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
 
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.system_calls import request_parent_death_signal
-from barnabas.runtime.workers.offload import Throttle
+from barnabas.runtime.system_calls import request_parent_death_signal
 
 if TYPE_CHECKING:
-    from barnabas.runtime.workers.offload import OffloadTask
+    from collections.abc import Callable, Iterator
+
+    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.disk import Disk
+
+# A generator over a disk; see `runtime.offload` for what it yields.
+Work: TypeAlias = "Callable[[Disk, Any], Iterator[object]]"
 
 LENGTH = struct.Struct(">I")
 # Kinds of frames from the child: a message of the task, its end, or the error that ended it.
 MESSAGE, DONE, FAILED = "message", "done", "failed"
 
 _MS_PER_S = 1000.0
+NO_LIMIT = float("inf")
+# Shorter pauses are added to the next pause.
+_PAUSE_MS_MIN = 1.0
 _NICENESS = 10
 _INPUT, _OUTPUT, _ERRORS = 0, 1, 2
+
+
+class OffloadTask(msgspec.Struct, frozen=True):
+    """A module-level function and its argument. Both, and all messages, can be pickled."""
+
+    work: Work
+    argument: object
+    # Average rate limit of reads and writes together.
+    bytes_per_second: float = NO_LIMIT
+
+
+class Throttle:
+    """Computes pauses that keep the number of bytes below a rate."""
+
+    __slots__ = ("_bytes", "_bytes_per_second", "_clock", "_start_ms")
+
+    def __init__(self, clock: Clock, bytes_per_second: float) -> None:
+        self._clock = clock
+        self._bytes_per_second = bytes_per_second
+        self._bytes = 0
+        self._start_ms = clock.monotonic_ms()
+
+    def pause_ms(self, count: int) -> float:
+        """Return how long to pause after `count` more bytes, ms."""
+        if self._bytes_per_second == NO_LIMIT:
+            return 0.0
+        self._bytes += count
+        due_ms = self._bytes / self._bytes_per_second * _MS_PER_S
+        pause_ms = due_ms - (self._clock.monotonic_ms() - self._start_ms)
+        return pause_ms if pause_ms >= _PAUSE_MS_MIN else 0.0
 
 
 def encode_frame(value: object) -> bytes:

@@ -10,25 +10,16 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import resource
 import struct
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "HAS_SENDFILE",
-    "is_locked",
-    "lock",
-    "raise_open_files_limit",
-    "request_parent_death_signal",
-    "send_file",
-    "set_allocator_option",
-    "sync_data",
-    "sync_file_system",
-    "write_vector",
-]
 
 _os: Any = os
 _fcntl: Any = fcntl
@@ -133,7 +124,7 @@ def sync_file_system(descriptor: int) -> None:
     """Write back all cached data of an open directory's file system.
 
     Raises:
-        OSError: a write failed; see `file_systems.reports_failed_writes` for when this is reported.
+        OSError: a write failed; see `reports_failed_writes` for when this is reported.
     """
     call = _libc_call("syncfs")
     if call is None:
@@ -202,3 +193,93 @@ def _libc_call(name: str) -> Any:
         return getattr(ctypes.CDLL(None, use_errno=True), name)
     except (AttributeError, OSError):
         return None
+
+
+_MOUNTS = Path("/proc/self/mountinfo")
+_TYPES = frozenset({"ext4", "xfs"})
+_FIRST_RELEASE = (5, 8)
+
+
+def reports_failed_writes(path: str) -> bool:
+    """Return whether a sync of the file system of `path` reports every failed write.
+
+    Linux does so from 5.8 on (`syncfs`), but only for file systems that keep their own files. An
+    overlay has its files in another file system, and one in user space may not pass the call on.
+    """
+    if not sys.platform.startswith("linux") or _release(os.uname().release) < _FIRST_RELEASE:
+        return False
+    try:
+        mounts = _MOUNTS.read_text(encoding="utf-8", errors="replace")
+        return file_system_type(Path(path).stat().st_dev, mounts) in _TYPES
+    except OSError:
+        return False
+
+
+def file_system_type(device: int, mounts: str) -> str | None:
+    """Return the type of the mounted file system with that device number, None if unknown.
+
+    Args:
+        device: number of the device, as in the status of a file.
+        mounts: content of `/proc/self/mountinfo`.
+    """
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in mounts.splitlines():
+        mount, _, system = line.partition(" - ")
+        fields = mount.split()
+        if len(fields) > 2 and fields[2] == wanted and system:
+            return system.split()[0]
+    return None
+
+
+def _release(name: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", name)[:2])
+
+
+# Blocks of 32 MiB and more do not affect glibc's threshold.
+_BLOCK_BYTES = 16 << 20
+# Options of glibc's mallopt, and the variables by which users set them.
+_TRIM_THRESHOLD = (-1, "MALLOC_TRIM_THRESHOLD_")
+_MMAP_THRESHOLD = (-3, "MALLOC_MMAP_THRESHOLD_")
+_ARENA_MAX = (-8, "MALLOC_ARENA_MAX")
+
+
+def keep_freed_memory(block_bytes: int = _BLOCK_BYTES) -> None:
+    """Make the C allocator keep up to twice the block's size of freed memory.
+
+    glibc returns the end of the heap to the kernel as soon as 128 KiB of it are free. A consumer
+    frees megabytes at every poll, a producer at every acknowledged batch, and a broker after every
+    large request. All need the memory again at once. Each page then causes a page fault again,
+    which took an eighth of a consumer's time, and a quarter of a broker's that receives large
+    batches by TLS.
+
+    glibc raises the threshold to twice the size of a large block that is freed, because the program
+    will probably use such a block again, so this frees a block. The block is not used, so it costs
+    two system calls and no memory. That is all that a client may do in a process that it does not
+    own. This has no effect if the user has set the thresholds (MALLOC_TRIM_THRESHOLD_), or with
+    other allocators.
+    """
+    # The zeros come from the kernel; only one page is written.
+    bytes(block_bytes)
+
+
+def limit_freed_memory(kept_bytes: int, block_bytes: int) -> None:
+    """Make the process keep up to `kept_bytes` of freed memory, in one heap for all threads.
+
+    glibc has a heap for each thread, each keeps up to the threshold, and the largest block that was
+    ever freed decides it, up to 64 MiB. A server owns its process, and sets the limits. Other
+    allocators keep their limits, and so does each limit that the user has set by an environment
+    variable. Call this before the process starts threads.
+
+    Args:
+        kept_bytes: Largest size of the free end of the heap.
+        block_bytes: Larger blocks come from the kernel, and return to it when they are freed.
+    """
+    if "GLIBC_TUNABLES" in os.environ:
+        return
+    for (option, variable), value in (
+        (_TRIM_THRESHOLD, kept_bytes),
+        (_MMAP_THRESHOLD, block_bytes),
+        (_ARENA_MAX, 1),
+    ):
+        if variable not in os.environ:
+            set_allocator_option(option, value)
