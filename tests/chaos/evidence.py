@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.record.batch import BatchHeader, CorruptBatchError, UnsupportedMagicError, batches
+from barnabas.record.batch import BatchHeader, batches
+from barnabas.record.record import CorruptBatchError, UnsupportedMagicError
 from barnabas.storage.file_names import LEADER_EPOCH_CHECKPOINT
 from scenario.segments import segments
 

@@ -38,8 +38,7 @@ from barnabas.protocol.messages.topics import (
 )
 from barnabas.record.builder import build_batch
 from barnabas.record.compression import compress
-from barnabas.record.conversion import entries, read_records
-from barnabas.record.legacy import write_message, write_message_set
+from barnabas.record.legacy import entries, read_records, write_message, write_message_set
 from barnabas.record.record import Record
 from conformance.old_requests import batch, fetch, list_offsets, produce, produce_request, rows
 from conformance.raw_client import RawClient

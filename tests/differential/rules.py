@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.record.batch import (
-    CONTROL_FLAG,
-    TIMESTAMP_TYPE_FLAG,
-    CorruptBatchError,
-    batches,
-)
+from barnabas.record.batch import CONTROL_FLAG, TIMESTAMP_TYPE_FLAG, batches
+from barnabas.record.record import CorruptBatchError
 from barnabas.server.handlers.broker_apis import SERVED_APIS
 from differential.side import Side
 

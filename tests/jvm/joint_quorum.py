@@ -17,7 +17,7 @@ from barnabas.protocol.messages.quorum import (
 )
 from barnabas.protocol.primitives import uuid_from_string
 from barnabas.protocol.records.metadata_log import LeaderChangeMessage
-from barnabas.record.control import ControlType, parse_control_key
+from barnabas.record.batch import ControlType, parse_control_key
 from barnabas.record.reader import read_batches
 from barnabas.testing.free_ports import HOST, free_ports
 from barnabas.testing.node_process import CONTROLLER_LISTENER, NodeOptions, NodeProcess

@@ -49,7 +49,7 @@ from barnabas.protocol.messages.topics import (
 )
 from barnabas.protocol.messages.transactions import InitProducerIdRequest
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.conversion import read_records
+from barnabas.record.legacy import read_records
 from barnabas.storage.topic_partition import TopicPartition
 from simulation.power_loss_model import Batch, TopicModel, ViolationError
 from unit.server.simulated_broker import SimulatedBroker, produce_request

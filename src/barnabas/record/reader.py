@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.record.batch import HEADER_SIZE, BatchHeader, Buffer, batches, read_header
 from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE, decompress
-from barnabas.record.errors import CorruptBatchError
-from barnabas.record.record import Record
-from barnabas.record.varint import read_varint
+from barnabas.record.record import CorruptBatchError, Record, read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from barnabas.protocol.records.classic_groups import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from barnabas.record.batch import ControlType, encode_control_key, encode_end_marker
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.control import ControlType, encode_control_key, encode_end_marker
 from barnabas.storage.results import AppendOrigin
 from unit.coordinator.coordinator_world import STATE
 

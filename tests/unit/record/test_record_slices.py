@@ -10,8 +10,7 @@ from barnabas.record import columns
 from barnabas.record.batch import HEADER_SIZE, BatchHeader, read_header
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.columns import batch_records, record_slices, uncompressed
-from barnabas.record.errors import CorruptBatchError
-from barnabas.record.varint import write_varint
+from barnabas.record.record import CorruptBatchError, write_varint
 
 MANY = 2 * columns.RECORDS_PER_SLICE + 7
 

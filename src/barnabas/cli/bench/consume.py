@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.fetch.record_decoding import read_records
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

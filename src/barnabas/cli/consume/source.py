@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.fetch.record_decoding import read_records, span_records, visible_batches
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

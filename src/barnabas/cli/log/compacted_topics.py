@@ -13,8 +13,8 @@ from barnabas.cli.log.segment_scan import SegmentScan
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.record_frame import decode_metadata_record
 from barnabas.protocol.records.topics import ConfigRecord
-from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import records_of
+from barnabas.record.record import CorruptBatchError
 from barnabas.runtime.disk import RealDisk
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from barnabas.cli.log.payloads import kind_of_topic, payload
 from barnabas.cli.log.read_only import ReadOnlyFile
 from barnabas.cli.log.segment_scan import ScannedBatch, SegmentScan
 from barnabas.record.compression import NAMES as COMPRESSIONS
-from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import records_of
+from barnabas.record.record import CorruptBatchError
 from barnabas.runtime.disk import RealDisk
 from barnabas.settings.properties import parse_properties
 from barnabas.storage.files.checkpoint import CheckpointError, decode_lines

@@ -31,8 +31,8 @@ from barnabas.protocol.records.metadata_log import (
 )
 from barnabas.protocol.records.nodes import VotersRecord
 from barnabas.protocol.schema import UUID, Array, Struct
-from barnabas.record.control import ControlType, parse_control_key, parse_end_marker
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.batch import ControlType, parse_control_key, parse_end_marker
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

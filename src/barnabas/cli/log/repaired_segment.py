@@ -26,7 +26,7 @@ from barnabas.record.batch import (
     set_crc,
     set_offset_and_epoch,
 )
-from barnabas.record.checksum import crc32c
+from barnabas.record.compiled import crc32c
 from barnabas.storage.config import LONG_MAX
 
 if TYPE_CHECKING:

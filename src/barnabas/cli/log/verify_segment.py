@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.log.read_only import ReadOnlyFile
 from barnabas.cli.log.segment_scan import SegmentScan
-from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import layouts, records_payload
+from barnabas.record.record import CorruptBatchError
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.file_names import (
     INDEX_SUFFIX,

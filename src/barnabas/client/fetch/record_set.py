@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.record.checksum import crc32c
+from barnabas.record.compiled import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from barnabas.record.batch import ControlType, encode_control_key, encode_end_marker
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.control import ControlType, encode_control_key, encode_end_marker
 from barnabas.storage.results import AppendOrigin
 
 # Transactions of this version raise the producer's epoch at each end (KIP-890, KIP-1228).

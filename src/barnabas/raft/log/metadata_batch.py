@@ -15,11 +15,17 @@ from barnabas.protocol.records.metadata_log import KRaftVersionRecord, LeaderCha
 from barnabas.protocol.records.nodes import VotersRecord
 from barnabas.raft.listener import CommittedBatch, MetadataBatchTooLargeError
 from barnabas.raft.voter_set import VoterSet
-from barnabas.record.batch import Buffer, batches, check_crc
+from barnabas.record.batch import (
+    Buffer,
+    ControlType,
+    batches,
+    check_crc,
+    encode_control_key,
+    parse_control_key,
+)
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.control import ControlType, encode_control_key, parse_control_key
-from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import read_batches, records_of
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

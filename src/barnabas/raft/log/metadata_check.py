@@ -24,7 +24,7 @@ from barnabas.raft.log.snapshot import (
     read_snapshot,
     snapshot_name,
 )
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.damage import DamageKind
 from barnabas.storage.errors import StorageError

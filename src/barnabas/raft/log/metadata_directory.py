@@ -30,10 +30,15 @@ from barnabas.raft.log.snapshot import (
     write_snapshot,
 )
 from barnabas.raft.voter_set import KRAFT_VERSION_MAX
-from barnabas.record.batch import LOG_OVERHEAD, check_crc, read_header
-from barnabas.record.control import ControlType, parse_control_key
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.batch import (
+    LOG_OVERHEAD,
+    ControlType,
+    check_crc,
+    parse_control_key,
+    read_header,
+)
 from barnabas.record.reader import records_of
+from barnabas.record.record import CorruptBatchError
 from barnabas.storage.file_names import LOG_SUFFIX, offset_file, offset_of
 
 if TYPE_CHECKING:

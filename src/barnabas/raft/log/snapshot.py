@@ -29,10 +29,9 @@ from barnabas.raft.log.metadata_batch import (
     encode_metadata_batch,
     replay_control_record,
 )
-from barnabas.record.batch import check_crc, read_header
-from barnabas.record.control import ControlType, parse_control_key
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.batch import ControlType, check_crc, parse_control_key, read_header
 from barnabas.record.reader import read_batches
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence

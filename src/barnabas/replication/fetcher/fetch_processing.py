@@ -12,7 +12,8 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.record.batch import HEADER_SIZE, CorruptBatchError, read_header
+from barnabas.record.batch import HEADER_SIZE, read_header
+from barnabas.record.record import CorruptBatchError
 from barnabas.replication.fetcher.fetch_state import FetchPhase
 from barnabas.replication.partition.follower_role import Fetched, OffsetMismatchError
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, EpochEndOffset

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.record.down_conversion import down_conversion, record_count
-from barnabas.record.errors import CorruptBatchError, UnsupportedConversionError
-from barnabas.record.up_conversion import RECORDS_PER_STEP
+from barnabas.record.format_conversion import RECORDS_PER_STEP, down_conversion, record_count
+from barnabas.record.record import CorruptBatchError, UnsupportedConversionError
 from barnabas.replication.partition.results import FetchResult, failed_fetch
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import read_header
 from barnabas.record.compression import CODES
-from barnabas.record.errors import (
+from barnabas.record.format_conversion import RECORDS_PER_STEP, up_conversion
+from barnabas.record.record import (
     CorruptBatchError,
     InvalidMessageSetError,
     MessageSetTooLargeError,
     UnsupportedMagicError,
 )
-from barnabas.record.up_conversion import RECORDS_PER_STEP, up_conversion
 from barnabas.server.conversion.produced_records import Refusal, checked_records
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from barnabas.metadata.configs.configs_image import CLIENT_METRICS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.record.checksum import crc32c
+from barnabas.record.compiled import crc32c
 from barnabas.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.server.telemetry.otlp import OtlpError
 from barnabas.settings.key import ConfigError
 from barnabas.waiting.off_loop import OffLoop

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from barnabas.coordinator.transaction.producer import Producer
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import read_header
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.server.transactions.verification import Batch, Operation
 
 if TYPE_CHECKING:

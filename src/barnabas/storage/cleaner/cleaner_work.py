@@ -17,11 +17,11 @@ from barnabas.record.batch import (
     MAGIC_V2,
     NO_TIMESTAMP,
     BatchHeader,
-    CorruptBatchError,
     check_crc,
     read_header,
 )
 from barnabas.record.columns import record_slices, uncompressed
+from barnabas.record.record import CorruptBatchError
 from barnabas.storage.cleaner.cleaner_filter import BatchFilter, CleanedTransactions
 from barnabas.storage.cleaner.cleaner_job import CleanedSegment, CleaningStats, MapBuilt, OffsetMap
 from barnabas.storage.errors import CorruptRecordError

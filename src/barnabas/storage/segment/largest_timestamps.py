@@ -18,7 +18,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from barnabas.record.checksum import crc32c
+from barnabas.record.compiled import crc32c
 from barnabas.storage.file_names import LARGEST_TIMESTAMPS, LOG_SUFFIX
 
 if TYPE_CHECKING:

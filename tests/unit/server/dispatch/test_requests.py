@@ -20,8 +20,7 @@ from barnabas.protocol.messages.security import (
 from barnabas.protocol.messages.topics import DeleteTopicsRequest
 from barnabas.protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest
 from barnabas.protocol.records.security import UserScramCredentialRecord
-from barnabas.record.conversion import read_records
-from barnabas.record.legacy import write_message_set
+from barnabas.record.legacy import read_records, write_message_set
 from barnabas.record.record import Record
 from barnabas.server.handlers.broker_apis import SERVED_APIS
 from unit.server.dispatch.sent_requests import alter, describe, fetch_request

@@ -16,7 +16,7 @@ from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.metadata import FindCoordinatorRequest
 from barnabas.protocol.messages.nodes import UnregisterBrokerRequest
-from barnabas.record.conversion import read_records
+from barnabas.record.legacy import read_records
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.process.node import Node
 from barnabas.storage.errors import DirectoryInUseError, InconsistentDirectoryError

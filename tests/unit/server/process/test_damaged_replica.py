@@ -19,7 +19,7 @@ from barnabas.protocol.messages.topics import (
     CreateTopicsRequest,
 )
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.conversion import read_records
+from barnabas.record.legacy import read_records
 from barnabas.storage.topic_partition import TopicPartition
 from unit.server.simulated_cluster import SimulatedCluster, three_nodes
 

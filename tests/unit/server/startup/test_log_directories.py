@@ -22,7 +22,7 @@ from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsTopic,
 )
 from barnabas.protocol.messages.topics import DeleteTopicsRequest
-from barnabas.record.conversion import read_records
+from barnabas.record.legacy import read_records
 from barnabas.runtime.rng import SeededRng
 from barnabas.server.startup.log_directories import DirectoryPaths, open_data_directories
 from barnabas.sim.disk import DiskFault

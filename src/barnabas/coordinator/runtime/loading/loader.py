@@ -12,11 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ProtocolError
-from barnabas.record.batch import NO_PRODUCER_ID, batches, check_crc
+from barnabas.record.batch import NO_PRODUCER_ID, ControlType, batches, check_crc
 from barnabas.record.compression import NONE, decompressed_bytes_max
-from barnabas.record.control import ControlType
-from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import decoded_records, records_payload
+from barnabas.record.record import CorruptBatchError
 from barnabas.storage.errors import CorruptRecordError, StorageError, TooManyOpenFilesError
 from barnabas.storage.producers.producer_entry import read_end_marker
 from barnabas.storage.results import FetchIsolation

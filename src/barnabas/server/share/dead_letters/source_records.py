@@ -10,7 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import HEADER, HEADER_SIZE, made_header
 from barnabas.record.columns import record_slices, uncompressed
 from barnabas.record.compression import NONE, decompressed_bytes_max
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.replication.partition.fetch_params import (
     CONSUMER_REPLICA_ID,
     FetchParams,

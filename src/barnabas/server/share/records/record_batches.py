@@ -5,8 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from barnabas.record.batch import HEADER, HEADER_SIZE, made_header
-from barnabas.record.control import ControlType
+from barnabas.record.batch import HEADER, HEADER_SIZE, ControlType, made_header
 from barnabas.runtime.disk import FileSlice
 from barnabas.server.share.records.acquisition import FetchedBatch
 from barnabas.storage.producers.producer_entry import read_end_marker
