@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import BEFORE_ALL_RECORDS, ClusterImage
+from barnabas.metadata.image import BEFORE_ALL_RECORDS, ClusterDelta, ClusterImage
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.raft.log.metadata_batch import decode_metadata_batches
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES

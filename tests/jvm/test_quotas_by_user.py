@@ -16,7 +16,7 @@ import barnabas
 from barnabas.client.admin.credentials import ScramMechanism, ScramUpsertion
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
-from barnabas.metadata.configs.configs_image import QuotaEntity
+from barnabas.metadata.configs_image import QuotaEntity
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.connection import SaslAuthenticateRequest, SaslHandshakeRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

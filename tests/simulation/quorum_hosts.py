@@ -31,7 +31,7 @@ from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.raft.driver.rpc import RaftRpc
 from barnabas.raft.listener import NotLeaderError, RaftError
 from barnabas.raft.transport.channel_transport import ChannelTransport
-from barnabas.sim.executor import SimExecutor
+from barnabas.sim.clock import SimExecutor
 from barnabas.sim.world import SimHost, SimWorld
 from barnabas.storage.log_dependencies import LogDependencies
 from barnabas.storage.results import FetchIsolation

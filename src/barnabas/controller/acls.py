@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.acls.acl import Acl, AclFilter
-from barnabas.metadata.acls.decision import HostRangeError, is_range, parse_range
+from barnabas.metadata.acl_decision import HostRangeError, is_range, parse_range
+from barnabas.metadata.acls import Acl, AclFilter
 from barnabas.metadata.metadata_version import has_host_ranges
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.security import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.controller.result import ControllerView, VersionedRecord
-    from barnabas.metadata.acls.acls_image import AclsImage
+    from barnabas.metadata.acls import AclsImage
     from barnabas.protocol.messages.security import (
         AclCreation,
         CreateAclsRequest,

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from barnabas.controller.result import ControllerResult, ControllerView, Refusal
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import NO_PRODUCER_ID, Provenance
+from barnabas.metadata.image import NO_PRODUCER_ID, ClusterDelta, Provenance
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.errors import ErrorCode, ProtocolError

@@ -16,7 +16,7 @@ from barnabas.controller.apis import API_CONTROLS, make_controls
 from barnabas.controller.appended_state import AppendedState
 from barnabas.controller.background import Background
 from barnabas.controller.policy_checks import PolicyChecks
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.records.metadata_log import BeginTransactionRecord, EndTransactionRecord
 from barnabas.protocol.records.nodes import FeatureLevelRecord

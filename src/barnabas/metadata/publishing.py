@@ -19,8 +19,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
 from barnabas.metadata.topics import MetadataReplayError
 from barnabas.raft.listener import SnapshotId
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Cancellable, Timer
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.sockets import Listening, ListenOptions, StreamHandler
-    from barnabas.sim.scheduler import SimScheduler
+    from barnabas.sim.clock import SimScheduler
 
 _LOCAL_NAMES = ("", "localhost", "127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - only names of addresses
 _FIRST_FREE_PORT = 20_000

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 from barnabas.runtime.loop import Runtime
 from barnabas.runtime.offload import SlicedOffload
 from barnabas.runtime.rng import SeededRng
-from barnabas.sim.clock import SimClock, SimTimer
+from barnabas.sim.clock import SimClock, SimExecutor, SimScheduler, SimTimer
 from barnabas.sim.disk import SimDisk
-from barnabas.sim.executor import SimExecutor
 from barnabas.sim.network import SimNetwork, SimSockets
-from barnabas.sim.scheduler import SimScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,7 @@ from barnabas.controller.topics.partitions import PartitionControl
 from barnabas.controller.topics.placement import StripedPlacer
 from barnabas.controller.topics.topics import TopicControl
 from barnabas.coordinator.group.configs.config import DEFINITION as GROUP_KEYS
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import Provenance
+from barnabas.metadata.image import ClusterDelta, Provenance
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.messages.nodes import (
     BrokerHeartbeatRequest,
@@ -30,8 +29,7 @@ from barnabas.protocol.messages.topics import (
     CreateTopicsRequest,
 )
 from barnabas.runtime.rng import SeededRng
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 from barnabas.storage.config import BROKER_CONFIGS
 from unit.metadata.clusters import directory
 

@@ -8,8 +8,7 @@ import pytest
 
 from barnabas.controller import acls as module
 from barnabas.controller.acls import AclControl
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.security import (
     AclCreation,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.topics import ConfigRecord
 from barnabas.sim.world import SimWorld

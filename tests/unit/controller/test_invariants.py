@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.appended_state import check_records
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.protocol.records.nodes import ProducerIdsRecord
 from barnabas.protocol.records.topics import PartitionChangeRecord, PartitionRecord, TopicRecord

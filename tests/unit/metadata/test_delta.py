@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metadata.configs.configs_image import BROKER, TOPIC
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import Provenance
+from barnabas.metadata.configs_image import BROKER, TOPIC
+from barnabas.metadata.image import ClusterDelta, Provenance
 from barnabas.metadata.partition_registration import DIRECTORY_MIGRATING
 from barnabas.metadata.topics import MetadataReplayError
 from barnabas.protocol.records.metadata_log import NoOpRecord

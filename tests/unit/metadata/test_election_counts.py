@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.metadata.delta import ClusterDelta, ElectionCounts
-from barnabas.metadata.image import Provenance
+from barnabas.metadata.image import ClusterDelta, ElectionCounts, Provenance
 from barnabas.protocol.records.topics import PartitionChangeRecord
 from unit.metadata.clusters import partition, three_brokers, topic, topic_id
 

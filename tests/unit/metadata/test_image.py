@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.metadata.configs.configs_image import BROKER, TOPIC
+from barnabas.metadata.configs_image import BROKER, TOPIC
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.record_frame import decode_metadata_record, encode_metadata_record

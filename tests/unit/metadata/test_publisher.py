@@ -18,8 +18,7 @@ from barnabas.raft.listener import CommittedBatch, LoadedSnapshot, SnapshotId
 from unit.metadata.clusters import feature, image_of, partition, three_brokers, topic
 
 if TYPE_CHECKING:
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.protocol.schema import Record
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
 from barnabas.protocol.records.nodes import FeatureLevelRecord
 from barnabas.protocol.records.security import DelegationTokenRecord, RemoveDelegationTokenRecord
 from barnabas.protocol.schema import Record

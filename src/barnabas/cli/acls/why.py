@@ -22,9 +22,8 @@ from barnabas.cli.common.printable import echo
 from barnabas.client.admin.acls import Acl, AclFilter
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
-from barnabas.metadata.acls.acl import Acl as Entry
-from barnabas.metadata.acls.acls_image import AclsImage
-from barnabas.metadata.acls.decision import Action, canonical_address, decide
+from barnabas.metadata.acl_decision import Action, canonical_address, decide
+from barnabas.metadata.acls import Acl as Entry, AclsImage
 from barnabas.protocol.resources import AclOperation, PatternType
 
 if TYPE_CHECKING:

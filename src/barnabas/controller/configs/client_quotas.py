@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.configs.configs_image import (
+from barnabas.metadata.configs_image import (
     CLIENT_ID,
     IP,
     USER,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from barnabas.controller.result import ControllerView, VersionedRecord
-    from barnabas.metadata.configs.configs_image import QuotaEntity
+    from barnabas.metadata.configs_image import QuotaEntity
     from barnabas.metadata.image import ClusterImage
     from barnabas.protocol.messages.configs import EntryDataRequest
 

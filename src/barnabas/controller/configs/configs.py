@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.controller.configs.config_rules import ConfigRules, check_kind
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.configs.configs_image import BROKER, TOPIC, merge_configs
+from barnabas.metadata.configs_image import BROKER, TOPIC, merge_configs
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,

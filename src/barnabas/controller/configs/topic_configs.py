@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.controller.result import Refusal
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER, TOPIC
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.definition import ConfigError
 from barnabas.settings.key import ConfigKey, Required

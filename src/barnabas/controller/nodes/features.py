@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
 from barnabas.metadata.metadata_version import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     KRAFT_VERSION,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.controller.topic_names import METADATA_TOPIC, colliding, problem_of
 from barnabas.controller.topics.partitions import NewPartitions
-from barnabas.metadata.configs.configs_image import TOPIC
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.topics import (
     CreatableTopicConfigs,

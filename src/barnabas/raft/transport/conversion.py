@@ -1,6 +1,8 @@
-"""Conversion between the core's messages and Kafka's, in both directions.
+"""Conversion between the core's messages and Kafka's in both directions (KIP-595).
 
-`_APIS` has one row per API, with the place of each value of a core message.
+`_APIS` has one row per API, with the place of each value of a core message: Vote, BeginQuorumEpoch,
+EndQuorumEpoch, Fetch of the metadata log, FetchSnapshot, AddRaftVoter, RemoveRaftVoter and
+UpdateRaftVoter.
 
 Values of a response are taken without checks. A response that lacks the requested partition is
 rejected with UnusableResponseError.
@@ -25,7 +27,6 @@ from barnabas.raft.log.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from barnabas.raft.transport.fields import (
     Candidates,
     ChangedVoter,
-    CurrentLeader,
     Envelope,
     EpochEnd,
     Error,
@@ -34,6 +35,7 @@ from barnabas.raft.transport.fields import (
     Key,
     Layout,
     Leader,
+    LeaderOfVoterChange,
     OwnAddress,
     Reading,
     Records,
@@ -45,6 +47,7 @@ from barnabas.version import __version__
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.raft.config import RaftConfig
+
 
 _KRAFT_VERSION = "kraft.version"
 
@@ -172,7 +175,7 @@ _UPDATE = Layout(
     (ChangedVoter(has_versions=True), Values(epoch="current_leader_epoch")),
 )
 _UPDATED = Layout(
-    quorum.UpdateRaftVoterResponse, core.VoterChangeResponse, (_ERROR, CurrentLeader())
+    quorum.UpdateRaftVoterResponse, core.VoterChangeResponse, (_ERROR, LeaderOfVoterChange())
 )
 _APIS = (
     _Api(_VOTE, _VOTED),

@@ -351,7 +351,7 @@ class Leader:
             draft.set("node_endpoints", [endpoint])
 
 
-class CurrentLeader:
+class LeaderOfVoterChange:
     """Leader, epoch and address in the response to an update of a voter."""
 
     def read(self, reading: Reading) -> dict[str, Any]:

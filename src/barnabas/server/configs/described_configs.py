@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.controller.configs.topic_configs import ConfigSource
-from barnabas.metadata.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
-from barnabas.metadata.configs.configs_image import (
+from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
+from barnabas.metadata.configs_image import (
     ALL_BROKERS,
     BROKER,
     CLIENT_METRICS,
     GROUP,
     TOPIC,
 )
-from barnabas.metadata.configs.group_configs import GROUP_CONFIGS
+from barnabas.metadata.group_configs import GROUP_CONFIGS
 from barnabas.server.configs.dynamic.log_levels import described_levels
 from barnabas.settings.key import ConfigKey, DynamicMode, Required, without_listener
 from barnabas.storage.config import TOPIC_CONFIGS, topic_defaults

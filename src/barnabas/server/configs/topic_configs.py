@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.configs.configs_image import TOPIC
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.settings.key import ConfigError, DynamicMode
 from barnabas.storage.config import TOPIC_CONFIGS, log_config, topic_defaults
 

@@ -19,8 +19,7 @@ from barnabas.protocol.messages.nodes import (
 
 if TYPE_CHECKING:
     from barnabas.metadata.broker_registration import ControllerRegistration
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.protocol.messages.nodes import ControllerRegistrationResponse
     from barnabas.runtime.clock import Timer
     from barnabas.server.controller_access.controller_access import ControllerAccess

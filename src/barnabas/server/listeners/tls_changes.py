@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import Refusal
-from barnabas.metadata.configs.configs_image import BROKER
+from barnabas.metadata.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.tls_config import DYNAMIC_TLS_KEYS, STORE_KEYS
 from barnabas.settings.key import ConfigError, without_listener

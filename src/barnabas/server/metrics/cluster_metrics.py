@@ -12,7 +12,7 @@ from barnabas.storage.damage import DamageKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.metadata.delta import ElectionCounts
+    from barnabas.metadata.image import ElectionCounts
     from barnabas.metadata.topics import TopicsImage
     from barnabas.metrics.family import Tags
     from barnabas.raft.driver.raft_driver import RaftDriver

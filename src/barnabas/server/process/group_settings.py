@@ -13,7 +13,7 @@ from barnabas.coordinator.group.configs.kind_configs import (
     ShareGroupConfig,
     StreamsGroupConfig,
 )
-from barnabas.metadata.configs.configs_image import GROUP
+from barnabas.metadata.configs_image import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,8 +14,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import ClusterDelta, ClusterImage
 from barnabas.replication.partition.partition_registry import LeadershipChanges
 from barnabas.server.cluster.log_assignments import LogAssignments
 from barnabas.server.configs.topic_configs import default_keys

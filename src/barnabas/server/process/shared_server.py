@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.metadata.configs.configs_image import BROKER
-from barnabas.metadata.delta import ElectionCounts
+from barnabas.metadata.configs_image import BROKER
+from barnabas.metadata.image import ElectionCounts
 from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
 from barnabas.network.connection_options import ConnectionDependencies
 from barnabas.network.frame_budget import FrameBudget
@@ -54,8 +54,7 @@ from barnabas.waiting.timing_wheel import TimingWheel
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.network.channel import ChannelDependencies
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.raft.transport.channel_transport import ChannelTransport

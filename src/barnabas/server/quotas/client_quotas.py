@@ -14,7 +14,7 @@ from barnabas.server.quotas.mutation_quota import MutationQuota
 from barnabas.server.quotas.rate_quota import QuotaWindows, RateQuota, quota_windows
 
 if TYPE_CHECKING:
-    from barnabas.metadata.configs.configs_image import ClientQuotasImage
+    from barnabas.metadata.configs_image import ClientQuotasImage
     from barnabas.runtime.clock import Clock
     from barnabas.settings.definition import ParsedConfig
 

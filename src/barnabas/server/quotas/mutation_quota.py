@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.configs.configs_image import ClientQuotasImage
+from barnabas.metadata.configs_image import ClientQuotasImage
 from barnabas.server.quotas.client_usage import ClientUsage
 from barnabas.server.quotas.limits import QuotaLimits
 from barnabas.server.quotas.rate import QuotaRate

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.configs.configs_image import GROUP
-from barnabas.metadata.configs.group_configs import (
+from barnabas.metadata.configs_image import GROUP
+from barnabas.metadata.group_configs import (
     DEAD_LETTER_TOPIC,
     GROUP_CONFIGS,
     ShareOffsetReset,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.raft.log.metadata_directory import finalized_features
+from barnabas.raft.log.metadata_log import finalized_features
 from barnabas.server.startup.features import SUPPORTED_FEATURES
 from barnabas.storage.errors import StorageError
 

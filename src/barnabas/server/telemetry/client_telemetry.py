@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.metadata.configs.client_metrics_configs import (
+from barnabas.metadata.client_metrics_configs import (
     ALL_METRICS,
     CLIENT_METRICS_CONFIGS,
     INTERVAL_MS,
@@ -19,7 +19,7 @@ from barnabas.metadata.configs.client_metrics_configs import (
     matches,
     parse_match,
 )
-from barnabas.metadata.configs.configs_image import CLIENT_METRICS
+from barnabas.metadata.configs_image import CLIENT_METRICS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.protocol.schema import ZERO_UUID

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.configs.client_metrics_configs import (
+from barnabas.metadata.client_metrics_configs import (
     CLIENT_ID,
     CLIENT_INSTANCE_ID,
     CLIENT_SOFTWARE_NAME,

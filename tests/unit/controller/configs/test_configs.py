@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.configs.configs import ConfigOperation
-from barnabas.metadata.configs.configs_image import (
+from barnabas.metadata.configs_image import (
     BROKER,
     BROKER_LOGGER,
     CLIENT_METRICS,

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.controller.nodes.features import FeatureControl, UpgradeType
 from barnabas.metadata.broker_registration import SupportedLevels
-from barnabas.metadata.configs.configs_image import BROKER
+from barnabas.metadata.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.nodes import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.records.nodes import FeatureLevelRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.configs.topic_configs import ConfigSource
-from barnabas.metadata.configs.configs_image import BROKER, TOPIC
+from barnabas.metadata.configs_image import BROKER, TOPIC
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.topics import (

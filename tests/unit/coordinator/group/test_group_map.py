@@ -46,8 +46,7 @@ from barnabas.protocol.records.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,
 )
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 
 GROUP = "g"
 MEMBER = ConsumerMember("m", client_id="c", subscribed_topic_names=frozenset({"t"}))

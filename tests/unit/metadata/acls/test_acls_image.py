@@ -8,10 +8,8 @@ import random
 import msgspec
 import pytest
 
-from barnabas.metadata.acls.acl import Acl
-from barnabas.metadata.acls.acls_image import AclsImage
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.acls import Acl, AclsImage
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
 from barnabas.metadata.topics import MetadataReplayError
 from barnabas.protocol.records.security import (
     AccessControlEntryRecord,

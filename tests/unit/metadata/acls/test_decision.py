@@ -8,9 +8,8 @@ from types import FrameType
 import msgspec
 import pytest
 
-from barnabas.metadata.acls.acl import Acl
-from barnabas.metadata.acls.acls_image import AclsImage
-from barnabas.metadata.acls.decision import Action, decide, is_allowed_somewhere
+from barnabas.metadata.acl_decision import Action, decide, is_allowed_somewhere
+from barnabas.metadata.acls import Acl, AclsImage
 from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP

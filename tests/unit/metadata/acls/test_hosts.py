@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metadata.acls.decision import (
+from barnabas.metadata.acl_decision import (
     HostRangeError,
     canonical_address,
     matches_host,

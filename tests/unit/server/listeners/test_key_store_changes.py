@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.metadata.configs.configs_image import BROKER
+from barnabas.metadata.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as LegacyConfig,

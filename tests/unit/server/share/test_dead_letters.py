@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.metadata.configs.configs_image import TOPIC as TOPIC_CONFIGS
+from barnabas.metadata.configs_image import TOPIC as TOPIC_CONFIGS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.configs import (
     AlterableConfig,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from barnabas.metadata.configs.configs_image import CLIENT_METRICS
+from barnabas.metadata.configs_image import CLIENT_METRICS
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.connection import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.controller.configs.configs import ConfigOperation
 from barnabas.controller.result import Refusal
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.dynamic.log_levels import change_level, check_level_change
 from barnabas.settings.key import whole_number

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
 from barnabas.settings.definition import ParsedConfig
 from barnabas.settings.key import ConfigError, DynamicMode, without_listener
 

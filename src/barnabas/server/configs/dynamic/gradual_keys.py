@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import Refusal
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.config import NUM_REPLICA_FETCHERS
 from barnabas.settings.key import ConfigError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.acls.acl import UNKNOWN, AclFilter
+from barnabas.metadata.acls import UNKNOWN, AclFilter
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.resources import PatternType
 from barnabas.server.handlers.forwarded import forward_request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.acls.acl import AclFilter
+from barnabas.metadata.acls import AclFilter
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.security import (
     AclDescription,
@@ -16,7 +16,7 @@ from barnabas.protocol.messages.security import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.metadata.acls.acls_image import AclsImage
+    from barnabas.metadata.acls import AclsImage
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.configs.topic_configs import ConfigSource
 from barnabas.controller.topic_names import problem_of
-from barnabas.metadata.configs.configs_image import (
+from barnabas.metadata.configs_image import (
     ALL_BROKERS,
     BROKER,
     BROKER_LOGGER,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.configs.configs_image import (
+from barnabas.metadata.configs_image import (
     BROKER,
     BROKER_LOGGER,
     CLIENT_METRICS,

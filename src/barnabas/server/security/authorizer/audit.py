@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from barnabas.metadata.acls.decision import Action
+    from barnabas.metadata.acl_decision import Action
     from barnabas.runtime.clock import Clock
 
 _log = logging.getLogger("barnabas.authorizer")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.acls.decision import Action, decide, is_allowed_somewhere
+from barnabas.metadata.acl_decision import Action, decide, is_allowed_somewhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.metadata.acls.acls_image import AclsImage
+    from barnabas.metadata.acls import AclsImage
     from barnabas.server.configs.authorizer_config import AuthorizerConfig
 
     # Principal, host, operation, resource type, name. The name is None for any resource.

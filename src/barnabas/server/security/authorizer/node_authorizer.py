@@ -17,7 +17,7 @@ from barnabas.server.security.authorizer.rights import Rights
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.metadata.acls.acls_image import AclsImage
+    from barnabas.metadata.acls import AclsImage
     from barnabas.metadata.image import ClusterImage
     from barnabas.runtime.clock import Clock
     from barnabas.server.configs.authorizer_config import AuthorizerConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.acls.decision import Action, canonical_address
+from barnabas.metadata.acl_decision import Action, canonical_address
 from barnabas.protocol.resources import (
     CLUSTER_NAME,
     LISTED_OPERATIONS,

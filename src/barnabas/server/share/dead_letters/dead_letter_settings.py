@@ -8,8 +8,8 @@ from barnabas.coordinator.group.configs.kind_configs import (
     DEAD_LETTER_AUTO_CREATE,
     DEAD_LETTER_PREFIX,
 )
-from barnabas.metadata.configs.configs_image import GROUP, TOPIC
-from barnabas.metadata.configs.group_configs import COPY_DEAD_LETTERS, DEAD_LETTER_TOPIC
+from barnabas.metadata.configs_image import GROUP, TOPIC
+from barnabas.metadata.group_configs import COPY_DEAD_LETTERS, DEAD_LETTER_TOPIC
 
 if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from barnabas.controller.configs.configs import ConfigOperation
-from barnabas.metadata.configs import configs_image
+from barnabas.metadata import configs_image
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import alter_configs
 from barnabas.protocol.messages.configs import (

@@ -28,8 +28,7 @@ from barnabas.protocol.resources import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.metadata.acls.acl import Acl
-    from barnabas.metadata.acls.acls_image import AclsImage, PatternAcls
+    from barnabas.metadata.acls import Acl, AclsImage, PatternAcls
 
 
 _Network: TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
