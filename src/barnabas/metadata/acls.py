@@ -273,8 +273,6 @@ class AclsImage:
 class _Draft:
     """Changes entries by pattern. Copies each part that it changes, once."""
 
-    __slots__ = ("_before", "_copied", "_entries")
-
     def __init__(self, before: PersistentMap[str, PatternAcls]) -> None:
         self._before = before
         # The changed patterns.

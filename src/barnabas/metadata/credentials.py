@@ -89,8 +89,6 @@ _REMOVERS = frozenset({REMOVE_USER_SCRAM_CREDENTIAL})
 class RetainedRecords:
     """Records by identity, each with the version in which it was written."""
 
-    __slots__ = ("_by_key",)
-
     def __init__(self) -> None:
         self._by_key: PersistentMap[str, tuple[Record, int]] = PersistentMap()
 

@@ -124,20 +124,6 @@ class ClusterDelta:
     The delta always shows the cluster as of the last applied record.
     """
 
-    __slots__ = (
-        "acl_changes",
-        "broker_changes",
-        "client_quota_changes",
-        "config_changes",
-        "controller_changes",
-        "feature_changes",
-        "image",
-        "next_producer_id",
-        "retained_changes",
-        "token_changes",
-        "topics_delta",
-    )
-
     def __init__(self, image: ClusterImage) -> None:
         # The image before the changes; never changed itself.
         self.image = image
@@ -373,8 +359,6 @@ def _evolved(before: Mapping[int, _R], changes: Mapping[int, _R | None]) -> Mapp
 
 class ElectionCounts:
     """Counts elections as a listener of the metadata publisher."""
-
-    __slots__ = ("from_eligible", "unclean")
 
     def __init__(self) -> None:
         # Elections of a replica outside ISR and ELR, which may lack records; since the process

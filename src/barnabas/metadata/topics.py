@@ -202,8 +202,6 @@ class TopicDelta:
 class TopicsDelta:
     """Changes of all topics."""
 
-    __slots__ = ("changed", "created", "deleted", "image")
-
     def __init__(self, image: TopicsImage) -> None:
         self.image = image
         # Changes of new and existing topics by topic id, in the order of their first change.

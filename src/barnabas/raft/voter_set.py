@@ -175,8 +175,6 @@ T = TypeVar("T")
 class VoterHistory:
     """Voters and kraft.version by the offset of their record."""
 
-    __slots__ = ("_versions", "_voters", "static")
-
     def __init__(self, static: VoterSet) -> None:
         # In force while no record names voters.
         self.static = static

@@ -35,8 +35,6 @@ class Clock(Protocol):
 class SystemClock:
     """The clocks of the operating system."""
 
-    __slots__ = ()
-
     def wall_ms(self) -> int:
         """Return the milliseconds since 1970-01-01 UTC."""
         return time.time_ns() // _NS_PER_MS
@@ -68,8 +66,6 @@ class Timer(Protocol):
 
 class LoopTimer:
     """Timers of an asyncio event loop; a watch, if there is one, measures their callbacks."""
-
-    __slots__ = ("_loop", "_run")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, watch: LoopWatch | None = None) -> None:
         self._loop = loop

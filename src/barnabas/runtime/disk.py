@@ -354,8 +354,6 @@ class _Reserve:
     Any thread may use it, because adding to a list and removing from it are atomic.
     """
 
-    __slots__ = ("_descriptors", "_size")
-
     def __init__(self, size: int) -> None:
         self._size = size
         self._descriptors: list[int] = []
@@ -402,8 +400,6 @@ class _Reserve:
 
 class RealDisk:
     """The file system of the operating system."""
-
-    __slots__ = ("_reserve",)
 
     def __init__(self, reserve_size: int = 0) -> None:
         """Create the disk with `reserve_size` descriptors in reserve for short operations."""

@@ -73,8 +73,6 @@ def system_runtime(
 class ProcessControl:
     """Lets the main part of a process stop it, and react to stop requests of the operator."""
 
-    __slots__ = ("_loop", "_on_stop", "_stop_requested", "failure")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._on_stop: Callable[[], None] | None = None

@@ -39,8 +39,6 @@ _WARN_AGAIN_S = 60.0
 class LoopSockets:
     """TCP sockets of the operating system."""
 
-    __slots__ = ("_loop", "_watch")
-
     def __init__(self, loop: asyncio.AbstractEventLoop, watch: LoopWatch | None = None) -> None:
         """Store the loop; `watch` measures the handling of data on outgoing connections."""
         self._loop = loop
@@ -79,21 +77,6 @@ class LoopSockets:
 
 class _LoopListening:
     """A listening socket, and the loop's server on it while connections are accepted."""
-
-    __slots__ = (
-        "_backlog",
-        "_bound",
-        "_busy_poll",
-        "_descriptor_max",
-        "_factory",
-        "_loop",
-        "_retry",
-        "_server",
-        "_starting",
-        "_warned_s",
-        "host",
-        "port",
-    )
 
     def __init__(
         self,

@@ -56,19 +56,6 @@ class BusyPoll:
     the clients run on the processor of this loop.
     """
 
-    __slots__ = (
-        "_call_soon",
-        "_credit",
-        "_deadline_ns",
-        "_is_polling",
-        "_limit_ns",
-        "_now_ns",
-        "_pause",
-        "_resumes_at",
-        "_seen",
-        "_sent",
-    )
-
     def __init__(
         self,
         now_ns: Callable[[], int],

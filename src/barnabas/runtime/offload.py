@@ -13,17 +13,24 @@ import pickle
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.runtime.offload_task import DONE, LENGTH, MESSAGE, Throttle, encode_frame
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from barnabas.runtime.clock import Cancellable, Clock, Timer
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.offload_task import OffloadTask
+
+# How long an idle child is kept, and the interval of checks for the exit of a killed child.
+IDLE_S = 30.0
+_REAP_S = 0.01
+_READ_BYTES = 1 << 16
+_MAIN = "import sys; from barnabas.runtime.offload_task import main; main(int(sys.argv[1]))"
 
 
 class OffloadError(RuntimeError):
@@ -58,13 +65,11 @@ class Offload(Protocol):
 class SlicedOffload:
     """Runs all tasks on the loop, in alternating slices."""
 
-    __slots__ = ("_clock", "_disk", "_running", "_timer")
-
     def __init__(self, disk: Disk, clock: Clock, timer: Timer) -> None:
-        self._disk = disk
-        self._clock = clock
-        self._timer = timer
-        self._running: set[_Slices] = set()
+        self.disk = disk
+        self.clock = clock
+        self.timer = timer
+        self.running: set[_Slices] = set()
 
     def submit(
         self,
@@ -74,35 +79,18 @@ class SlicedOffload:
     ) -> Cancellable:
         """Run `task`, one slice per turn."""
         slices = _Slices(self, task, on_message, on_done)
-        self._running.add(slices)
-        self._timer.call_soon(slices.run)
+        self.running.add(slices)
+        self.timer.call_soon(slices.run)
         return slices
 
     def close(self) -> None:
         """Cancel the running tasks."""
-        for slices in list(self._running):
+        for slices in list(self.running):
             slices.cancel()
-
-    def begin(self, task: OffloadTask) -> tuple[Iterator[object], Throttle]:
-        """Start the task; returns its generator and its throttle."""
-        return task.work(self._disk, task.argument), Throttle(self._clock, task.bytes_per_second)
-
-    def after(self, delay_ms: float, run: Callable[[], None]) -> None:
-        """Call `run` in the next turn, or after the delay if it is positive."""
-        if delay_ms > 0:
-            self._timer.call_later(delay_ms, run)
-        else:
-            self._timer.call_soon(run)
-
-    def forget(self, slices: _Slices) -> None:
-        """Remove a finished or cancelled task."""
-        self._running.discard(slices)
 
 
 class _Slices:
     """One task on the loop."""
-
-    __slots__ = ("_is_over", "_offload", "_on_done", "_on_message", "_steps", "_throttle")
 
     def __init__(
         self,
@@ -112,7 +100,8 @@ class _Slices:
         on_done: Callable[[BaseException | None], None],
     ) -> None:
         self._offload = offload
-        self._steps, self._throttle = offload.begin(task)
+        self._steps = task.work(offload.disk, task.argument)
+        self._throttle = Throttle(offload.clock, task.bytes_per_second)
         self._on_message = on_message
         self._on_done = on_done
         self._is_over = False
@@ -128,9 +117,12 @@ class _Slices:
         except Exception as error:  # noqa: BLE001 - passed to on_done
             self._end(error)
         else:
-            count = message if isinstance(message, int) else 0
+            pause_ms = self._throttle.pause_ms(message if isinstance(message, int) else 0)
             # Scheduled before the message is delivered, because the receiver may cancel the task.
-            self._offload.after(self._throttle.pause_ms(count), self.run)
+            if pause_ms > 0:
+                self._offload.timer.call_later(pause_ms, self.run)
+            else:
+                self._offload.timer.call_soon(self.run)
             if not isinstance(message, int):
                 self._on_message(message)
 
@@ -138,25 +130,14 @@ class _Slices:
         """Cancel the task; no callback runs afterwards."""
         if not self._is_over:
             self._is_over = True
-            self._steps_close()
-            self._offload.forget(self)
+            self._offload.running.discard(self)
+            if isinstance(self._steps, Generator):
+                self._steps.close()
 
     def _end(self, error: BaseException | None) -> None:
         self._is_over = True
-        self._offload.forget(self)
+        self._offload.running.discard(self)
         self._on_done(error)
-
-    def _steps_close(self) -> None:
-        close = getattr(self._steps, "close", None)
-        if close is not None:
-            close()
-
-
-# How long an idle child is kept, and the interval of checks for the exit of a killed child.
-IDLE_S = 30.0
-_REAP_S = 0.01
-_READ_BYTES = 1 << 16
-_MAIN = "import sys; from barnabas.runtime.offload_task import main; main(int(sys.argv[1]))"
 
 
 class ChildOffload:
@@ -165,8 +146,6 @@ class ChildOffload:
     Cancelling a task kills its child. This is safe because a task writes only files that no other
     process uses yet.
     """
-
-    __slots__ = ("_children", "_idle_s", "_loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, idle_s: float = IDLE_S) -> None:
         self._loop = loop
@@ -208,8 +187,6 @@ class ChildOffload:
 class _Piece:
     """A submitted task and its callbacks, which are not called after it is cancelled."""
 
-    __slots__ = ("_on_done", "_on_message", "child", "is_over")
-
     def __init__(
         self,
         on_message: Callable[[object], None],
@@ -241,20 +218,6 @@ class _Piece:
 
 class _Child:
     """A child process and the pipes to it."""
-
-    __slots__ = (
-        "_idle",
-        "_idle_s",
-        "_input",
-        "_is_dead",
-        "_loop",
-        "_on_dead",
-        "_output",
-        "_piece",
-        "_process",
-        "_received",
-        "_unsent",
-    )
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, idle_s: float, on_dead: Callable[[_Child], None]

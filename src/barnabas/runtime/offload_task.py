@@ -54,8 +54,6 @@ class OffloadTask(msgspec.Struct, frozen=True):
 class Throttle:
     """Computes pauses that keep the number of bytes below a rate."""
 
-    __slots__ = ("_bytes", "_bytes_per_second", "_clock", "_start_ms")
-
     def __init__(self, clock: Clock, bytes_per_second: float) -> None:
         self._clock = clock
         self._bytes_per_second = bytes_per_second

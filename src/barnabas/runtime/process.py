@@ -127,8 +127,6 @@ class ParentWatch:
         on_ended: called on the loop, at most once.
     """
 
-    __slots__ = ("_is_parent", "_on_ended", "_pid", "_timer", "has_ended")
-
     def __init__(self, timer: Timer, pid: int, on_ended: Callable[[], None]) -> None:
         self._timer = timer
         self._pid = pid

@@ -38,8 +38,6 @@ class Rng(Protocol):
 class _RandomNumbers:
     """Numbers from a generator, and bytes from a source of bytes."""
 
-    __slots__ = ("_draw_bytes", "_random")
-
     def __init__(self, generator: random.Random, draw_bytes: Callable[[int], bytes]) -> None:
         self._random = generator
         self._draw_bytes = draw_bytes
@@ -67,16 +65,12 @@ class _RandomNumbers:
 class SystemRng(_RandomNumbers):
     """Uses the system's entropy for ids and tokens, and a generator seeded from it otherwise."""
 
-    __slots__ = ()
-
     def __init__(self) -> None:
         super().__init__(random.Random(), os.urandom)  # noqa: S311 - jitter only
 
 
 class SeededRng(_RandomNumbers):
     """Returns the same numbers for the same seed on every machine, for simulations and tests."""
-
-    __slots__ = ()
 
     def __init__(self, seed: int) -> None:
         generator = random.Random(seed)  # noqa: S311 - repeatable on purpose

@@ -38,21 +38,6 @@ _WORKERS = 1
 class LoopStepper:
     """Owns a loop and a `runtime` on it. Only one thread at a time may use them."""
 
-    __slots__ = (
-        "_base",
-        "_depth",
-        "_entry",
-        "_has_stepped",
-        "_interrupt",
-        "_loop",
-        "_loop_thread",
-        "_predicate",
-        "_reached",
-        "_timed_out",
-        "_user",
-        "runtime",
-    )
-
     def __init__(self) -> None:
         # Held by the thread that is between `enter` and `leave`; that thread may enter again.
         self._entry = threading.Lock()
@@ -182,8 +167,6 @@ class LoopStepper:
 
 
 class _StepTimer:
-    __slots__ = ("_check", "_timer")
-
     def __init__(self, timer: Timer, check: Callable[[], None]) -> None:
         self._timer = timer
         self._check = check
@@ -204,8 +187,6 @@ class _StepTimer:
 
 
 class _StepExecutor:
-    __slots__ = ("_check", "_executor")
-
     def __init__(self, executor: Executor, check: Callable[[], None]) -> None:
         self._executor = executor
         self._check = check
@@ -224,8 +205,6 @@ class _StepExecutor:
 
 
 class _StepSockets:
-    __slots__ = ("_check", "_sockets")
-
     def __init__(self, sockets: Sockets, check: Callable[[], None]) -> None:
         self._sockets = sockets
         self._check = check
@@ -291,8 +270,6 @@ class DeferredInterrupt:
     one get no interrupts.
     """
 
-    __slots__ = ("_before", "_stop", "has_arrived")
-
     def __init__(self, stop: Callable[[], None]) -> None:
         # Stops the run of the loop; may be called within any callback.
         self._stop = stop
@@ -355,8 +332,6 @@ class LoopThread:
     a moment, and gives it back at once when the user returns. It is a daemon thread, so that a
     program can end without closing its consumer.
     """
-
-    __slots__ = ("_ended", "_is_user_inside", "_loop", "_stepped_s", "_thread", "_turn")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -31,8 +31,6 @@ class SimEvent:
 class SimScheduler:
     """The event queue. Only this class advances virtual time: to the next event or to a limit."""
 
-    __slots__ = ("_queue", "_sequence", "events_run", "now_ms")
-
     def __init__(self) -> None:
         self.now_ms = 0.0
         # (due time in ms, sequence number, event): events with the same due time run in the order
@@ -83,8 +81,6 @@ WALL_START_MS = 1_767_225_600_000
 class SimClock:
     """A clock in virtual time, whose wall time can have an offset for each host."""
 
-    __slots__ = ("_scheduler", "wall_offset_ms")
-
     def __init__(self, scheduler: SimScheduler, wall_offset_ms: int = 0) -> None:
         self._scheduler = scheduler
         self.wall_offset_ms = wall_offset_ms
@@ -100,8 +96,6 @@ class SimClock:
 
 class SimTimer:
     """Timers of one simulated process: they stop when the process dies."""
-
-    __slots__ = ("_paused_until", "is_stopped", "scheduler")
 
     def __init__(self, scheduler: SimScheduler) -> None:
         self.scheduler = scheduler
@@ -162,8 +156,6 @@ T = TypeVar("T")
 
 class SimExecutor:
     """An executor with random delays, so results can arrive out of order as with threads."""
-
-    __slots__ = ("_rng", "_timer", "delay_max_ms")
 
     def __init__(self, timer: Timer, rng: Rng, delay_max_ms: float = 5.0) -> None:
         self._timer = timer

@@ -209,8 +209,6 @@ class FailingCall(msgspec.Struct, frozen=True):
 
 
 class _SimLock:
-    __slots__ = ("_locks", "_path")
-
     def __init__(self, locks: set[str], path: str) -> None:
         self._locks = locks
         self._path = path
@@ -221,8 +219,6 @@ class _SimLock:
 
 class _SimFileSystem:
     """All files of a simulated disk."""
-
-    __slots__ = ("_disk",)
 
     def __init__(self, disk: SimDisk) -> None:
         self._disk = disk
@@ -269,19 +265,6 @@ class _NameChange:
 
 class SimDisk:
     """The file system of one host."""
-
-    __slots__ = (
-        "_clock",
-        "_entries",
-        "_journal",
-        "_locks",
-        "_rng",
-        "call_log",
-        "capacity_bytes",
-        "failing_call",
-        "faults",
-        "generation",
-    )
 
     def __init__(self, clock: Clock, rng: Rng) -> None:
         self._clock = clock

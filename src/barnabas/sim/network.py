@@ -43,19 +43,6 @@ class NetworkConditions(msgspec.Struct, frozen=True):
 class SimNetwork:
     """The connections and listeners of all hosts."""
 
-    __slots__ = (
-        "_held",
-        "_next_port",
-        "_partitions",
-        "_powered",
-        "_rng",
-        "_scheduler",
-        "_streams",
-        "_timers",
-        "conditions",
-        "listeners",
-    )
-
     def __init__(self, scheduler: SimScheduler, rng: Rng) -> None:
         self._scheduler = scheduler
         self._rng = rng
@@ -190,8 +177,6 @@ class SimNetwork:
 class SimSockets:
     """The socket interface of one host."""
 
-    __slots__ = ("_host", "_network", "_timer")
-
     def __init__(self, network: SimNetwork, timer: Timer, host: str) -> None:
         self._network = network
         self._timer = timer
@@ -230,8 +215,6 @@ class SimSockets:
 
 
 class _SimListening:
-    __slots__ = ("_network", "host", "port")
-
     def __init__(self, network: SimNetwork, host: str, port: int) -> None:
         self._network = network
         self.host = host

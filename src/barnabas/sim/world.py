@@ -21,8 +21,6 @@ _LIMIT_MS = 60_000.0
 class SimHost:
     """A machine. Its disk survives its processes; `runtime` belongs to the running process."""
 
-    __slots__ = ("_world", "clock", "disk", "name", "rng", "runtime", "timer")
-
     def __init__(self, world: SimWorld, name: str) -> None:
         self._world = world
         self.name = name
@@ -66,8 +64,6 @@ class SimHost:
 
 class SimWorld:
     """The hosts of a simulation, by name, in one virtual time."""
-
-    __slots__ = ("hosts", "network", "scheduler", "seed")
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

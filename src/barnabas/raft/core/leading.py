@@ -31,8 +31,6 @@ _OBSERVERS_MAX = 10_000
 class Leading:
     """The behavior of the leader."""
 
-    __slots__ = ("_replica",)
-
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 

@@ -65,8 +65,6 @@ class _Destination(msgspec.Struct):
 class RequestManager:
     """Assigns tokens to requests, and matches responses to the requests in flight."""
 
-    __slots__ = ("_backoff_ms", "_destinations", "_in_flight", "_last_token", "_rng", "_timeout_ms")
-
     def __init__(self, timeout_ms: float, backoff_ms: float, rng: Rng) -> None:
         self._timeout_ms = timeout_ms
         self._backoff_ms = backoff_ms

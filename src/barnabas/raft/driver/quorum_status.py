@@ -136,19 +136,6 @@ _NO_VOTE = -1
 class RaftMetrics:
     """Measurements that the driver reports and that metrics read on request."""
 
-    __slots__ = (
-        "_appended",
-        "_busy_ms",
-        "_clock",
-        "_election_start_ms",
-        "_looked_ms",
-        "_waiting",
-        "append_rate",
-        "commit_latency",
-        "election_latency",
-        "fetch_rate",
-    )
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         # Units: records per second (both rates), ms per record, ms.
@@ -232,8 +219,6 @@ _log = logging.getLogger(__name__)
 
 class RoleLog:
     """Compares the role with the last logged one after each step."""
-
-    __slots__ = ("_epoch", "_role")
 
     def __init__(self) -> None:
         # The values at the last call of `check`.

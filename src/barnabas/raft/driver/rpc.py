@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 class RaftRpc:
     """The entry point for a controller listener."""
 
-    __slots__ = ("_driver",)
-
     def __init__(self, driver: RaftDriver) -> None:
         self._driver = driver
 

@@ -72,8 +72,6 @@ def write_committed_offset(disk: Disk, directory: str, offset: int) -> None:
 class CommittedOffsetFile:
     """Writes the file outside the event loop, at most once a second."""
 
-    __slots__ = ("_directory", "_is_writing", "_log_dependencies", "_offset", "_timer")
-
     def __init__(self, log_dependencies: LogDependencies, directory: str) -> None:
         self._log_dependencies = log_dependencies
         self._directory = directory

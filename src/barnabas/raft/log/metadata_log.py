@@ -134,8 +134,6 @@ def replay_log(log: Log, history: VoterHistory) -> None:
 class MetadataLogView:
     """The `LogView` of a `storage.Log` for the quorum core."""
 
-    __slots__ = ("_log", "snapshots")
-
     def __init__(self, log: Log, snapshots: list[SnapshotId]) -> None:
         self._log = log
         # Snapshots of the log's state, oldest first. The driver updates the list.

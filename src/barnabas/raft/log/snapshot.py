@@ -295,8 +295,6 @@ def read_slice(
 class SnapshotReceiver:
     """Writes a leader's snapshot, slice by slice, under a temporary name until it is complete."""
 
-    __slots__ = ("_directory", "_disk", "_file", "id")
-
     def __init__(self, disk: Disk, directory: str, snapshot_id: SnapshotId) -> None:
         self.id = snapshot_id
         self._disk = disk

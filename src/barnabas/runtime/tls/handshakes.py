@@ -371,21 +371,6 @@ class HandshakeStatistics(msgspec.Struct, frozen=True):
 class Handshakes:
     """Starts handshakes and runs their computations."""
 
-    __slots__ = (
-        "_check",
-        "_clock",
-        "_completed",
-        "_executor",
-        "_failed",
-        "_is_busy",
-        "_limits",
-        "_queue",
-        "_runnable",
-        "_running",
-        "_started",
-        "_timer",
-    )
-
     def __init__(
         self,
         clock: Clock,

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 class TlsSockets:
     """Listeners and outgoing connections with TLS."""
 
-    __slots__ = ("_client_context", "_dependencies", "_inner", "_server_context")
-
     def __init__(
         self,
         inner: Sockets,
