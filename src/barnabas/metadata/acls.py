@@ -238,12 +238,12 @@ class AclsImage:
             draft.remove(acl)
         for acl in added.values():
             draft.add(acl)
-        made = AclsImage()
-        made._by_id = self._by_id.evolve(added, removed)
-        made._by_pattern = draft.finish()
-        made._patterns_of = draft.changed_holders(self._patterns_of)
-        made._prefix_lengths = self._counted([*before, *added.values()], made)
-        return made
+        image = AclsImage()
+        image._by_id = self._by_id.evolve(added, removed)
+        image._by_pattern = draft.finish()
+        image._patterns_of = draft.changed_holders(self._patterns_of)
+        image._prefix_lengths = self._counted([*before, *added.values()], image)
+        return image
 
     def to_records(self) -> Iterator[tuple[AccessControlEntryRecord, int]]:
         """Yield the records that create these entries, each with its version."""

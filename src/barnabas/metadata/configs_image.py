@@ -55,8 +55,8 @@ class ConfigsImage:
 
     def evolve(self, changes: ConfigChanges) -> ConfigsImage:
         """Return these configs with `changes` applied; the value None removes a key."""
-        made = ConfigsImage()
-        made._by_type = dict(self._by_type)
+        image = ConfigsImage()
+        image._by_type = dict(self._by_type)
         for resource_type in sorted({kind for kind, _ in changes}):
             put: dict[str, Mapping[str, str]] = {}
             removed: list[str] = []
@@ -68,9 +68,9 @@ class ConfigsImage:
                     put[name] = merged
                 else:
                     removed.append(name)
-            before = made._by_type.get(resource_type) or PersistentMap()
-            made._by_type[resource_type] = before.evolve(put, removed)
-        return made
+            before = image._by_type.get(resource_type) or PersistentMap()
+            image._by_type[resource_type] = before.evolve(put, removed)
+        return image
 
 
 def merge_configs(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
@@ -119,19 +119,19 @@ class ClientQuotasImage:
 
     def evolve(self, changes: QuotaChanges) -> ClientQuotasImage:
         """Return these quotas with `changes` applied; the value None removes a key."""
-        made = dict(self._by_entity)
+        by_entity = dict(self._by_entity)
         for entity, values in changes.items():
-            merged = dict(made.get(entity, _NO_QUOTAS))
+            merged = dict(by_entity.get(entity, _NO_QUOTAS))
             for key, value in values.items():
                 if value is None:
                     merged.pop(key, None)
                 else:
                     merged[key] = value
             if merged:
-                made[entity] = merged
+                by_entity[entity] = merged
             else:
-                made.pop(entity, None)
-        return ClientQuotasImage(made)
+                by_entity.pop(entity, None)
+        return ClientQuotasImage(by_entity)
 
     def to_records(self) -> Iterator[tuple[ClientQuotaRecord, int]]:
         """Yield the records that create these quotas, each with its version."""

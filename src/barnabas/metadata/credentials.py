@@ -109,12 +109,12 @@ class RetainedRecords:
 
     def evolve(self, changes: Mapping[str, tuple[Record, int] | None]) -> RetainedRecords:
         """Return these records with `changes` applied; None removes a record."""
-        made = RetainedRecords()
-        made._by_key = self._by_key.evolve(
+        records = RetainedRecords()
+        records._by_key = self._by_key.evolve(
             {key: value for key, value in changes.items() if value is not None},
             [key for key, value in changes.items() if value is None],
         )
-        return made
+        return records
 
 
 def is_retained(record: Record) -> bool:

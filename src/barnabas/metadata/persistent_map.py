@@ -92,9 +92,9 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         for index, bucket in fresh.items():
             length += len(bucket) - len(buckets[index])
             buckets[index] = bucket
-        made: PersistentMap[K, V] = PersistentMap()
-        made._buckets, made._length = tuple(buckets), length
-        return made
+        changed: PersistentMap[K, V] = PersistentMap()
+        changed._buckets, changed._length = tuple(buckets), length
+        return changed
 
     def _spread(self, wanted: int) -> list[dict[K, V]]:
         """Return the buckets, rehashed into more buckets if `wanted` keys need them."""

@@ -81,16 +81,16 @@ class TopicsImage:
             before = self._by_id.get(topic.id)
             count -= 0 if before is None else len(before.partitions)
         count += sum(len(topic.partitions) for topic in changed)
-        made = TopicsImage()
+        image = TopicsImage()
         by_name = {topic.name: topic for topic in changed}
-        made._by_name = self._by_name.evolve(
+        image._by_name = self._by_name.evolve(
             by_name, [topic.name for topic in deleted if topic.name not in by_name]
         )
-        made._by_id = self._by_id.evolve(
+        image._by_id = self._by_id.evolve(
             {topic.id: topic for topic in changed}, [topic.id for topic in deleted]
         )
-        made.partition_count = count
-        return made
+        image.partition_count = count
+        return image
 
 
 class LocalPartition(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, cast
 
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import (
@@ -51,9 +51,7 @@ def compile_decoder(message: type[Message], version: int) -> Decoder:
 
 def compile_step_decoder(message: type[Message], version: int) -> StepDecoder:
     """Compile the decoder for messages that are too large for one turn of an event loop."""
-    made: Any = _DecoderWriter(message, version, in_steps=True).compile()
-    decoder: StepDecoder = made
-    return decoder
+    return cast("StepDecoder", _DecoderWriter(message, version, in_steps=True).compile())
 
 
 class _DecoderWriter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import STRING_BYTES_MAX, unsigned_varint
@@ -70,9 +70,7 @@ def compile_encoder(message: type[Message], version: int) -> Encoder:
 
 def compile_step_encoder(message: type[Message], version: int) -> StepEncoder:
     """Compile the encoder for messages that are too large for one turn of an event loop."""
-    made: Any = _EncoderWriter(message, version, in_steps=True).compile()
-    encoder: StepEncoder = made
-    return encoder
+    return cast("StepEncoder", _EncoderWriter(message, version, in_steps=True).compile())
 
 
 class _EncoderWriter:

@@ -31,11 +31,11 @@ class ErrorCode(IntEnum):
     _message: str
 
     def __new__(cls, code: int, retriable: bool = False, message: str = "") -> Self:
-        made = int.__new__(cls, code)
-        made._value_ = code
-        made._retriable = retriable
-        made._message = message
-        return made
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member._retriable = retriable
+        member._message = message
+        return member
 
     @property
     def retriable(self) -> bool:

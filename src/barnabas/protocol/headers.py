@@ -156,8 +156,8 @@ def encode_response_in_steps(
 def _writer(cls: type[Message], version: int) -> Writer:
     """Return the functions that write the header and the body of a response frame."""
     start = _RESPONSE_STARTS[response_header_version(cls.__api_key__, version)]
-    made = _writers[cls, version] = (start.pack, encoder_of(cls, version))
-    return made
+    writer = _writers[cls, version] = (start.pack, encoder_of(cls, version))
+    return writer
 
 
 def decode_response_header(

@@ -67,7 +67,7 @@ class AclResourceType(_Numbers):
 
 
 class PatternType(_Numbers):
-    """How a resource name is matched; ANY and MATCH are for filters only."""
+    """Types of patterns of resource names; ANY and MATCH are for filters only."""
 
     UNKNOWN = 0
     ANY = 1

@@ -151,14 +151,14 @@ def field(
         ignorable: Whether an encoder drops a value that the version cannot carry, instead of
             raising an error.
     """
-    made = Field(kind, versions)
-    made.has_default = default is not MISSING
+    declared = Field(kind, versions)
+    declared.has_default = default is not MISSING
     if not isinstance(default, list | type):
-        made.declared_default = default
-    made.tag = tag
-    made.ignorable = ignorable
-    made._nullable = nullable
-    return made
+        declared.declared_default = default
+    declared.tag = tag
+    declared.ignorable = ignorable
+    declared._nullable = nullable
+    return declared
 
 
 class _StructMeta(type):
@@ -290,10 +290,10 @@ def _declaring_class(cls: type[Struct]) -> type[Struct]:
 
 
 def _of_defaults(cls: type[Struct], concrete: type) -> Any:
-    made: Any = object.__new__(concrete)
+    instance: Any = object.__new__(concrete)
     for each in cls.__fields__:
-        object.__setattr__(made, each.name, each.default())
-    return made
+        object.__setattr__(instance, each.name, each.default())
+    return instance
 
 
 def _refuse_write(self: Struct, name: str, _value: Any) -> None:
@@ -346,5 +346,5 @@ def compile_function(
     code = compile(source, filename, "exec")
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     exec(code, names)  # noqa: S102 - the source comes from the field tables of this package
-    made: Callable[..., Any] = names[function]
-    return made
+    compiled: Callable[..., Any] = names[function]
+    return compiled

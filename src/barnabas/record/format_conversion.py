@@ -146,7 +146,7 @@ def _contents(
         # The builder needs as much for its records, their compressed form, and the batch.
         bytes_max = 3 * decompressed_bytes_max(message.compression, size, max_bytes)
         work = partial(decompressed_set, message, max_bytes)
-        inner_set = yield OffLoop(work, bytes_max, lambda made: 3 * len(made))
+        inner_set = yield OffLoop(work, bytes_max, lambda content: 3 * len(content))
     is_append_time = message.timestamp_type == LOG_APPEND_TIME
     return (
         inner.content(message.timestamp if is_append_time else inner.timestamp)
@@ -236,7 +236,7 @@ def _payload(
         bytes_max = decompressed_bytes_max(header.compression, header.size, max_bytes)
     work = partial(records_payload, buffer, position, header, max_bytes)
     payload: memoryview = yield OffLoop(
-        work, _memory_of(bytes_max), lambda made: _memory_of(len(made))
+        work, _memory_of(bytes_max), lambda content: _memory_of(len(content))
     )
     return payload
 

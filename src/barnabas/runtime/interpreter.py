@@ -11,8 +11,6 @@ from __future__ import annotations
 import sys
 import sysconfig
 
-__all__ = ["UNOPTIMIZED", "has_packages", "is_optimized"]
-
 UNOPTIMIZED = (
     "this Python was compiled without profile-guided optimization, so that the broker needs about "
     "a fifth more processor time"

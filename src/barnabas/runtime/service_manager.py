@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.clock import Cancellable, Timer
 
-__all__ = ["ServiceManager", "SilentServiceManager", "SystemdServiceManager", "service_manager"]
-
 _log = logging.getLogger(__name__)
 
 _SOCKET = "NOTIFY_SOCKET"

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from barnabas.runtime.disk import Bytes
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -30,17 +28,6 @@ class Sliceable(Protocol):
 
 # Data that a stream sends: bytes in memory, or bytes in a file.
 Chunk: TypeAlias = bytes | bytearray | memoryview | Sliceable
-__all__ = [
-    "USUAL_OPTIONS",
-    "Bytes",
-    "Chunk",
-    "ListenOptions",
-    "Listening",
-    "Sliceable",
-    "Sockets",
-    "Stream",
-    "StreamHandler",
-]
 
 
 class Stream(Protocol):

@@ -122,7 +122,7 @@ class SimTimer:
 
     @property
     def pause_left_ms(self) -> float:
-        """How long the process is still paused, in ms; negative or 0 if it is not."""
+        """Time until the end of the pause, in ms; negative or 0 without a pause."""
         return self._paused_until - self.scheduler.now_ms
 
 

@@ -384,8 +384,8 @@ class Replica:
 
     def _fail_waiting_requests(self, left: Leader) -> None:
         """Fail all requests that wait for this replica as leader."""
-        for parked in left.parked.values():
-            self.refuse_fetch(parked.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for pending in left.pending.values():
+            self.refuse_fetch(pending.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if left.change is not None and not left.change.has_responded:
             self.respond(
                 left.change.request, VoterChangeResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -123,8 +123,8 @@ def has_contact(core: RaftCore, fetch_timeout_ms: float, now_ms: float) -> bool:
             )
             return fetched + core.is_voter >= core.voters.majority
         case Follower():
-            last_answer_ms = role.fetch_deadline - fetch_timeout_ms
-            is_recent = now_ms - last_answer_ms <= CONTACT_MS
+            last_response_ms = role.fetch_deadline - fetch_timeout_ms
+            is_recent = now_ms - last_response_ms <= CONTACT_MS
             return role.has_fetched and role.lost_deadline == NEVER and is_recent
         case _:
             return False

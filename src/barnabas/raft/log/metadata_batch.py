@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from barnabas.raft.voter_set import VoterHistory
 
 
-__all__ = ["METADATA_BATCH_BYTES_MAX", "MetadataBatchEncoder"]
-
 # Kafka's maximum size of a batch of metadata records, bytes.
 METADATA_BATCH_BYTES_MAX = 8 * 1024 * 1024
 

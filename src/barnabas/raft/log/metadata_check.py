@@ -112,8 +112,6 @@ class CommittedOffsetFile:
             write_committed_offset(self._log_dependencies.disk, self._directory, self._offset)
 
 
-__all__ = ["MetadataDamagedError", "check_metadata"]
-
 _REMEDY = (
     "The node does not start, to prevent data loss. First copy the directory. Then "
     "restore the file from a backup; or, if other controllers have the metadata, format "

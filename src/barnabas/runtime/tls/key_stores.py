@@ -180,19 +180,19 @@ def _load_store(context: ssl.SSLContext, source: KeySource, location: str) -> by
     return _load_pem(context, "keystore.location", pem, None)
 
 
-def _type_of(data: bytes, given: str | None, store: str) -> str:
-    """Return "PEM", "PKCS12" or "JKS", from the content and the given type.
+def _type_of(data: bytes, configured: str | None, store: str) -> str:
+    """Return "PEM", "PKCS12" or "JKS", from the content and the configured type.
 
     Kafka's default type is JKS. Java reads both formats with either of the types PKCS12 and JKS.
     """
     location = f"{store}.location"
-    if given is not None and given.upper() not in _TYPES:
-        raise TlsOptionsError(f"{store}.type", f"{given} is not one of: {', '.join(_TYPES)}")
+    if configured is not None and configured.upper() not in _TYPES:
+        raise TlsOptionsError(f"{store}.type", f"{configured} is not one of: {', '.join(_TYPES)}")
     is_jks = data.startswith(MAGIC)
     is_pem = not is_jks and b"-----BEGIN " in data
-    if given is not None and given.upper() == "PEM" and not is_pem:
+    if configured is not None and configured.upper() == "PEM" and not is_pem:
         raise TlsOptionsError(location, "no PEM text in it, but its type is PEM")
-    if given is not None and given.upper() == "PKCS12" and is_pem:
+    if configured is not None and configured.upper() == "PKCS12" and is_pem:
         raise TlsOptionsError(location, f"PEM text; set ssl.{store}.type=PEM")
     if is_jks:
         return "JKS"

@@ -46,7 +46,7 @@ _IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 class TlsDependencies(msgspec.Struct, frozen=True):
-    """What all TLS streams of an event loop share."""
+    """The dependencies that all TLS streams of an event loop share."""
 
     timer: Timer
     handshakes: Handshakes
