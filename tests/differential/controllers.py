@@ -74,8 +74,8 @@ class ControllerSide:
         """Return the records committed since the last call."""
         records = self._fetch()
         delta = ClusterDelta(self.image)
-        for record, version in records:
-            delta.replay(record, version)
+        for record, _ in records:
+            delta.replay(record)
         self.image = delta.apply(BEFORE_ALL_RECORDS)
         return records
 

@@ -46,8 +46,8 @@ class MetadataHistory:
         """Return the image that results from all records since the beginning."""
         delta = ClusterDelta(ClusterImage())
         for offset in sorted(self.records):
-            record, version, _ = self.records[offset]
-            delta.replay(record, version)
+            record, _, _ = self.records[offset]
+            delta.replay(record)
         return delta.apply(BEFORE_ALL_RECORDS)
 
 

@@ -378,8 +378,8 @@ class AppendedState:
         before = self.image
         assert before is not None
         delta = ClusterDelta(before)
-        for record, version in records:
-            delta.replay(record, version)
+        for record, _ in records:
+            delta.replay(record)
         check_records(delta)
         last_offset = self._driver.log.log_end_offset + len(records) - 1
         self.image = delta.apply(Provenance(last_offset, self.epoch, -1))

@@ -230,16 +230,17 @@ class AclsImage:
 
     def evolve(self, changes: AclChanges) -> AclsImage:
         """Return these entries with `changes` applied; None removes an entry."""
+        if not changes:
+            return self
         draft = _Draft(self._by_pattern)
         added = {acl_id: acl for acl_id, acl in changes.items() if acl is not None}
-        removed = [acl_id for acl_id, acl in changes.items() if acl is None]
         before = [acl for acl in map(self._by_id.get, changes) if acl is not None]
         for acl in before:
             draft.remove(acl)
         for acl in added.values():
             draft.add(acl)
         image = AclsImage()
-        image._by_id = self._by_id.evolve(added, removed)
+        image._by_id = self._by_id.with_changes(changes)
         image._by_pattern = draft.finish()
         image._patterns_of = draft.changed_holders(self._patterns_of)
         image._prefix_lengths = self._counted([*before, *added.values()], image)

@@ -7,7 +7,7 @@ its type.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from barnabas.metadata.persistent_map import PersistentMap
 from barnabas.protocol.records.security import ClientQuotaRecord, EntityData
@@ -15,6 +15,8 @@ from barnabas.protocol.records.security import ClientQuotaRecord, EntityData
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+
+V = TypeVar("V", str, float)
 
 # Kafka's numbers of the config resource types.
 TOPIC = 2
@@ -55,25 +57,22 @@ class ConfigsImage:
 
     def evolve(self, changes: ConfigChanges) -> ConfigsImage:
         """Return these configs with `changes` applied; the value None removes a key."""
+        if not changes:
+            return self
         image = ConfigsImage()
         image._by_type = dict(self._by_type)
         for resource_type in sorted({kind for kind, _ in changes}):
-            put: dict[str, Mapping[str, str]] = {}
-            removed: list[str] = []
-            for (kind, name), values in changes.items():
-                if kind != resource_type:
-                    continue
-                merged = merge_configs(self.get(kind, name), values)
-                if merged:
-                    put[name] = merged
-                else:
-                    removed.append(name)
+            merged: dict[str, Mapping[str, str] | None] = {
+                name: merge_configs(self.get(kind, name), values) or None
+                for (kind, name), values in changes.items()
+                if kind == resource_type
+            }
             before = image._by_type.get(resource_type) or PersistentMap()
-            image._by_type[resource_type] = before.evolve(put, removed)
+            image._by_type[resource_type] = before.with_changes(merged)
         return image
 
 
-def merge_configs(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+def merge_configs(configs: Mapping[str, V], changes: Mapping[str, V | None]) -> dict[str, V]:
     """Return `configs` with `changes` applied; the value None removes a key."""
     merged = dict(configs)
     for key, value in changes.items():
@@ -119,14 +118,11 @@ class ClientQuotasImage:
 
     def evolve(self, changes: QuotaChanges) -> ClientQuotasImage:
         """Return these quotas with `changes` applied; the value None removes a key."""
+        if not changes:
+            return self
         by_entity = dict(self._by_entity)
         for entity, values in changes.items():
-            merged = dict(by_entity.get(entity, _NO_QUOTAS))
-            for key, value in values.items():
-                if value is None:
-                    merged.pop(key, None)
-                else:
-                    merged[key] = value
+            merged = merge_configs(by_entity.get(entity, _NO_QUOTAS), values)
             if merged:
                 by_entity[entity] = merged
             else:

@@ -20,11 +20,9 @@ from barnabas.metadata.configs_image import (
     entity_of,
 )
 from barnabas.metadata.credentials import (
+    NO_CREDENTIALS,
     NO_TOKENS,
-    RetainedRecords,
-    evolve_tokens,
-    is_retained,
-    retained_change,
+    credential_key,
 )
 from barnabas.metadata.metadata_version import (
     METADATA_VERSION,
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.metadata.acls import AclChanges
-    from barnabas.metadata.credentials import TokenChanges, Tokens
+    from barnabas.metadata.credentials import CredentialChanges, Credentials, TokenChanges, Tokens
     from barnabas.protocol.schema import Record
 
 
@@ -74,7 +72,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
     acls: AclsImage = msgspec.field(default_factory=AclsImage)
     # First producer id of the next block (KIP-730); -1 before the first block.
     next_producer_id: int = NO_PRODUCER_ID
-    retained: RetainedRecords = msgspec.field(default_factory=RetainedRecords)
+    # SCRAM credentials by `credential_key`. Callers must not change the records.
+    credentials: Credentials = NO_CREDENTIALS
     # Delegation tokens by token id. Callers must not change the records.
     tokens: Tokens = NO_TOKENS
 
@@ -102,7 +101,8 @@ class ClusterImage(msgspec.Struct, frozen=True):
                 ),
                 0,
             )
-        yield from self.retained
+        for key in sorted(self.credentials):
+            yield self.credentials[key], 0
         if has_delegation_tokens(metadata_version):
             for token_id in sorted(self.tokens):
                 yield self.tokens[token_id], 0
@@ -137,16 +137,16 @@ class ClusterDelta:
         self.acl_changes: AclChanges = {}
         self.feature_changes: dict[str, int] = {}
         self.next_producer_id: int | None = None
-        self.retained_changes: dict[str, tuple[Record, int] | None] = {}
-        # The new record of each changed delegation token, by token id; None for a removed token.
+        # The new record of each changed SCRAM credential or delegation token; None for a removed
+        # one.
+        self.credential_changes: CredentialChanges = {}
         self.token_changes: TokenChanges = {}
 
-    def replay(self, record: Record, version: int = 0) -> None:
+    def replay(self, record: Record) -> None:
         """Apply one record.
 
         Args:
             record: any metadata record. NoOp records and transaction markers have no effect here.
-            version: the version of the record, which is stored for retained records.
 
         Raises:
             MetadataReplayError: the record is unknown, or contradicts the previous records.
@@ -154,9 +154,6 @@ class ClusterDelta:
         take = _REPLAY.get(record.__record_type__)
         if take is not None:
             take(self, record)
-        elif is_retained(record):
-            key, kept = retained_change(record, version)
-            self.retained_changes[key] = kept
         elif record.__record_type__ not in _WITHOUT_EFFECT:
             raise MetadataReplayError(f"metadata record type {record.__record_type__} is unknown")
 
@@ -173,7 +170,7 @@ class ClusterDelta:
             or self.acl_changes
             or self.feature_changes
             or self.next_producer_id is not None
-            or self.retained_changes
+            or self.credential_changes
             or self.token_changes
         )
 
@@ -197,8 +194,8 @@ class ClusterDelta:
             self.acl_changes.setdefault(acl_id, None)
         for feature in image.features.finalized:
             self.feature_changes.setdefault(feature, 0)
-        for key in image.retained.identities():
-            self.retained_changes.setdefault(key, None)
+        for key in image.credentials:
+            self.credential_changes.setdefault(key, None)
         for token_id in image.tokens:
             self.token_changes.setdefault(token_id, None)
         if self.next_producer_id is None:
@@ -209,36 +206,18 @@ class ClusterDelta:
         image = self.image
         return ClusterImage(
             provenance=provenance,
-            features=(
-                image.features.evolve(self.feature_changes)
-                if self.feature_changes
-                else image.features
-            ),
+            features=image.features.evolve(self.feature_changes),
             brokers=_evolved(image.brokers, self.broker_changes),
             controllers=_evolved(image.controllers, self.controller_changes),
             topics=self.topics_delta.apply(),
-            configs=(
-                image.configs.evolve(self.config_changes) if self.config_changes else image.configs
-            ),
-            client_quotas=(
-                image.client_quotas.evolve(self.client_quota_changes)
-                if self.client_quota_changes
-                else image.client_quotas
-            ),
-            acls=image.acls.evolve(self.acl_changes) if self.acl_changes else image.acls,
+            configs=image.configs.evolve(self.config_changes),
+            client_quotas=image.client_quotas.evolve(self.client_quota_changes),
+            acls=image.acls.evolve(self.acl_changes),
             next_producer_id=(
                 image.next_producer_id if self.next_producer_id is None else self.next_producer_id
             ),
-            retained=(
-                image.retained.evolve(self.retained_changes)
-                if self.retained_changes
-                else image.retained
-            ),
-            tokens=(
-                evolve_tokens(image.tokens, self.token_changes)
-                if self.token_changes
-                else image.tokens
-            ),
+            credentials=image.credentials.with_changes(self.credential_changes),
+            tokens=image.tokens.with_changes(self.token_changes),
         )
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:
@@ -307,6 +286,12 @@ class ClusterDelta:
     def _remove_token(self, record: Any) -> None:
         self.token_changes[record.token_id] = None
 
+    def _credential(self, record: Any) -> None:
+        self.credential_changes[credential_key(record.mechanism, record.name)] = record
+
+    def _remove_credential(self, record: Any) -> None:
+        self.credential_changes[credential_key(record.mechanism, record.name)] = None
+
     def _feature_level(self, record: Any) -> None:
         self.feature_changes[record.name] = record.feature_level
 
@@ -331,12 +316,14 @@ _REPLAY: dict[int, Callable[[ClusterDelta, Any], object]] = {
     8: ClusterDelta._unfence_broker,
     9: ClusterDelta._remove_topic,
     10: ClusterDelta._token,
+    11: ClusterDelta._credential,
     12: ClusterDelta._feature_level,
     14: ClusterDelta._client_quota,
     15: ClusterDelta._producer_ids,
     17: ClusterDelta._change_broker,
     18: ClusterDelta._add_acl,
     19: ClusterDelta._remove_acl,
+    22: ClusterDelta._remove_credential,
     26: ClusterDelta._remove_token,
     27: ClusterDelta._register_controller,
     28: lambda delta, record: delta.topics_delta.replay_clear_elr(record),

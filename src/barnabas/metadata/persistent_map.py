@@ -72,6 +72,15 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
     def __repr__(self) -> str:
         return f"PersistentMap({dict(self)!r})"
 
+    def with_changes(self, changes: Mapping[K, V | None]) -> PersistentMap[K, V]:
+        """Return the map with `changes` applied; None removes a key. No changes return the map."""
+        if not changes:
+            return self
+        return self.evolve(
+            {key: value for key, value in changes.items() if value is not None},
+            [key for key, value in changes.items() if value is None],
+        )
+
     def evolve(self, changes: Mapping[K, V], removals: Iterable[K] = ()) -> PersistentMap[K, V]:
         """Return a new map with `changes` applied, and then without `removals`.
 

@@ -150,7 +150,7 @@ def applied(image: ClusterImage, records: Sequence[VersionedRecord]) -> ClusterI
     """Return the image after the records, each of which was encoded and decoded."""
     delta = ClusterDelta(image)
     for record, version in records:
-        delta.replay(decode(type(record), version, encode_bytes(record, version)), version)
+        delta.replay(decode(type(record), version, encode_bytes(record, version)))
     last = image.provenance.offset + len(records)
     return delta.apply(Provenance(last, image.provenance.epoch, 0))
 

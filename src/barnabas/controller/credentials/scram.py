@@ -86,7 +86,7 @@ def _deletion(image: ClusterImage, deletion: ScramCredentialDeletion) -> Record 
         mechanism = _checked_mechanism(deletion.name, deletion.mechanism)
     except Refusal as refusal:
         return refusal.with_traceback(None)
-    if find_credential(image.retained, mechanism, deletion.name) is None:
+    if find_credential(image.credentials, mechanism, deletion.name) is None:
         return Refusal(
             ErrorCode.RESOURCE_NOT_FOUND,
             "Attempt to delete a user credential that does not exist",

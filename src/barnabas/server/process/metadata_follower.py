@@ -112,8 +112,8 @@ class MetadataFollower:
             # The change from an empty image to the current one, regardless of the images between
             # them.
             delta = ClusterDelta(ClusterImage())
-            for record, version in image.to_records():
-                delta.replay(record, version)
+            for record, _ in image.to_records():
+                delta.replay(record)
             self._cluster.backlog.add(self._apply(delta, image))
             self._cluster.backlog.when_empty(on_open)
 

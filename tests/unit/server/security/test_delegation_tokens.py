@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.metadata.credentials import evolve_tokens, token_hmac
+from barnabas.metadata.credentials import token_hmac
 from barnabas.metadata.image import ClusterImage
 from barnabas.network.principal import Principal
 from barnabas.protocol.errors import ErrorCode
@@ -46,7 +46,7 @@ class Cluster:
     def __init__(self, *tokens: DelegationTokenRecord) -> None:
         image = ClusterImage()
         changes = {each.token_id: each for each in tokens}
-        self.image = ClusterImage(tokens=evolve_tokens(image.tokens, changes))
+        self.image = ClusterImage(tokens=image.tokens.with_changes(changes))
 
 
 def token(

@@ -14,7 +14,6 @@ from barnabas.protocol.messages.security import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from barnabas.protocol.records.security import UserScramCredentialRecord
 from barnabas.server.dispatch.slices import drained
 from barnabas.waiting.steps import count_gradually, gradually
 
@@ -64,11 +63,11 @@ class DescribeUserScramCredentialsHandler:
     def _credentials(self) -> dict[str, list[CredentialInfo]]:
         """Return the mechanisms and iterations by user."""
         found: dict[str, list[CredentialInfo]] = {}
-        for record, _ in self._cluster.image.retained:
-            if isinstance(record, UserScramCredentialRecord):
-                found.setdefault(record.name, []).append(
-                    CredentialInfo(mechanism=record.mechanism, iterations=record.iterations)
-                )
+        stored = self._cluster.image.credentials
+        for record in map(stored.__getitem__, sorted(stored)):
+            found.setdefault(record.name, []).append(
+                CredentialInfo(mechanism=record.mechanism, iterations=record.iterations)
+            )
         return found
 
 
