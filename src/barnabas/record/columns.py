@@ -23,7 +23,12 @@ from barnabas.record.batch import (
 from barnabas.record.compiled import UNREADABLE, CompiledRecord, compiled_reader
 from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE, decompress
 from barnabas.record.legacy import read_records
-from barnabas.record.reader import check_record_count, iter_records_of, records_of
+from barnabas.record.reader import (
+    check_record_count,
+    decoded_records,
+    records_of,
+    records_payload,
+)
 from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
@@ -105,7 +110,9 @@ def record_slices(
         raise
     except (reader.corrupt, *UNREADABLE):
         pass
-    again = iter_records_of(batch, 0, read_header(batch))
+    # The given header may be that of a compressed batch.
+    header = read_header(batch)
+    again = decoded_records(records_payload(batch, 0, header), header)
     for start in range(0, yielded, RECORDS_PER_SLICE):
         deque(islice(again, min(RECORDS_PER_SLICE, yielded - start)), maxlen=0)
         yield ()

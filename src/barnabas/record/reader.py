@@ -154,14 +154,7 @@ def records_of(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
     """Return the same as `records`, for a header that was already read."""
-    return list(iter_records_of(buffer, position, header, max_bytes))
-
-
-def iter_records_of(
-    buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
-) -> Iterator[Record]:
-    """Return the records of `records_of` as an iterator."""
-    return decoded_records(records_payload(buffer, position, header, max_bytes), header)
+    return list(decoded_records(records_payload(buffer, position, header, max_bytes), header))
 
 
 def first_record(
