@@ -17,9 +17,9 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from barnabas.protocol.messages.streams_group_heartbeat import (
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
+from barnabas.protocol.messages.share_consumers import ShareGroupHeartbeatRequest
+from barnabas.protocol.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
     TaskIdsRequest,

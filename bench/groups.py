@@ -26,16 +26,19 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_response, encode_request
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.protocol.messages.connection import ApiVersionsRequest
+from barnabas.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
     TopicPartitionsRequest,
 )
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
 from barnabas.protocol.schema import Message
 from barnabas.testing.broker_process import BrokerProcess
 

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from barnabas.protocol.headers import encode_request
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from barnabas.record.builder import BatchBuilder
 from barnabas.runtime.loop import ProcessControl, Runtime, run
 from barnabas.runtime.loop_stream import LoopStream

@@ -11,15 +11,15 @@ import sys
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from barnabas.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreateTopicsRequest,
-)
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
+)
+from barnabas.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.sim.network import NetworkConditions

@@ -18,7 +18,7 @@ import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.protocol.headers import encode_request
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.testing.broker_process import BrokerProcess
 from bench.brokers import Broker
 from bench.cases import add_rounds

@@ -18,21 +18,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import barnabas
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.protocol.headers import decode_response, encode_request
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.metadata import (
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgementBatch as OwnAcknowledgementBatch,
     AcknowledgePartition,
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
 )
-from barnabas.protocol.messages.share_fetch import (
+from barnabas.protocol.messages.share_consumers import (
     AcknowledgementBatch,
     FetchPartition,
     FetchTopic,
     ShareFetchRequest,
+    ShareGroupHeartbeatRequest,
 )
-from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from bench.cases import compare
 
 if TYPE_CHECKING:

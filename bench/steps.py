@@ -26,7 +26,7 @@ import psutil
 from barnabas import Admin
 from barnabas.client.admin.acls import Acl
 from barnabas.network import connection as connection_module
-from barnabas.protocol.acls import AclOperation, AclResourceType, PatternType
+from barnabas.protocol.resources import AclOperation, AclResourceType, PatternType
 from barnabas.runtime.loop import ProcessControl, Runtime, run
 from barnabas.server.configs.config import STANDARD_AUTHORIZER
 from barnabas.server.configs.configuration import read_configuration

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from barnabas.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, set_crc
 from barnabas.record.compression import compress
-from barnabas.record.varint import varint
+from barnabas.record.record import varint
 
 
 def record(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.metadata.configs.configs_image import QuotaEntity
+from barnabas.metadata.configs_image import QuotaEntity
 
 # Whether the level names a user, and a client id: by the name, by default (None), or not at all.
 NAMED, DEFAULT, ABSENT = "named", "default", "absent"

@@ -14,8 +14,8 @@ from barnabas.controller.config import CONTROLLER_CONFIGS
 from barnabas.coordinator.group.group_config import DEFINITION as COORDINATOR_KEYS
 from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
-from barnabas.metadata.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
-from barnabas.metadata.configs.group_configs import GROUP_CONFIGS
+from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
+from barnabas.metadata.group_configs import GROUP_CONFIGS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
 from barnabas.server.configs.config import LISTENER_KEYS, NODE_KEYS, PROTECTION_KEYS, SERVER_KEYS

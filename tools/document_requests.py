@@ -12,20 +12,21 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.protocol.codec import encode_bytes
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
     TopicPartitionsRequest,
 )
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.records.classic_groups import ConsumerProtocolSubscription
 from barnabas.record.builder import BatchBuilder
 from tools.request_trace import SOURCES, Client, Step, usual_steps, with_broker
 

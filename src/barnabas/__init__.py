@@ -121,7 +121,7 @@ if TYPE_CHECKING:
         CreateTopicPolicy as CreateTopicPolicy,
         PolicyViolationError as PolicyViolationError,
     )
-    from barnabas.protocol.config_resource import (
+    from barnabas.protocol.resources import (
         ConfigResource as ConfigResource,
         ResourceType as ResourceType,
     )
@@ -234,7 +234,7 @@ _DEFINED_IN = {
         "CreateTopicPolicy",
         "PolicyViolationError",
     ),
-    "barnabas.protocol.config_resource": (
+    "barnabas.protocol.resources": (
         "ConfigResource",
         "ResourceType",
     ),

@@ -19,7 +19,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.protocol.config_resource import ConfigResource
+    from barnabas.protocol.resources import ConfigResource
 
 __all__ = [
     "AlterConfigMetadata",

@@ -13,24 +13,25 @@ from typing import TypeVar
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_response, encode_request
-from barnabas.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicResult,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     PartitionDataRequest,
     TopicDataRequest,
 )
-from barnabas.protocol.messages.describe_topic_partitions import (
+from barnabas.protocol.messages.metadata import (
+    DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
     TopicRequest,
 )
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from barnabas.protocol.schema import Message
 from barnabas.testing.cluster_process import ClusterProcess
 from waiting import PATIENCE_S

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.record.batch import BatchHeader, CorruptBatchError, UnsupportedMagicError, batches
+from barnabas.record.batch import BatchHeader, batches
+from barnabas.record.record import CorruptBatchError, UnsupportedMagicError
 from barnabas.storage.topic_partition import LEADER_EPOCH_CHECKPOINT
 from scenario.segments import segments
 
 if TYPE_CHECKING:
     from chaos.checker import Finding, Verdict
+
 
 # Findings that are shown with their batches, of each kind.
 SHOWN_MAX = 3

@@ -8,11 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-)
-from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
+from barnabas.protocol.messages.partition_changes import ElectLeadersRequest
+from barnabas.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from barnabas.testing.broker_process import BrokerStartError
 from barnabas.testing.cluster_process import ClusterProcess, NodeProcess
 from barnabas.testing.relays import Relays

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.protocol.messages.log_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -20,7 +20,7 @@ from barnabas.record.builder import BatchBuilder
 from barnabas.record.record import Record
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.list_offsets import ListOffsetsPartitionResponse
+    from barnabas.protocol.messages.log_offsets import ListOffsetsPartitionResponse
     from conformance.raw_client import RawClient
 
 

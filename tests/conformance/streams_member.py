@@ -6,7 +6,7 @@ from typing import Any
 
 import barnabas
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
+from barnabas.protocol.messages.streams_groups import StreamsGroupHeartbeatResponse
 from conformance.raw_client import RawClient
 from differential.request import request
 from waiting import eventually

@@ -34,9 +34,9 @@ from barnabas.client.admin.acls import (
     PatternType,
 )
 from barnabas.client.errors import BrokerError
-from barnabas.protocol.acls import CLUSTER_NAME
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.resources import CLUSTER_NAME
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.raw_client import RawClient
 from jvm.kafka_process import KafkaProcess

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.protocol.messages.nodes import FeatureUpdateKey, UpdateFeaturesRequest
 from conformance.cli_shell import Shell
 from conformance.raw_client import RawClient
 from waiting import eventually, eventually_equal

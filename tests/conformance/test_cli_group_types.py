@@ -7,10 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatRequest
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
+from barnabas.protocol.messages.share_consumers import ShareGroupHeartbeatRequest
+from barnabas.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
 from barnabas.protocol.schema import Message
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell

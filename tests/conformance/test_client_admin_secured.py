@@ -22,12 +22,13 @@ from barnabas.client.admin.transactions import AbortableTransaction, Transaction
 from barnabas.client.errors import BrokerError, ProducerFencedError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.sasl_authenticate import (
+from barnabas.protocol.messages.connection import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from barnabas.protocol.messages.streams_group_heartbeat import (
+from barnabas.protocol.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
     Subtopology,

@@ -16,14 +16,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.admin import KafkaAdminClient, NewTopic as PythonTopic
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     PartitionDataRequest,
     TopicDataRequest,
 )
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.metadata import DescribeClusterRequest
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.transactions import InitProducerIdRequest
 from barnabas.testing.cluster_process import CONTROLLER_LISTENER, ClusterProcess, NodeProcess
 from conformance.kcat_command import kcat
 from conformance.raw_client import RawClient

@@ -12,16 +12,14 @@ from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource as LegacyResource,
 )
-from barnabas.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
 )
-from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:

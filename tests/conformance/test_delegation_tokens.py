@@ -19,15 +19,14 @@ from barnabas.client.admin.acls import Acl, AclFilter, AclOperation, AclPermissi
 from barnabas.client.admin.credentials import DelegationToken
 from barnabas.client.errors import BrokerError
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_delegation_token import (
+from barnabas.protocol.messages.connection import SaslAuthenticateRequest, SaslHandshakeRequest
+from barnabas.protocol.messages.security import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
+    DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
 )
-from barnabas.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
-from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from conformance.cli_shell import Shell
 from conformance.raw_client import RawClient
 from conformance.sasl_brokers import SaslBarnabas, SaslKafka

@@ -9,16 +9,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_records import (
+from barnabas.protocol.messages.describe_transactions import (
+    DescribeProducersRequest,
+    PartitionResponse,
+    TopicRequest,
+)
+from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
-)
-from barnabas.protocol.messages.describe_producers import (
-    DescribeProducersRequest,
-    PartitionResponse,
-    TopicRequest,
 )
 
 if TYPE_CHECKING:

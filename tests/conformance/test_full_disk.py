@@ -14,9 +14,9 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from barnabas.record.builder import BatchBuilder
 from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from conformance.raw_client import RawClient

@@ -24,9 +24,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from barnabas.protocol.headers import encode_request
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.protocol.messages.connection import (
+    ApiVersionsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from barnabas.protocol.schema import Message
 from conformance.crowds import LONG_BACKLOG
 from fuzz.secured_broker import SecuredBroker

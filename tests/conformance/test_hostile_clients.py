@@ -21,17 +21,16 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request, peek_correlation_id
-from barnabas.protocol.messages.alter_client_quotas import (
+from barnabas.protocol.messages.configs import (
     AlterClientQuotasRequest,
     EntityDataRequest,
     EntryDataRequest,
     OpData,
 )
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
 from barnabas.protocol.schema import Message
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.crowds import LONG_BACKLOG

@@ -14,7 +14,7 @@ from barnabas import ConfigResource, NewTopic, ResourceType, TopicPartition
 from barnabas.client.admin.group_descriptions import GroupDescription
 from barnabas.client.admin.share_groups import ShareOffset
 from barnabas.client.errors import BrokerError
-from barnabas.protocol.messages.share_group_heartbeat import (
+from barnabas.protocol.messages.share_consumers import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )

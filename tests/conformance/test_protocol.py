@@ -11,10 +11,9 @@ import pytest
 from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import APIS_WITHOUT_TABLES
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.protocol.messages.log_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -25,6 +24,7 @@ from barnabas.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from barnabas.protocol.messages.transactions import InitProducerIdRequest
 from barnabas.record.builder import BatchBuilder
 
 if TYPE_CHECKING:

@@ -12,22 +12,23 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.java_collections import string_hash
-from barnabas.protocol.messages.alter_client_quotas import (
+from barnabas.protocol.messages.configs import (
     AlterClientQuotasRequest,
+    ComponentData,
+    DescribeClientQuotasRequest,
     EntityDataRequest,
     EntryDataRequest,
     OpData,
-)
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.protocol.messages.describe_client_quotas import (
-    ComponentData,
-    DescribeClientQuotasRequest,
 )
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
+)
+from barnabas.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
 )
 from barnabas.record.builder import BatchBuilder
 from conformance.raw_client import RawClient

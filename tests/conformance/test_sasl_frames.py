@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import (
+    ApiVersionsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from conformance.raw_client import RawClient
 from conformance.sasl_brokers import MECHANISMS, SESSION_MS, SaslBarnabas, SaslKafka
 

@@ -29,9 +29,8 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 import barnabas
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.connection import SaslAuthenticateRequest, SaslHandshakeRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.sasl.jaas import OAUTHBEARER_MODULE
 from barnabas.sasl.oauthbearer import ACKNOWLEDGMENT, bearer_message
 from barnabas.sasl.token_claims import make_unsecured

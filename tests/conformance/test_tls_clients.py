@@ -19,7 +19,7 @@ import pytest
 
 import barnabas
 from barnabas import aio
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.connection import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.kafkajs import run_kafkajs
 from conformance.raw_client import RawClient

@@ -29,7 +29,7 @@ from barnabas.client.transactions.state import PreparedTransaction
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_value
-from barnabas.protocol.records.transaction_log import TransactionLogValue
+from barnabas.protocol.records.coordinator_logs import TransactionLogValue
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell
 from jvm.kafka_process import KafkaProcess

@@ -18,8 +18,11 @@ from barnabas.client.facade import Client
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.protocol.messages.groups import (
+    ConsumerGroupHeartbeatRequest,
+    LeaveGroupRequest,
+    MemberIdentity,
+)
 from barnabas.protocol.schema import Message
 from barnabas.testing.broker_process import BrokerProcess
 from conformance import polling

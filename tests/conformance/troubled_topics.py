@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.client.facade import Client
 from barnabas.record.batch import HEADER_SIZE, batches
-from barnabas.record.checksum import crc32c
+from barnabas.record.compiled import crc32c
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
 

@@ -6,35 +6,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.records.consumer_group_current_member_assignment import (
+from barnabas.protocol.records.classic_groups import GroupMetadataKey, GroupMetadataValue
+from barnabas.protocol.records.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
-)
-from barnabas.protocol.records.consumer_group_member_metadata import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
-)
-from barnabas.protocol.records.consumer_group_metadata import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
-)
-from barnabas.protocol.records.consumer_group_partition_metadata import (
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
-)
-from barnabas.protocol.records.consumer_group_regular_expression import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
-)
-from barnabas.protocol.records.consumer_group_target_assignment_member import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
-)
-from barnabas.protocol.records.consumer_group_target_assignment_metadata import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from differential.group_members import GroupMembers, group_records
 from differential.response import as_text
 from differential.scene import exchange

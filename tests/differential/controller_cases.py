@@ -9,15 +9,17 @@ from barnabas.metadata.partition_registration import (
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
 )
-from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from barnabas.protocol.messages.controller_registration import ControllerRegistrationRequest
-from barnabas.protocol.messages.create_partitions import (
+from barnabas.protocol.messages.nodes import (
+    AllocateProducerIdsRequest,
+    ControllerRegistrationRequest,
+    UnregisterBrokerRequest,
+    UnregisterControllerRequest,
+)
+from barnabas.protocol.messages.topics import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from barnabas.protocol.messages.unregister_controller import UnregisterControllerRequest
 from differential.controller_scene import features_of
 from differential.controllers import FEATURES
 

@@ -9,11 +9,11 @@ from barnabas.metadata.partition_registration import (
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
 )
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.list_partition_reassignments import (
+from barnabas.protocol.messages.partition_changes import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from differential.controller_cases import CASES, KNOWN, case
 
 if TYPE_CHECKING:

@@ -10,42 +10,41 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
-from barnabas.protocol.messages.alter_partition import (
-    AlterPartitionRequest,
-    BrokerState,
-    PartitionDataRequest,
-    TopicDataRequest,
+from barnabas.protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
+from barnabas.protocol.messages.log_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryDataRequest,
     PartitionDataRequest as AssignedPartition,
     TopicDataRequest as AssignedTopic,
 )
-from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.messages.broker_registration import (
+from barnabas.protocol.messages.nodes import (
+    BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     Feature,
     Listener,
+    UnregisterBrokerRequest,
 )
-from barnabas.protocol.messages.create_topics import (
+from barnabas.protocol.messages.partition_changes import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
+    BrokerState,
+    ElectLeadersRequest,
+    PartitionDataRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicDataRequest,
+    TopicPartitions,
+)
+from barnabas.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from barnabas.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from barnabas.protocol.schema import Struct
 from differential.controllers import FEATURES, SESSION_MS, ControllerSide
 from jvm.kafka_process import CLUSTER_ID

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import BEFORE_ALL_RECORDS, ClusterImage
+from barnabas.metadata.image import BEFORE_ALL_RECORDS, ClusterDelta, ClusterImage
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.raft.log.metadata_batch import decode_metadata_batches
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES
@@ -75,8 +74,8 @@ class ControllerSide:
         """Return the records committed since the last call."""
         records = self._fetch()
         delta = ClusterDelta(self.image)
-        for record, version in records:
-            delta.replay(record, version)
+        for record, _ in records:
+            delta.replay(record)
         self.image = delta.apply(BEFORE_ALL_RECORDS)
         return records
 

@@ -12,7 +12,7 @@ from barnabas.coordinator.group.classic.classic_member import (
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import encode_coordinator_value
-from barnabas.protocol.records.consumer_protocol_subscription import (
+from barnabas.protocol.records.classic_groups import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )

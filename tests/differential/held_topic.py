@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
+from barnabas.protocol.messages.nodes import (
+    BrokerHeartbeatRequest,
+    BrokerRegistrationRequest,
+    Listener,
+)
 from barnabas.testing.cluster_process import CONTROLLER_LISTENER, ClusterProcess
 from conformance.raw_client import RawClient
 from differential.broker_pair import SETTINGS, warmed_up_pair

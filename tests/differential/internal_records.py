@@ -15,8 +15,8 @@ from barnabas.protocol.record_frame import (
     encode_coordinator_value,
     read_prefix,
 )
-from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from barnabas.protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
+from barnabas.protocol.records.classic_groups import OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.records.coordinator_logs import TransactionLogKey, TransactionLogValue
 from barnabas.record.batch import batches
 from barnabas.record.reader import records_of
 from differential.rules import HOUR_MS

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.record.batch import (
-    CONTROL_FLAG,
-    TIMESTAMP_TYPE_FLAG,
-    CorruptBatchError,
-    batches,
-)
+from barnabas.record.batch import CONTROL_FLAG, TIMESTAMP_TYPE_FLAG, batches
+from barnabas.record.record import CorruptBatchError
 from barnabas.server.dispatch.served_apis import SERVED_APIS
 from differential.side import Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
+
 
 HOUR_MS = 3_600_000
 # The end of a member id that a broker generates.

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.testing.broker_process import BrokerProcess
 from differential.broker_pair import SETTINGS
 from differential.scene import Pair, Scene, exchange

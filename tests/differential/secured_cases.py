@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponse
-from barnabas.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponse
+from barnabas.protocol.messages.metadata import DescribeTopicPartitionsResponse
 from barnabas.protocol.messages.share_acknowledge import ShareAcknowledgeResponse
-from barnabas.protocol.messages.share_fetch import ShareFetchResponse
+from barnabas.protocol.messages.share_consumers import ShareFetchResponse
+from barnabas.protocol.messages.share_groups import DeleteShareGroupOffsetsResponse
 from barnabas.protocol.schema import ZERO_UUID
 from differential.coordinator_topics import await_topic
 from differential.matrix.objects import id_of, resolved, value_of

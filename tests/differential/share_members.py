@@ -5,28 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
-from barnabas.protocol.records.share_group_current_member_assignment import (
+from barnabas.protocol.records.classic_groups import GroupMetadataKey, GroupMetadataValue
+from barnabas.protocol.records.share_groups import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
-)
-from barnabas.protocol.records.share_group_member_metadata import (
     ShareGroupMemberMetadataKey,
     ShareGroupMemberMetadataValue,
-)
-from barnabas.protocol.records.share_group_metadata import (
     ShareGroupMetadataKey,
     ShareGroupMetadataValue,
-)
-from barnabas.protocol.records.share_group_state_partition_metadata import (
     ShareGroupStatePartitionMetadataKey,
     ShareGroupStatePartitionMetadataValue,
-)
-from barnabas.protocol.records.share_group_target_assignment_member import (
     ShareGroupTargetAssignmentMemberKey,
     ShareGroupTargetAssignmentMemberValue,
-)
-from barnabas.protocol.records.share_group_target_assignment_metadata import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
 )

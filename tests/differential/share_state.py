@@ -13,8 +13,12 @@ from barnabas.protocol.record_frame import (
     encode_coordinator_key,
     encode_coordinator_value,
 )
-from barnabas.protocol.records.share_snapshot import ShareSnapshotKey, ShareSnapshotValue
-from barnabas.protocol.records.share_update import ShareUpdateKey, ShareUpdateValue
+from barnabas.protocol.records.coordinator_logs import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
 from differential.internal_records import stored
 from differential.rules import HOUR_MS
 from differential.scene import exchange

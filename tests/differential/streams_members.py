@@ -8,28 +8,20 @@ from typing import TYPE_CHECKING, Any
 from barnabas.coordinator.runtime.coordinator_runtime import partition_for
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from barnabas.protocol.records.classic_groups import GroupMetadataKey, GroupMetadataValue
 from barnabas.protocol.records.streams_group_current_member_assignment import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
 )
-from barnabas.protocol.records.streams_group_member_metadata import (
+from barnabas.protocol.records.streams_groups import (
     StreamsGroupMemberMetadataKey,
     StreamsGroupMemberMetadataValue,
-)
-from barnabas.protocol.records.streams_group_metadata import (
     StreamsGroupMetadataKey,
     StreamsGroupMetadataValue,
-)
-from barnabas.protocol.records.streams_group_target_assignment_member import (
     StreamsGroupTargetAssignmentMemberKey,
     StreamsGroupTargetAssignmentMemberValue,
-)
-from barnabas.protocol.records.streams_group_target_assignment_metadata import (
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTargetAssignmentMetadataValue,
-)
-from barnabas.protocol.records.streams_group_topology import (
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.headers import encode_response
-from barnabas.protocol.messages.api_versions import ApiVersionsResponse
+from barnabas.protocol.messages.connection import ApiVersionsResponse
 from barnabas.protocol.schema import Array, Struct
 from barnabas.server.dispatch.served_apis import SERVED_APIS
 from differential.all_cases import CASES

@@ -17,7 +17,7 @@ from barnabas.protocol.record_frame import (
     decode_coordinator_value,
     read_prefix,
 )
-from barnabas.protocol.records.consumer_group_metadata import (
+from barnabas.protocol.records.consumer_groups import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
 )

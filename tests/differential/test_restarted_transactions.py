@@ -12,7 +12,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
-from barnabas.protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
+from barnabas.protocol.records.coordinator_logs import TransactionLogKey, TransactionLogValue
 from barnabas.record.builder import BatchBuilder
 from barnabas.testing.broker_process import BrokerProcess
 from differential.broker_pair import SETTINGS

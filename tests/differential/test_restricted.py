@@ -13,10 +13,12 @@ import pytest
 
 from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.messages.connection import (
+    ApiVersionsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from barnabas.server.dispatch.served_apis import SERVED_APIS
 from conformance.raw_client import RawClient
 from differential.matrix.excluded_inputs import is_sent
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from differential.matrix.valid_requests import Make
     from differential.restricted import RestrictedPair
     from differential.side import Side
+
 
 pytestmark = pytest.mark.conformance
 

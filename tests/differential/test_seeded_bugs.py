@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from differential.all_cases import CASES
 from differential.response import ReencodingError, differences, flatten, read_response
 from differential.scene import Scene

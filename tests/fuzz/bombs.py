@@ -12,8 +12,7 @@ from barnabas.record.batch import ATTRIBUTES_POSITION, HEADER_SIZE, set_crc
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
 from barnabas.record.legacy import write_message_set
-from barnabas.record.record import Record
-from barnabas.record.varint import varint
+from barnabas.record.record import Record, varint
 from producer_batches import Payload, packed, record
 
 _TIMESTAMP_TYPE_FLAG = 0x08

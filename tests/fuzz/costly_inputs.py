@@ -9,17 +9,17 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.headers import decode_response
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from barnabas.protocol.messages.get_telemetry_subscriptions import (
+from barnabas.protocol.messages.connection import (
     GetTelemetrySubscriptionsRequest,
+    PushTelemetryRequest,
 )
-from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
+from barnabas.protocol.messages.transactions import ListTransactionsRequest
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.record.legacy import write_message_set
 from barnabas.record.record import Record

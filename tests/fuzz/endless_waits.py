@@ -11,7 +11,7 @@ import struct
 
 from barnabas.protocol.headers import decode_response, encode_request
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from barnabas.protocol.messages.share_consumers import ShareFetchRequest, ShareFetchResponse
 
 ENDLESS_MS = (1 << 31) - 1
 _SHARE_VERSION, _FETCH_VERSION = 2, 12

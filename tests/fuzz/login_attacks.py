@@ -17,9 +17,11 @@ from cryptography.hazmat.primitives import serialization
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.headers import encode_request
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.protocol.messages.connection import (
+    ApiVersionsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from barnabas.protocol.schema import Message
 from fuzz import mutations
 from fuzz.grammar import Grammar

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from barnabas.record.compression import decompress
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.server.metrics.client_telemetry import LoggingReceiver
 from barnabas.server.metrics.otlp import OtlpError
 from barnabas.settings.pattern import CHARACTERS_MAX, Pattern, PatternError

@@ -6,11 +6,11 @@ import pytest
 
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    EndTxnRequest,
 )
-from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.raw_client import RawClient
 from fuzz.large_requests import blocking

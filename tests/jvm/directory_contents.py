@@ -6,61 +6,52 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barnabas.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    EntityDataRequest,
-    EntryDataRequest,
-    OpData,
-)
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
-from barnabas.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
-from barnabas.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
 )
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from barnabas.protocol.messages.offset_for_leader_epoch import (
+from barnabas.protocol.messages.configs import (
+    AlterableConfig,
+    AlterClientQuotasRequest,
+    AlterConfigsResource,
+    DescribeClientQuotasRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    EntityDataRequest,
+    EntryDataRequest,
+    IncrementalAlterConfigsRequest,
+    OpData,
+)
+from barnabas.protocol.messages.connection import ApiVersionsRequest
+from barnabas.protocol.messages.describe_transactions import DescribeProducersRequest, TopicRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.groups import DeleteGroupsRequest, ListGroupsRequest
+from barnabas.protocol.messages.log_dirs import DescribeLogDirsRequest
+from barnabas.protocol.messages.log_offsets import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
+)
+from barnabas.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.reader import read_batches

@@ -9,18 +9,24 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
-from barnabas.protocol.messages.delete_records import DeleteRecordsRequest
-from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest
-from barnabas.protocol.messages.describe_producers import DescribeProducersRequest
+from barnabas.protocol.messages.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
+from barnabas.protocol.messages.configs import (
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.protocol.messages.describe_transactions import DescribeProducersRequest
 from barnabas.protocol.messages.fetch import FetchRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
-from barnabas.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from barnabas.protocol.messages.groups import DeleteGroupsRequest
+from barnabas.protocol.messages.log_offsets import (
+    DeleteRecordsRequest,
+    ListOffsetsRequest,
+    OffsetForLeaderEpochRequest,
+)
+from barnabas.protocol.messages.metadata import (
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.schema import Struct
 from conformance.raw_client import RawClient

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import add_raft_voter, describe_quorum, remove_raft_voter
+from barnabas.protocol.messages import describe_quorum
+from barnabas.protocol.messages.quorum import (
+    AddRaftVoterRequest,
+    AddRaftVoterResponse,
+    Listener,
+    RemoveRaftVoterRequest,
+    RemoveRaftVoterResponse,
+)
 from barnabas.protocol.primitives import uuid_from_string
-from barnabas.protocol.records.leader_change_message import LeaderChangeMessage
-from barnabas.record.control import ControlType, parse_control_key
+from barnabas.protocol.records.metadata_log import LeaderChangeMessage
+from barnabas.record.batch import ControlType, parse_control_key
 from barnabas.record.reader import read_batches
 from barnabas.testing.cluster_process import CONTROLLER_LISTENER, NodeOptions, NodeProcess
 from barnabas.testing.free_ports import HOST, free_ports
@@ -160,8 +167,8 @@ class JointQuorum:
     def add(self, node_id: int) -> None:
         """Add a voter, with retries until it has caught up."""
         host, _, port = self.nodes[node_id].address.rpartition(":")
-        listener = add_raft_voter.Listener(name=CONTROLLER_LISTENER, host=host, port=int(port))
-        request = add_raft_voter.AddRaftVoterRequest(
+        listener = Listener(name=CONTROLLER_LISTENER, host=host, port=int(port))
+        request = AddRaftVoterRequest(
             cluster_id=CLUSTER_ID,
             timeout_ms=5_000,
             voter_id=node_id,
@@ -171,7 +178,7 @@ class JointQuorum:
         self._send_to_leader(request, 1, ErrorCode.DUPLICATE_VOTER)
 
     def remove(self, node_id: int) -> None:
-        request = remove_raft_voter.RemoveRaftVoterRequest(
+        request = RemoveRaftVoterRequest(
             cluster_id=CLUSTER_ID,
             voter_id=node_id,
             voter_directory_id=self.directory_id(node_id),
@@ -188,7 +195,7 @@ class JointQuorum:
             response = self.exchange(agreed[0], request, version)
             assert isinstance(
                 response,
-                add_raft_voter.AddRaftVoterResponse | remove_raft_voter.RemoveRaftVoterResponse,
+                AddRaftVoterResponse | RemoveRaftVoterResponse,
             )
             code = ErrorCode(response.error_code)
             assert code.retriable or code in (ErrorCode.NONE, if_done_before), response

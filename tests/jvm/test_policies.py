@@ -13,25 +13,25 @@ from typing import NamedTuple
 
 import pytest
 
-from barnabas.protocol.config_resource import ResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as ReplacedConfig,
     AlterConfigsRequest,
     AlterConfigsResource as ReplacedResource,
 )
-from barnabas.protocol.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.protocol.resources import ResourceType
 from barnabas.protocol.schema import Message
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.raw_client import RawClient

@@ -8,13 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.protocol.messages import (
-    add_raft_voter as adds,
     begin_quorum_epoch as begins,
     end_quorum_epoch as ends,
     fetch as fetches,
-    remove_raft_voter as removes,
-    update_raft_voter as updates,
-    vote as votes,
+    quorum,
 )
 from jvm.joint_quorum import CLUSTER_ID, KAFKA_ID, METADATA, JointQuorum
 
@@ -54,15 +51,15 @@ def vote(receiver: Receiver, epoch: int, version: int = 2, **values: Any) -> tup
         "pre_vote": False,
         **values,
     }
-    partition = votes.PartitionDataRequest(
+    partition = quorum.PartitionDataRequest(
         partition_index=0,
         replica_epoch=epoch,
         replica_directory_id=UNKNOWN_DIRECTORY,
         voter_directory_id=receiver.directory_id,
         **given,
     )
-    topics = [votes.TopicDataRequest(topic_name=topic, partitions=[partition])]
-    return votes.VoteRequest(cluster_id=cluster_id, voter_id=voter_id, topics=topics), version
+    topics = [quorum.TopicDataRequest(topic_name=topic, partitions=[partition])]
+    return quorum.VoteRequest(cluster_id=cluster_id, voter_id=voter_id, topics=topics), version
 
 
 def fetch(epoch: int, offset: int, last_epoch: int, **values: Any) -> tuple[Message, int]:
@@ -104,28 +101,28 @@ def end(leader: int, epoch: int, cluster_id: str = CLUSTER_ID) -> tuple[Message,
 
 
 def add(node_id: int, **values: Any) -> tuple[Message, int]:
-    listener = adds.Listener(name="CONTROLLER", host="127.0.0.1", port=1)
+    listener = quorum.Listener(name="CONTROLLER", host="127.0.0.1", port=1)
     given = {
         "cluster_id": CLUSTER_ID,
         "voter_directory_id": UNKNOWN_DIRECTORY,
         "listeners": [listener],
         **values,
     }
-    return adds.AddRaftVoterRequest(timeout_ms=1_000, voter_id=node_id, **given), 1
+    return quorum.AddRaftVoterRequest(timeout_ms=1_000, voter_id=node_id, **given), 1
 
 
 def remove(
     node_id: int, directory_id: bytes = UNKNOWN_DIRECTORY, cluster_id: str = CLUSTER_ID
 ) -> tuple[Message, int]:
-    request = removes.RemoveRaftVoterRequest(
+    request = quorum.RemoveRaftVoterRequest(
         cluster_id=cluster_id, voter_id=node_id, voter_directory_id=directory_id
     )
     return request, 0
 
 
 def update(receiver: Receiver, epoch: int, **values: Any) -> tuple[Message, int]:
-    listener = updates.Listener(name="CONTROLLER", host="127.0.0.1", port=1)
-    levels = updates.KRaftVersionFeature(
+    listener = quorum.Listener(name="CONTROLLER", host="127.0.0.1", port=1)
+    levels = quorum.KRaftVersionFeature(
         min_supported_version=0, max_supported_version=values.pop("highest", 1)
     )
     given = {
@@ -135,7 +132,7 @@ def update(receiver: Receiver, epoch: int, **values: Any) -> tuple[Message, int]
         "listeners": [listener],
         **values,
     }
-    request = updates.UpdateRaftVoterRequest(
+    request = quorum.UpdateRaftVoterRequest(
         current_leader_epoch=epoch, kraft_version_feature=levels, **given
     )
     return request, 0

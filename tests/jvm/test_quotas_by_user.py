@@ -16,9 +16,9 @@ import barnabas
 from barnabas.client.admin.credentials import ScramMechanism, ScramUpsertion
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
-from barnabas.metadata.configs.configs_image import QuotaEntity
+from barnabas.metadata.configs_image import QuotaEntity
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.connection import SaslAuthenticateRequest, SaslHandshakeRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import (
@@ -26,8 +26,7 @@ from barnabas.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from barnabas.record.builder import BatchBuilder
 from barnabas.testing.free_ports import free_ports
 from conformance.raw_client import RawClient

@@ -6,12 +6,13 @@ from hypothesis import given, settings, strategies as st
 
 from barnabas.coordinator.runtime.shard import ShardState
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
-from barnabas.protocol.records.group_metadata import (
+from barnabas.protocol.records.classic_groups import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
 )
-from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from unit.coordinator.members_world import MembersWorld
 from unit.coordinator.state_records import append_record
 

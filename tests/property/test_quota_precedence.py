@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from barnabas.metadata.configs.configs_image import ClientQuotasImage
+from barnabas.metadata.configs_image import ClientQuotasImage
 from barnabas.server.quotas.limits import QuotaLimits
 from quota_levels import LEVELS, Quotas, entity, limit_by_model
 

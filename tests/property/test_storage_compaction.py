@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from barnabas.record.control import ControlType
+from barnabas.record.batch import ControlType
 from barnabas.storage.config import CleanerConfig
 from unit.storage.cleaner_fixtures import COMPACTED, CleanerBench, all_batches, keyed
 from unit.storage.storage_fixtures import DIRECTORY, marker

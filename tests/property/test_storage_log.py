@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from barnabas.record import columns
 from barnabas.record.batch import CREATE_TIME, set_max_timestamp
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import InvalidRecordError, OutOfOrderSequenceError
 from barnabas.storage.results import FetchIsolation

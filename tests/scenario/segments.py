@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from barnabas.record.batch import CorruptBatchError, batches
+from barnabas.record.batch import batches
 from barnabas.record.reader import records
+from barnabas.record.record import CorruptBatchError
 
 
 @dataclass(frozen=True)

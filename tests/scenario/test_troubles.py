@@ -15,8 +15,11 @@ import pytest
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+from barnabas.protocol.messages.groups import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+)
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.hanging_transaction import open_a_transaction_that_hangs

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from simulation.transactions.actors import ActingConsumer, Actor, Work
 from unit.server.simulated_cluster import CLIENT_PORT, TIMEOUT_MS, SimulatedCluster, three_nodes
 

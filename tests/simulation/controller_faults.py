@@ -5,33 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.protocol.messages.alter_partition import (
-    AlterPartitionRequest,
-    BrokerState,
-    PartitionDataRequest,
-    TopicDataRequest,
+from barnabas.protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.messages.broker_registration import (
+from barnabas.protocol.messages.nodes import (
+    BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     Feature,
     Listener,
 )
-from barnabas.protocol.messages.create_topics import (
+from barnabas.protocol.messages.partition_changes import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionRequest,
+    BrokerState,
+    ElectLeadersRequest,
+    PartitionDataRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicDataRequest,
+    TopicPartitions,
+)
+from barnabas.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
-)
-from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from barnabas.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
 )
 from simulation.controller_hosts import FEATURES, ControllerHosts, ControllerReplica
 from simulation.quorum_hosts import CLUSTER_ID

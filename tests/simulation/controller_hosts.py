@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from barnabas.controller.config import CONTROLLER_CONFIGS, ControllerConfig
 from barnabas.controller.controller import Controller, ControllerDependencies
 from barnabas.metadata.broker_registration import ControllerRegistration, SupportedLevels
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import BEFORE_ALL_RECORDS, ClusterImage
+from barnabas.metadata.image import BEFORE_ALL_RECORDS, ClusterDelta, ClusterImage
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.protocol.record_frame import encode_metadata_record
 from barnabas.storage.config import BROKER_CONFIGS
@@ -47,8 +46,8 @@ class MetadataHistory:
         """Return the image that results from all records since the beginning."""
         delta = ClusterDelta(ClusterImage())
         for offset in sorted(self.records):
-            record, version, _ = self.records[offset]
-            delta.replay(record, version)
+            record, _, _ = self.records[offset]
+            delta.replay(record)
         return delta.apply(BEFORE_ALL_RECORDS)
 
 

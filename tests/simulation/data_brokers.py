@@ -12,25 +12,25 @@ from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.metadata.partition_registration import NO_LEADER
-from barnabas.protocol.messages.alter_partition import (
-    AlterPartitionRequest,
-    BrokerState,
-    PartitionDataRequest,
-    TopicDataRequest,
-)
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
+from barnabas.protocol.messages.log_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryDataRequest,
     PartitionDataRequest as AssignedPartition,
     TopicDataRequest as AssignedTopic,
 )
-from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.messages.broker_registration import (
+from barnabas.protocol.messages.nodes import (
+    BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     Feature,
     Listener,
 )
-from barnabas.protocol.messages.create_topics import (
+from barnabas.protocol.messages.partition_changes import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionDataRequest,
+    TopicDataRequest,
+)
+from barnabas.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,

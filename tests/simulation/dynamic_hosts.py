@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from barnabas.protocol.messages.quorum import AddRaftVoterRequest, Listener, RemoveRaftVoterRequest
 from barnabas.raft.voter_set import Address, ReplicaKey, Voter, VoterSet
 from simulation.quorum_hosts import CLUSTER_ID, QuorumHosts, host_name
 

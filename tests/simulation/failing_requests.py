@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.messages.fetch import FetchRequest
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.replication.fetcher.leader_channels import PeerChannel
 from barnabas.server.peers.peer_queues import PeerQueues
 

@@ -20,13 +20,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_records import (
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
-)
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -273,7 +271,7 @@ class FlipWalk:
 
     def give_up(self, name: str) -> None:
         """Replace a damaged partition by a new topic of the same name."""
-        from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+        from barnabas.protocol.messages.topics import DeleteTopicsRequest
 
         self.counts["partitions given up"] += 1
         self.broker.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)

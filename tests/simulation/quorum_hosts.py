@@ -19,19 +19,19 @@ from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
-from barnabas.protocol.messages.api_versions import (
+from barnabas.protocol.messages.connection import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     SupportedFeatureKey,
 )
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.topics import TopicRecord
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.raft.driver.rpc import RaftRpc
 from barnabas.raft.listener import NotLeaderError, RaftError
 from barnabas.raft.transport.channel_transport import ChannelTransport
-from barnabas.sim.executor import SimExecutor
+from barnabas.sim.clock import SimExecutor
 from barnabas.sim.world import SimHost, SimWorld
 from barnabas.storage.log_dependencies import LogDependencies
 from barnabas.storage.results import FetchIsolation

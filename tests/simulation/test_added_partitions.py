@@ -10,7 +10,7 @@ from barnabas.client.producer.producer_plans import Until
 from barnabas.client.share.share_consumer_base import share_consumer_config
 from barnabas.client.share.share_consumer_core import ShareConsumerCore
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.protocol.messages.create_partitions import (
+from barnabas.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )

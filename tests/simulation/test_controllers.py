@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from simulation.controller_faults import ControllerFaults
 from simulation.controller_hosts import ControllerReplica
 

@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.client.consumer.errors import NoOffsetError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.topics import DeleteTopicsRequest
 from simulation.filled_topics import GROUP, check_committed
 from simulation.simulated_consumer import SimulatedConsumer
 from unit.server.simulated_broker import SimulatedBroker

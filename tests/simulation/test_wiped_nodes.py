@@ -9,7 +9,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.conversion import read_records
+from barnabas.record.legacy import read_records
 from unit.server.process.topic_creation import creation
 from unit.server.process.wiped_disk import wipe
 from unit.server.simulated_broker import produce_request

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from barnabas.runtime.system.standard_streams import discard_standard_output
+from barnabas.runtime.process import discard_standard_output
 from barnabas.version import __version__
 
 

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from barnabas.cli.nodes.start_options import StartOptions
-from barnabas.runtime.system.standard_streams import discard_standard_output, open_standard_streams
+from barnabas.runtime.process import discard_standard_output, open_standard_streams
 
 # Errors of a write to a full disk, a full quota or a broken device. A traceback would not help.
 _WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.process import environment
+from barnabas.runtime.process import environment
 from barnabas.settings.config_providers import (
     PROVIDERS_KEY,
     ConfigProviderError,

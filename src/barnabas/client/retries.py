@@ -10,9 +10,9 @@ from barnabas.client.errors import ClientError, ClientTimeoutError
 from barnabas.network.reconnect_backoff import exponential_ms
 
 if TYPE_CHECKING:
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.loop import Runtime
     from barnabas.runtime.rng import Rng
-    from barnabas.runtime.timer import Cancellable
 
 __all__ = ["Backoff", "OnDone", "RetryTimer", "RetryingCall"]
 

@@ -27,7 +27,7 @@ from barnabas.cli.records.schema_formats import open_registry, registry_option
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.standard_streams import discard_standard_output
+from barnabas.runtime.process import discard_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

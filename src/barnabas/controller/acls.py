@@ -9,10 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.acls.acl import Acl, AclFilter
-from barnabas.metadata.acls.decision import HostRangeError, is_range, parse_range
+from barnabas.metadata.acl_decision import HostRangeError, is_range, parse_range
+from barnabas.metadata.acls import Acl, AclFilter
 from barnabas.metadata.metadata_version import has_host_ranges
-from barnabas.protocol.acls import (
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.security import (
+    AclCreationResult,
+    CreateAclsResponse,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsResponse,
+)
+from barnabas.protocol.records.security import (
+    RemoveAccessControlEntryRecord,
+)
+from barnabas.protocol.resources import (
     CLUSTER_NAME,
     WILDCARD,
     AclOperation,
@@ -20,25 +31,18 @@ from barnabas.protocol.acls import (
     AclResourceType,
     PatternType,
 )
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_acls import AclCreationResult, CreateAclsResponse
-from barnabas.protocol.messages.delete_acls import (
-    DeleteAclsFilterResult,
-    DeleteAclsMatchingAcl,
-    DeleteAclsResponse,
-)
-from barnabas.protocol.records.remove_access_control_entry_record import (
-    RemoveAccessControlEntryRecord,
-)
 from barnabas.waiting.steps import gradually
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.controller.result import ControllerView, VersionedRecord
-    from barnabas.metadata.acls.acls_image import AclsImage
-    from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-    from barnabas.protocol.messages.delete_acls import DeleteAclsRequest
+    from barnabas.metadata.acls import AclsImage
+    from barnabas.protocol.messages.security import (
+        AclCreation,
+        CreateAclsRequest,
+        DeleteAclsRequest,
+    )
     from barnabas.runtime.rng import Rng
 
 

@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from barnabas.controller.result import ControllerResult, ControllerView, Refusal
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import NO_PRODUCER_ID, Provenance
+from barnabas.metadata.image import NO_PRODUCER_ID, ClusterDelta, Provenance
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.network.principal import ANONYMOUS
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.raft.listener import MetadataBatchTooLargeError, NotLeaderError, RaftError
 from barnabas.raft.log.metadata_batch import MetadataBatchEncoder
 from barnabas.waiting.steps import Unfinished, run_in_slices, run_slice
@@ -93,7 +91,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.network.principal import Principal
     from barnabas.raft.driver.raft_driver import RaftDriver
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
 
     # Steps that return a result, and its records in encoded form if there are many.
     EncodedSteps = Generator[None, None, tuple[ControllerResult[Any], MetadataBatchEncoder | None]]
@@ -380,8 +378,8 @@ class AppendedState:
         before = self.image
         assert before is not None
         delta = ClusterDelta(before)
-        for record, version in records:
-            delta.replay(record, version)
+        for record, _ in records:
+            delta.replay(record)
         check_records(delta)
         last_offset = self._driver.log.log_end_offset + len(records) - 1
         self.image = delta.apply(Provenance(last_offset, self.epoch, -1))

@@ -20,18 +20,13 @@ from barnabas.controller.result import (
     refuse_as_a_whole,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.allocate_producer_ids import (
+from barnabas.protocol.messages.nodes import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
-)
-from barnabas.protocol.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
 )
-from barnabas.protocol.records.broker_registration_change_record import (
-    BrokerRegistrationChangeRecord,
-)
-from barnabas.protocol.records.producer_ids_record import ProducerIdsRecord
+from barnabas.protocol.records.nodes import BrokerRegistrationChangeRecord, ProducerIdsRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Set as AbstractSet

@@ -11,9 +11,9 @@ import math
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.configs.configs_image import CLIENT_ID, IP, USER, entity_of, quota_record
+from barnabas.metadata.configs_image import CLIENT_ID, IP, USER, entity_of, quota_record
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_client_quotas import (
+from barnabas.protocol.messages.configs import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityDataResponse,
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from barnabas.controller.result import ControllerView, VersionedRecord
-    from barnabas.metadata.configs.configs_image import QuotaEntity
+    from barnabas.metadata.configs_image import QuotaEntity
     from barnabas.metadata.image import ClusterImage
-    from barnabas.protocol.messages.alter_client_quotas import EntryDataRequest
+    from barnabas.protocol.messages.configs import EntryDataRequest
 
 
 USER_AND_CLIENT_KEYS: Mapping[str, ConfigType] = {

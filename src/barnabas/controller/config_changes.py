@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.controller.config_rules import ConfigRules, check_kind
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.configs.configs_image import BROKER, TOPIC, merge_configs
+from barnabas.metadata.configs_image import BROKER, TOPIC, merge_configs
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse as LegacyResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from barnabas.protocol.primitives import STRING_BYTES_MAX
-from barnabas.protocol.records.clear_elr_record import ClearElrRecord
-from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.protocol.records.topics import ClearElrRecord, ConfigRecord
 from barnabas.settings.key import ConfigType
 from barnabas.waiting.steps import count_gradually, gradually
 

@@ -15,21 +15,21 @@ import msgspec
 
 from barnabas.controller.result import Refusal
 from barnabas.controller.topic_names import problem_of
-from barnabas.metadata.configs.client_metrics_configs import (
+from barnabas.metadata.client_metrics_configs import (
     CLIENT_METRICS_CONFIGS,
     INTERVAL_MS,
     MATCH,
     ClientMatchError,
     parse_match,
 )
-from barnabas.metadata.configs.configs_image import (
+from barnabas.metadata.configs_image import (
     ALL_BROKERS,
     BROKER,
     CLIENT_METRICS,
     GROUP,
     TOPIC,
 )
-from barnabas.metadata.configs.group_configs import GROUP_CONFIGS, SESSIONS, limits_of
+from barnabas.metadata.group_configs import GROUP_CONFIGS, SESSIONS, limits_of
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.key import ConfigError, ConfigKey, DynamicMode, Required, without_listener
 from barnabas.storage.config import (

@@ -18,13 +18,15 @@ import msgspec
 from barnabas.controller.apis import API_CONTROLS, make_controls
 from barnabas.controller.appended_state import AppendedState
 from barnabas.controller.policy_checks import PolicyChecks
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
 from barnabas.network.principal import ANONYMOUS
-from barnabas.protocol.records.begin_transaction_record import BeginTransactionRecord
-from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.protocol.records.end_transaction_record import EndTransactionRecord
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
-from barnabas.protocol.records.no_op_record import NoOpRecord
+from barnabas.protocol.records.metadata_log import (
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+)
+from barnabas.protocol.records.nodes import FeatureLevelRecord
+from barnabas.protocol.records.topics import ConfigRecord
 from barnabas.raft.driver.opening import bootstrap_records
 
 if TYPE_CHECKING:
@@ -46,8 +48,8 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
+    from barnabas.runtime.clock import Cancellable, Timer
     from barnabas.runtime.rng import Rng
-    from barnabas.runtime.timer import Cancellable, Timer
 
 
 _log = logging.getLogger(__name__)

@@ -27,21 +27,21 @@ from barnabas.metadata.credentials import (
 from barnabas.metadata.metadata_version import has_delegation_tokens
 from barnabas.network.principal import ANONYMOUS, USER
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_user_scram_credentials import (
+from barnabas.protocol.messages.security import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    CreateDelegationTokenResponse,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenResponse,
 )
-from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenResponse
-from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
-from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
 from barnabas.protocol.primitives import uuid_to_string
-from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
-from barnabas.protocol.records.remove_delegation_token_record import RemoveDelegationTokenRecord
-from barnabas.protocol.records.remove_user_scram_credential_record import (
+from barnabas.protocol.records.security import (
+    DelegationTokenRecord,
+    RemoveDelegationTokenRecord,
     RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
 )
-from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
 from barnabas.sasl.scram_keys import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism, credential_of
 from barnabas.waiting.steps import gradually
 
@@ -53,16 +53,14 @@ if TYPE_CHECKING:
     from barnabas.metadata.credentials import Tokens
     from barnabas.metadata.image import ClusterImage
     from barnabas.network.principal import Principal
-    from barnabas.protocol.messages.alter_user_scram_credentials import (
+    from barnabas.protocol.messages.security import (
+        CreatableRenewers,
+        CreateDelegationTokenRequest,
+        ExpireDelegationTokenRequest,
+        RenewDelegationTokenRequest,
         ScramCredentialDeletion,
         ScramCredentialUpsertion,
     )
-    from barnabas.protocol.messages.create_delegation_token import (
-        CreatableRenewers,
-        CreateDelegationTokenRequest,
-    )
-    from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-    from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
     from barnabas.protocol.schema import Record
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
@@ -120,7 +118,7 @@ def _deletion(image: ClusterImage, deletion: ScramCredentialDeletion) -> Record 
         mechanism = _checked_mechanism(deletion.name, deletion.mechanism)
     except Refusal as refusal:
         return refusal.with_traceback(None)
-    if find_credential(image.retained, mechanism, deletion.name) is None:
+    if find_credential(image.credentials, mechanism, deletion.name) is None:
         return Refusal(
             ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
         )

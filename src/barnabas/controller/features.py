@@ -6,7 +6,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
 from barnabas.metadata.metadata_version import (
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     KRAFT_VERSION,
@@ -15,13 +15,13 @@ from barnabas.metadata.metadata_version import (
     has_eligible_leader_replicas,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.update_features import (
+from barnabas.protocol.messages.nodes import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.protocol.records.nodes import FeatureLevelRecord
+from barnabas.protocol.records.topics import ConfigRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.broker_registration import SupportedLevels
     from barnabas.metadata.image import ClusterImage
-    from barnabas.protocol.messages.update_features import FeatureUpdateKey
+    from barnabas.protocol.messages.nodes import FeatureUpdateKey
 
 
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.result import Refusal
 from barnabas.policies import AlterConfigMetadata, CreateTopicMetadata, PolicyViolationError
-from barnabas.protocol.config_resource import ConfigResource, ResourceType
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.resources import ConfigResource, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.policies import AlterConfigPolicy, CreateTopicPolicy
-    from barnabas.protocol.messages.create_topics import CreatableTopic
+    from barnabas.protocol.messages.topics import CreatableTopic
     from barnabas.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)

@@ -29,24 +29,17 @@ from barnabas.metadata.metadata_version import (
 )
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.broker_registration import (
+from barnabas.protocol.messages.nodes import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-)
-from barnabas.protocol.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
-)
-from barnabas.protocol.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
-)
-from barnabas.protocol.messages.unregister_controller import (
     UnregisterControllerRequest,
     UnregisterControllerResponse,
 )
-from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerRecord
-from barnabas.protocol.records.unregister_controller_record import UnregisterControllerRecord
+from barnabas.protocol.records.nodes import UnregisterBrokerRecord, UnregisterControllerRecord
 
 if TYPE_CHECKING:
     from barnabas.controller.brokers import BrokerControl, BrokerSessions

@@ -9,21 +9,19 @@ from msgspec.structs import replace
 
 from barnabas.metadata.metadata_version import register_broker_record_version
 from barnabas.metadata.partition_registration import DIRECTORY_LOST, RESERVED_DIRECTORIES
-from barnabas.protocol.records.register_broker_record import (
+from barnabas.protocol.records.nodes import (
     BrokerEndpoint,
     BrokerFeature,
-    RegisterBrokerRecord,
-)
-from barnabas.protocol.records.register_controller_record import (
     ControllerEndpoint,
     ControllerFeature,
+    RegisterBrokerRecord,
     RegisterControllerRecord,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.protocol.records.broker_registration_change_record import (
+    from barnabas.protocol.records.nodes import (
         BrokerRegistrationChangeRecord,
     )
 
@@ -68,10 +66,10 @@ def listeners_from(listed: Iterable[_ListenerFields]) -> dict[str, Endpoint]:
     return {each.name: Endpoint(each.host, each.port, each.security_protocol) for each in listed}
 
 
-def listeners_as(made: Callable[..., T], listeners: Mapping[str, Endpoint]) -> list[T]:
-    """Return listeners in the class `made` of a record or request."""
+def listeners_as(listener_class: Callable[..., T], listeners: Mapping[str, Endpoint]) -> list[T]:
+    """Return listeners in the class `listener_class` of a record or request."""
     return [
-        made(
+        listener_class(
             name=name,
             host=each.host,
             port=each.port,
@@ -89,10 +87,12 @@ def features_from(listed: Iterable[_FeatureFields]) -> dict[str, SupportedLevels
     }
 
 
-def features_as(made: Callable[..., T], features: Mapping[str, SupportedLevels]) -> list[T]:
-    """Return features in the class `made` of a record or request."""
+def features_as(
+    feature_class: Callable[..., T], features: Mapping[str, SupportedLevels]
+) -> list[T]:
+    """Return features in the class `feature_class` of a record or request."""
     return [
-        made(
+        feature_class(
             name=name,
             min_supported_version=levels.min_level,
             max_supported_version=levels.max_level,

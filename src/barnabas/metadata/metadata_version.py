@@ -150,5 +150,7 @@ class FeaturesImage(msgspec.Struct, frozen=True):
 
     def evolve(self, changes: Mapping[str, int]) -> FeaturesImage:
         """Return these features with `changes` applied; level 0 removes a feature."""
+        if not changes:
+            return self
         merged = {**self.finalized, **changes}
         return FeaturesImage({name: level for name, level in merged.items() if level > 0})

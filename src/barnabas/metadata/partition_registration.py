@@ -8,12 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.metadata.metadata_version import partition_record_version
-from barnabas.protocol.records.partition_record import PartitionRecord
+from barnabas.protocol.records.topics import PartitionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+    from barnabas.protocol.records.topics import PartitionChangeRecord
 
 NO_LEADER = -1
 NO_LEADER_CHANGE = -2

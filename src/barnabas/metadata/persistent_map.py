@@ -72,6 +72,15 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
     def __repr__(self) -> str:
         return f"PersistentMap({dict(self)!r})"
 
+    def with_changes(self, changes: Mapping[K, V | None]) -> PersistentMap[K, V]:
+        """Return the map with `changes` applied; None removes a key. No changes return the map."""
+        if not changes:
+            return self
+        return self.evolve(
+            {key: value for key, value in changes.items() if value is not None},
+            [key for key, value in changes.items() if value is None],
+        )
+
     def evolve(self, changes: Mapping[K, V], removals: Iterable[K] = ()) -> PersistentMap[K, V]:
         """Return a new map with `changes` applied, and then without `removals`.
 
@@ -92,9 +101,9 @@ class PersistentMap(Mapping[K, V], Generic[K, V]):
         for index, bucket in fresh.items():
             length += len(bucket) - len(buckets[index])
             buckets[index] = bucket
-        made: PersistentMap[K, V] = PersistentMap()
-        made._buckets, made._length = tuple(buckets), length
-        return made
+        changed: PersistentMap[K, V] = PersistentMap()
+        changed._buckets, changed._length = tuple(buckets), length
+        return changed
 
     def _spread(self, wanted: int) -> list[dict[K, V]]:
         """Return the buckets, rehashed into more buckets if `wanted` keys need them."""

@@ -19,8 +19,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
 from barnabas.metadata.topics import MetadataReplayError
 from barnabas.raft.listener import SnapshotId
 
@@ -49,7 +48,7 @@ class MetadataPublisher:
         self.image = ClusterImage()
         self._listeners: list[Callable[[ClusterDelta, ClusterImage], None]] = []
         # Records of the open metadata transaction; None if no transaction is open.
-        self._open_transaction: list[tuple[Record, int]] | None = None
+        self._open_transaction: list[Record] | None = None
         # Number of failed listener calls since the start.
         self.apply_errors = 0
 
@@ -65,8 +64,8 @@ class MetadataPublisher:
         delta = ClusterDelta(self.image)
         provenance = self.image.provenance
         for batch in batches:
-            for record, version in batch.records:
-                self._take(delta, record, version)
+            for record, _ in batch.records:
+                self._take(delta, record)
             if self._open_transaction is None:
                 provenance = Provenance(batch.last_offset, batch.epoch, batch.timestamp)
         self._publish(delta, provenance)
@@ -75,8 +74,8 @@ class MetadataPublisher:
         """Replace the image by the content of a snapshot."""
         self._open_transaction = None
         delta = ClusterDelta(self.image)
-        for record, version in snapshot.records:
-            delta.replay(record, version)
+        for record, _ in snapshot.records:
+            delta.replay(record)
         delta.finish_snapshot()
         last = snapshot.id.end_offset - 1
         self._publish(delta, Provenance(last, snapshot.id.epoch, snapshot.timestamp))
@@ -84,7 +83,7 @@ class MetadataPublisher:
     def on_leader_change(self, leader: LeaderAndEpoch) -> None:
         """Do nothing, because the quorum leader is not part of the image."""
 
-    def _take(self, delta: ClusterDelta, record: Record, version: int) -> None:
+    def _take(self, delta: ClusterDelta, record: Record) -> None:
         number = record.__record_type__
         transaction = self._open_transaction
         if number == _BEGIN_TRANSACTION:
@@ -96,12 +95,12 @@ class MetadataPublisher:
                 raise MetadataReplayError("a metadata transaction ends that did not begin")
             self._open_transaction = None
             if number == _END_TRANSACTION:
-                for staged, staged_version in transaction:
-                    delta.replay(staged, staged_version)
+                for staged in transaction:
+                    delta.replay(staged)
         elif transaction is None:
-            delta.replay(record, version)
+            delta.replay(record)
         else:
-            transaction.append((record, version))
+            transaction.append(record)
 
     def _publish(self, delta: ClusterDelta, provenance: Provenance) -> None:
         self.image = delta.apply(provenance)

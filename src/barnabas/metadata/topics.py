@@ -15,11 +15,13 @@ from barnabas.metadata.persistent_map import PersistentMap
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from barnabas.protocol.records.clear_elr_record import ClearElrRecord
-    from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-    from barnabas.protocol.records.partition_record import PartitionRecord
-    from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
-    from barnabas.protocol.records.topic_record import TopicRecord
+    from barnabas.protocol.records.topics import (
+        ClearElrRecord,
+        PartitionChangeRecord,
+        PartitionRecord,
+        RemoveTopicRecord,
+        TopicRecord,
+    )
 
 
 class MetadataReplayError(ValueError):
@@ -79,16 +81,16 @@ class TopicsImage:
             before = self._by_id.get(topic.id)
             count -= 0 if before is None else len(before.partitions)
         count += sum(len(topic.partitions) for topic in changed)
-        made = TopicsImage()
+        image = TopicsImage()
         by_name = {topic.name: topic for topic in changed}
-        made._by_name = self._by_name.evolve(
+        image._by_name = self._by_name.evolve(
             by_name, [topic.name for topic in deleted if topic.name not in by_name]
         )
-        made._by_id = self._by_id.evolve(
+        image._by_id = self._by_id.evolve(
             {topic.id: topic for topic in changed}, [topic.id for topic in deleted]
         )
-        made.partition_count = count
-        return made
+        image.partition_count = count
+        return image
 
 
 class LocalPartition(NamedTuple):
@@ -199,8 +201,6 @@ class TopicDelta:
 
 class TopicsDelta:
     """Changes of all topics."""
-
-    __slots__ = ("changed", "created", "deleted", "image")
 
     def __init__(self, image: TopicsImage) -> None:
         self.image = image

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from barnabas.metrics.catalogue import MetricRow
     from barnabas.metrics.registry import MetricFamily, MetricsRegistry, Tags
+    from barnabas.runtime.clock import Cancellable, Timer
     from barnabas.runtime.sockets import Listening, Sockets, Stream
-    from barnabas.runtime.timer import Cancellable, Timer
 
 
 _log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ import msgspec
 
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.network.network_error import NetworkError, NetworkErrorKind, foreign_protocol
-from barnabas.protocol.frame_buffers import FrameBuffers
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.frame import FrameBuffers
 from barnabas.protocol.headers import decode_response, encode_request, peek_correlation_id
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.runtime.tls.tls_error import TlsError
 from barnabas.waiting.timing_wheel import Timeouts
 
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     from barnabas.network.sasl_session import SaslSession
     from barnabas.protocol.schema import Message
-    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.clock import Cancellable, Clock, Timer
     from barnabas.runtime.sockets import Chunk, Sockets
-    from barnabas.runtime.timer import Cancellable, Timer
     from barnabas.sasl.client_login import ClientLogin
     from barnabas.waiting.timing_wheel import TimingWheel
 

@@ -30,8 +30,8 @@ from barnabas.network.request_order import (
     SendTimes,
     group_of,
 )
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.frame import LENGTH_BYTES
-from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
     from barnabas.network.principal import Principal
     from barnabas.network.request_order import ResponseTimes
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.sockets import Chunk, Stream
-    from barnabas.runtime.timer import Cancellable
 
 
 _log = logging.getLogger(__name__)

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Cancellable, Timer
+    from barnabas.runtime.clock import Cancellable, Clock, Timer
 
 
 # Buffers up to this size never wait: they may belong to a small request that arrives slowly.

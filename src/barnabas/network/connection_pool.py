@@ -16,7 +16,7 @@ from barnabas.network.channel import Channel, ChannelDependencies
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import ReconnectBackoff
-from barnabas.protocol.frame_buffers import FrameBuffers
+from barnabas.protocol.frame import FrameBuffers
 from barnabas.waiting.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:

@@ -16,16 +16,15 @@ from abc import ABC, abstractmethod
 from math import inf
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.frame import FrameSplitter
-from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.protocol.frame import FrameMemory
-    from barnabas.protocol.frame_buffers import FrameBuffers
+    from barnabas.protocol.frame import FrameBuffers, FrameMemory
+    from barnabas.runtime.clock import Timer
     from barnabas.runtime.sockets import Chunk, Stream
-    from barnabas.runtime.timer import Timer
 
 RECEIVE_BUFFER_BYTES = 512 * 1024
 

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from barnabas.protocol.messages.connection import (
+    ApiVersionsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from barnabas.sasl.mechanism import SaslError
 
 if TYPE_CHECKING:

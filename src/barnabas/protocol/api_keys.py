@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from barnabas.protocol.api_table import API_ROWS, APIS_WITHOUT_TABLES, ApiKey, ApiRow
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message

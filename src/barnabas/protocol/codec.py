@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.protocol.chunks import Chunk, Records, Sliceable, chunks_length
 from barnabas.protocol.decoding import (
     Decoder,
     StepDecoder,
@@ -17,18 +16,20 @@ from barnabas.protocol.decoding import (
     compile_step_decoder,
 )
 from barnabas.protocol.encoding import (
+    Chunk,
     Encoder,
     StepEncoder,
     compile_encoder,
     compile_step_encoder,
 )
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
 M = TypeVar("M", bound=Message)
+F = TypeVar("F")
 
 _decoders: dict[tuple[type[Message], int], Decoder] = {}
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
@@ -38,25 +39,6 @@ _step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
 # Errors that the generated code raises for short or invalid bytes; see decoding.py.
 _DECODE_ERRORS = (struct.error, IndexError, UnicodeDecodeError)
 _ENCODE_ERRORS = (struct.error, TypeError, AttributeError, UnicodeEncodeError)
-
-
-__all__ = [
-    "Chunk",
-    "ProtocolError",
-    "Records",
-    "Sliceable",
-    "chunks_length",
-    "decode",
-    "decode_from",
-    "decode_in_steps",
-    "encode",
-    "encode_after",
-    "encode_bytes",
-    "encode_in_steps",
-    "encode_onto",
-    "encode_with",
-    "encoder_of",
-]
 
 
 def encode(message: Message, version: int) -> list[Chunk]:
@@ -134,14 +116,14 @@ def decode_from(
     cls: type[M], version: int, view: bytes | bytearray | memoryview, offset: int = 0
 ) -> tuple[M, int]:
     """Decode like `decode`. Return the message and the position after it."""
-    decoder = _decoders.get((cls, version)) or _decoder(cls, version)
+    decoder = _decoders.get((cls, version)) or _compiled(_decoders, compile_decoder, cls, version)
     if not isinstance(view, memoryview):
         view = memoryview(view)
     try:
-        made: tuple[M, int] = decoder(view, offset, len(view))
+        decoded: tuple[M, int] = decoder(view, offset, len(view))
     except _DECODE_ERRORS as error:
         raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
-    return made
+    return decoded
 
 
 def decode_in_steps(
@@ -154,15 +136,14 @@ def decode_in_steps(
     Raises:
         ProtocolError: As for `decode`, or the arrays have more than `decoding.ITEMS_MAX` items.
     """
-    decoder = _step_decoders.get((cls, version))
-    if decoder is None:
-        _check_version(cls, version)
-        decoder = _step_decoders[cls, version] = compile_step_decoder(cls, version)
+    decoder = _step_decoders.get((cls, version)) or _compiled(
+        _step_decoders, compile_step_decoder, cls, version
+    )
     try:
-        made: tuple[M, int] = yield from decoder(view, offset, len(view))
+        decoded: tuple[M, int] = yield from decoder(view, offset, len(view))
     except _DECODE_ERRORS as error:
         raise ProtocolError(f"{cls.__name__} v{version}: {error}") from error
-    return made[0]
+    return decoded[0]
 
 
 def encode_in_steps(
@@ -174,10 +155,9 @@ def encode_in_steps(
         ProtocolError: As for `encode`.
     """
     cls = type(message)
-    encoder = _step_encoders.get((cls, version))
-    if encoder is None:
-        _check_version(cls, version)
-        encoder = _step_encoders[cls, version] = compile_step_encoder(cls, version)
+    encoder = _step_encoders.get((cls, version)) or _compiled(
+        _step_encoders, compile_step_encoder, cls, version
+    )
     chunks: list[Chunk] = []
     try:
         last = yield from encoder(message, start, chunks)
@@ -188,26 +168,29 @@ def encode_in_steps(
     return chunks
 
 
-def _decoder(cls: type[Message], version: int) -> Decoder:
-    _check_version(cls, version)
-    made = _decoders[cls, version] = compile_decoder(cls, version)
-    return made
-
-
 def encoder_of(cls: type[Message], version: int) -> Encoder:
     """Return the function that encodes messages of this class and version; see encoding.py.
 
     Raises:
         ProtocolError: The message does not have this version.
     """
-    made = _encoders.get((cls, version))
-    if made is None:
-        _check_version(cls, version)
-        made = _encoders[cls, version] = compile_encoder(cls, version)
-    return made
+    encoder = _encoders.get((cls, version))
+    return encoder or _compiled(_encoders, compile_encoder, cls, version)
 
 
-def _check_version(cls: type[Message], version: int) -> None:
+def _compiled(
+    functions: dict[tuple[type[Message], int], F],
+    compile_one: Callable[[type[Message], int], F],
+    cls: type[Message],
+    version: int,
+) -> F:
+    """Compile and store the function of a message version.
+
+    Raises:
+        ProtocolError: The message does not have this version.
+    """
     first, last = cls.__versions__
     if not first <= version <= last:
         raise ProtocolError(f"{cls.__name__} has versions {first}-{last}, not {version}")
+    compiled = functions[cls, version] = compile_one(cls, version)
+    return compiled

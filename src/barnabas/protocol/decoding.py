@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, cast
 
-from barnabas.protocol.compiling import compile_function
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import (
     Bytes,
     read_unsigned_varint,
     string_length_tail,
     varint_tail,
 )
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.schema import (
     BYTES,
     RECORDS,
@@ -31,6 +30,7 @@ from barnabas.protocol.schema import (
     Kind,
     Message,
     Struct,
+    compile_function,
     is_flexible,
 )
 
@@ -51,9 +51,7 @@ def compile_decoder(message: type[Message], version: int) -> Decoder:
 
 def compile_step_decoder(message: type[Message], version: int) -> StepDecoder:
     """Compile the decoder for messages that are too large for one turn of an event loop."""
-    made: Any = _DecoderWriter(message, version, in_steps=True).compile()
-    decoder: StepDecoder = made
-    return decoder
+    return cast("StepDecoder", _DecoderWriter(message, version, in_steps=True).compile())
 
 
 class _DecoderWriter:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from barnabas.protocol.compiling import compile_function
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import STRING_BYTES_MAX, unsigned_varint
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.schema import (
     RECORDS,
     STRING,
@@ -23,8 +22,27 @@ from barnabas.protocol.schema import (
     Kind,
     Message,
     Struct,
+    compile_function,
     is_flexible,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Sliceable(Protocol):
+    """Bytes that need not be in memory, such as a slice of a file."""
+
+    def __len__(self) -> int: ...
+
+    def read(self) -> bytes: ...
+
+
+# A part of an encoded message.
+Chunk = bytes | bytearray | memoryview | Sliceable
+
+# The content of a `records` field: a view after decoding, any chunk before encoding.
+Records = Chunk
 
 # Records of at least this size become a chunk and are not copied.
 CHUNK_BYTES_MIN = 1024
@@ -34,6 +52,11 @@ _IN_MEMORY = (bytes, bytearray, memoryview)
 Encoder = Callable[[Any, bytearray, list[Any]], bytearray]
 # The same, as a generator that yields before each item of each array.
 StepEncoder = Callable[[Any, bytearray, list[Any]], Generator[None, None, bytearray]]
+
+
+def chunks_length(chunks: Sequence[Chunk]) -> int:
+    """Return the number of bytes in all chunks."""
+    return sum(map(len, chunks))
 
 
 def compile_encoder(message: type[Message], version: int) -> Encoder:
@@ -47,9 +70,7 @@ def compile_encoder(message: type[Message], version: int) -> Encoder:
 
 def compile_step_encoder(message: type[Message], version: int) -> StepEncoder:
     """Compile the encoder for messages that are too large for one turn of an event loop."""
-    made: Any = _EncoderWriter(message, version, in_steps=True).compile()
-    encoder: StepEncoder = made
-    return encoder
+    return cast("StepEncoder", _EncoderWriter(message, version, in_steps=True).compile())
 
 
 class _EncoderWriter:

@@ -1,13 +1,27 @@
-"""Kafka's error codes, which a broker returns to its peers.
+"""Kafka's error codes, and the exception for bytes or values that do not match the protocol.
 
-An error for a peer is a value of this enum, per partition or per request. It is never an exception
-that crosses layers. Numbers, names and retriability are those of Kafka 4.4; the texts are our own.
+An error for a peer is an `ErrorCode`, per partition or per request. It is never an exception that
+crosses layers. Numbers, names and retriability are those of Kafka 4.4; the texts are our own.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+from barnabas.protocol.schema import Array, Struct, compile_function
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from barnabas.protocol.schema import Message
+
+
+class ProtocolError(ValueError):
+    """Bytes that cannot be decoded, or a message that cannot be encoded.
+
+    A peer whose bytes cause this error loses its connection, without further effects.
+    """
 
 
 class ErrorCode(IntEnum):
@@ -17,11 +31,11 @@ class ErrorCode(IntEnum):
     _message: str
 
     def __new__(cls, code: int, retriable: bool = False, message: str = "") -> Self:
-        made = int.__new__(cls, code)
-        made._value_ = code
-        made._retriable = retriable
-        made._message = message
-        return made
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member._retriable = retriable
+        member._message = message
+        return member
 
     @property
     def retriable(self) -> bool:
@@ -247,3 +261,52 @@ class ErrorCode(IntEnum):
         "the streams topology's description could not be stored",
     )
     CONTROLLER_ID_NOT_REGISTERED = 136, False, "no controller with this id is registered"
+
+
+_ERROR_FIELD = "error_code"
+# The largest code that has its own count.
+_LAST_CODE = int(max(ErrorCode))
+
+
+def error_counter(response: type[Message]) -> Callable[[Message, list[int]], None]:
+    """Return a function that adds one to `counts[code]` for each error code, including NONE.
+
+    The last element counts code -1 and unknown codes. The function is generated from the field
+    table of the response, with a loop for each array that contains an `error_code` (Kafka:
+    `errorCounts` of a response).
+    """
+    body = _counting_lines(response, "response", 1) or ["    return"]
+    source = "\n".join(["def count_errors(response, counts):", *body, ""])
+    return compile_function(source, "count_errors", f"{response.__name__} errors", {})
+
+
+def step_error_counter(
+    response: type[Message],
+) -> Callable[[Message, list[int]], Generator[None, None, None]]:
+    """Return a counter like `error_counter`, as a generator that yields before each array item."""
+    body = _counting_lines(response, "response", 1, in_steps=True)
+    source = "\n".join(["def count_errors(response, counts):", "    yield", *body, ""])
+    return compile_function(source, "count_errors", f"{response.__name__} errors in steps", {})
+
+
+def _counting_lines(
+    struct: type[Struct], variable: str, depth: int, *, in_steps: bool = False
+) -> list[str]:
+    indent = "    " * depth
+    lines: list[str] = []
+    for each in struct.__fields__:
+        kind = each.kind
+        if each.name == _ERROR_FIELD:
+            lines += [
+                f"{indent}code = {variable}.{_ERROR_FIELD}",
+                f"{indent}counts[code if 0 <= code <= {_LAST_CODE} else -1] += 1",
+            ]
+        elif isinstance(kind, Array) and isinstance(kind.element, type):
+            inner = _counting_lines(kind.element, f"each_{depth}", depth + 1, in_steps=in_steps)
+            if inner:
+                # A nullable array may be None.
+                lines.append(f"{indent}for each_{depth} in {variable}.{each.name} or ():")
+                if in_steps:
+                    lines.append(f"{indent}    yield")
+                lines += inner
+    return lines

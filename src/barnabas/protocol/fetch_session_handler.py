@@ -10,15 +10,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.fetch_metadata import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, next_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["NO_TOPIC_ID", "FetchSessionHandler", "FetchSessionRequest"]
+# Session id of a request or response without a session.
+NO_SESSION = 0
+# Epoch of a full request. It requests a new session, and closes the session whose id it carries.
+INITIAL_EPOCH = 0
+# Epoch of a request that closes its session, or that uses no session.
+FINAL_EPOCH = -1
+
+_EPOCH_MAX = 0x7FFF_FFFF
 
 # Topic id of topics without an id. Their partitions can only be fetched by topic name.
 NO_TOPIC_ID = bytes(16)
+
+
+def next_epoch(epoch: int) -> int:
+    """Return the epoch after `epoch`. Epochs run from 1 to 2^31 - 1 and wrap around to 1."""
+    return 1 if epoch == _EPOCH_MAX else epoch + 1
 
 
 class FetchParameters(Protocol):

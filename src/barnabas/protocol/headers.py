@@ -22,13 +22,12 @@ from barnabas.protocol.codec import (
     encoder_of,
 )
 from barnabas.protocol.decoding import skip_tags
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.protocol.chunks import Chunk
-    from barnabas.protocol.encoding import Encoder
+    from barnabas.protocol.encoding import Chunk, Encoder
     from barnabas.protocol.schema import Message
 
     Writer = tuple[Callable[[int, int], bytes], Encoder]
@@ -157,8 +156,8 @@ def encode_response_in_steps(
 def _writer(cls: type[Message], version: int) -> Writer:
     """Return the functions that write the header and the body of a response frame."""
     start = _RESPONSE_STARTS[response_header_version(cls.__api_key__, version)]
-    made = _writers[cls, version] = (start.pack, encoder_of(cls, version))
-    return made
+    writer = _writers[cls, version] = (start.pack, encoder_of(cls, version))
+    return writer
 
 
 def decode_response_header(

@@ -9,8 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 
-from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.protocol.schema import ZERO_UUID
+from barnabas.protocol.errors import ProtocolError
 
 Bytes = bytes | bytearray | memoryview
 
@@ -19,18 +18,6 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(128))
 
 # Kafka refuses longer strings, although the length prefix allows them.
 STRING_BYTES_MAX = 0x7FFF
-
-__all__ = [
-    "ZERO_UUID",
-    "read_unsigned_varint",
-    "read_varint",
-    "read_varlong",
-    "unsigned_varint",
-    "uuid_from_string",
-    "uuid_to_string",
-    "varint",
-    "varlong",
-]
 
 
 def unsigned_varint(value: int) -> bytes:

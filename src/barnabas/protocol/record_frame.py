@@ -1,4 +1,4 @@
-"""The prefix of a record, which carries its type and version.
+"""The prefix of a record, which carries its type and version, and the classes of each type.
 
 A metadata record (KIP-631) starts with three unsigned varints: frame version (always 1), record
 type and version. Keys and values in the logs of coordinators start with a 16-bit number: the record
@@ -7,13 +7,15 @@ type for a key, the version for a value.
 
 from __future__ import annotations
 
+import importlib
 import struct
-from typing import TypeVar
+from functools import cache
+from typing import TypeVar, cast
 
 from barnabas.protocol.codec import decode_from, encode_after
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import read_unsigned_varint, unsigned_varint
-from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.protocol.record_types import metadata_record_class
+from barnabas.protocol.record_table import RECORD_ROWS
 from barnabas.protocol.schema import Record
 
 R = TypeVar("R", bound=Record)
@@ -89,3 +91,43 @@ def decode_coordinator_value(cls: type[R], view: bytes | bytearray | memoryview)
 def _decode_after_prefix(cls: type[R], version: int, view: bytes | bytearray | memoryview) -> R:
     record, _ = decode_from(cls, version, view, 2)
     return record
+
+
+def metadata_record_class(record_type: int) -> type[Record] | None:
+    """Return the class of a record in `__cluster_metadata`; None if the type is unknown."""
+    classes = _classes("metadata", record_type)
+    return classes[0] if classes else None
+
+
+def group_record_classes(record_type: int) -> tuple[type[Record], type[Record]] | None:
+    """Return the key and value class of a record in `__consumer_offsets`; None if unknown.
+
+    The record type is the 16-bit number before the key. The values of each type have their own
+    versions.
+    """
+    return _key_and_value("group-coordinator", record_type)
+
+
+def transaction_record_classes(record_type: int) -> tuple[type[Record], type[Record]] | None:
+    """Return the classes of a record in `__transaction_state`, like `group_record_classes`."""
+    return _key_and_value("transaction-coordinator", record_type)
+
+
+def share_record_classes(record_type: int) -> tuple[type[Record], type[Record]] | None:
+    """Return the classes of a record in `__share_group_state`, like `group_record_classes`."""
+    return _key_and_value("share-coordinator", record_type)
+
+
+def _key_and_value(family: str, record_type: int) -> tuple[type[Record], type[Record]] | None:
+    classes = _classes(family, record_type)
+    return (classes[0], classes[1]) if classes else None
+
+
+@cache
+def _classes(family: str, record_type: int) -> tuple[type[Record], ...]:
+    row = RECORD_ROWS[family].get(record_type)
+    if row is None:
+        return ()
+    module_name, names = row
+    module = importlib.import_module(f"barnabas.protocol.records.{module_name}")
+    return tuple(cast("type[Record]", getattr(module, name)) for name in names)

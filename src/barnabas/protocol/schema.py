@@ -7,9 +7,8 @@ a message takes microseconds.
 
 from __future__ import annotations
 
+import linecache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
-
-from barnabas.protocol.compiling import compile_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,14 +151,14 @@ def field(
         ignorable: Whether an encoder drops a value that the version cannot carry, instead of
             raising an error.
     """
-    made = Field(kind, versions)
-    made.has_default = default is not MISSING
+    declared = Field(kind, versions)
+    declared.has_default = default is not MISSING
     if not isinstance(default, list | type):
-        made.declared_default = default
-    made.tag = tag
-    made.ignorable = ignorable
-    made._nullable = nullable
-    return made
+        declared.declared_default = default
+    declared.tag = tag
+    declared.ignorable = ignorable
+    declared._nullable = nullable
+    return declared
 
 
 class _StructMeta(type):
@@ -291,10 +290,10 @@ def _declaring_class(cls: type[Struct]) -> type[Struct]:
 
 
 def _of_defaults(cls: type[Struct], concrete: type) -> Any:
-    made: Any = object.__new__(concrete)
+    instance: Any = object.__new__(concrete)
     for each in cls.__fields__:
-        object.__setattr__(made, each.name, each.default())
-    return made
+        object.__setattr__(instance, each.name, each.default())
+    return instance
 
 
 def _refuse_write(self: Struct, name: str, _value: Any) -> None:
@@ -333,3 +332,19 @@ def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
         parameters.insert(1, "*")
     source = "\n".join([f"def __init__({', '.join(parameters)}):", *body, "    return None", ""])
     return compile_function(source, "__init__", f"{cls.__name__} constructor", names)
+
+
+def compile_function(
+    source: str, function: str, title: str, names: dict[str, Any]
+) -> Callable[..., Any]:
+    """Compile `source` with `names` as globals; return the function with this name.
+
+    The source is registered with `linecache` under a name such as `<barnabas.protocol FetchRequest
+    v12 decoder>`, so tracebacks show its lines.
+    """
+    filename = f"<barnabas.protocol {title}>"
+    code = compile(source, filename, "exec")
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    exec(code, names)  # noqa: S102 - the source comes from the field tables of this package
+    compiled: Callable[..., Any] = names[function]
+    return compiled

@@ -126,8 +126,6 @@ def decode_quorum_state(content: bytes) -> ElectionState:
 class QuorumStateStore:
     """The `quorum-state` file in the metadata log's directory."""
 
-    __slots__ = ("_disk", "_path")
-
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{QUORUM_STATE_FILE}"
@@ -154,8 +152,6 @@ UNPROVEN_VOTER_FILE = "voter-without-vote"
 class UnprovenVoter:
     """The observations of a voter that may not vote yet."""
 
-    __slots__ = ("_reached", "empty")
-
     def __init__(self) -> None:
         # Other voters whose logs were found empty since this process started.
         self.empty: set[int] = set()
@@ -179,8 +175,6 @@ class UnprovenVoter:
 
 class UnprovenVoterFile:
     """A marker file: while it exists, the voter of a data directory may not vote."""
-
-    __slots__ = ("_directory", "_disk", "_path")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         """Create the accessor; the file itself is not touched.

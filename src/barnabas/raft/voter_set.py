@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from barnabas.protocol.records import voters_record
+from barnabas.protocol.records import nodes
 from barnabas.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -134,19 +134,19 @@ class VoterSet:
         """Return the set without the voter of a node."""
         return VoterSet(voter for voter in self if voter.key.id != node_id)
 
-    def to_record(self) -> voters_record.VotersRecord:
+    def to_record(self) -> nodes.VotersRecord:
         """Return the VotersRecord of this set (kraft.version 1 and later)."""
-        return voters_record.VotersRecord(
+        return nodes.VotersRecord(
             version=0,
             voters=[
-                voters_record.Voter(
+                nodes.Voter(
                     voter_id=voter.key.id,
                     voter_directory_id=voter.key.directory_id,
                     endpoints=[
-                        voters_record.Endpoint(name=name, host=at.host, port=at.port)
+                        nodes.Endpoint(name=name, host=at.host, port=at.port)
                         for name, at in voter.endpoints
                     ],
-                    kraft_version_feature=voters_record.KRaftVersionFeature(
+                    kraft_version_feature=nodes.KRaftVersionFeature(
                         min_supported_version=voter.min_version,
                         max_supported_version=voter.max_version,
                     ),
@@ -156,7 +156,7 @@ class VoterSet:
         )
 
     @classmethod
-    def from_record(cls, record: voters_record.VotersRecord) -> VoterSet:
+    def from_record(cls, record: nodes.VotersRecord) -> VoterSet:
         """Create the set that a VotersRecord describes."""
         return cls(
             Voter(
@@ -174,8 +174,6 @@ T = TypeVar("T")
 
 class VoterHistory:
     """Voters and kraft.version by the offset of their record."""
-
-    __slots__ = ("_versions", "_voters", "static")
 
     def __init__(self, static: VoterSet) -> None:
         # In force while no record names voters.

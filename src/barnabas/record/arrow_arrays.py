@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from barnabas.record.decoded_columns import DecodedRecords, Int64s
 
-__all__ = ["fixed_width", "header_rows", "keys_and_values", "repeated"]
-
 
 def fixed_width(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
     """Return an array without nulls of a type of fixed width, over the memory of `values`."""

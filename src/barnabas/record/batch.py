@@ -1,43 +1,25 @@
-"""Header of a v2 record batch (KIP-98; Kafka's record batch format, magic 2).
+"""Header of a v2 record batch (KIP-98; Kafka's record batch format, magic 2), and control records.
 
 A batch has a header of 61 bytes and its records. The first 12 bytes (base offset and length) and
 the position of the magic byte are the same in every message format. The CRC-32C covers everything
 from the attributes on. So the broker can patch base offset and leader epoch without a new CRC.
+
+The keys of control records define the meaning of a control batch (KIP-98, KIP-595, KIP-853).
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
 from functools import partial
 from struct import Struct, error
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.record.checksum import crc32c
-from barnabas.record.errors import CorruptBatchError, UnsupportedMagicError
+from barnabas.record.compiled import crc32c
+from barnabas.record.record import CorruptBatchError, UnsupportedMagicError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = [
-    "HEADER_SIZE",
-    "LOG_OVERHEAD",
-    "NO_PARTITION_LEADER_EPOCH",
-    "NO_PRODUCER_EPOCH",
-    "NO_PRODUCER_ID",
-    "NO_SEQUENCE",
-    "NO_TIMESTAMP",
-    "BatchHeader",
-    "Buffer",
-    "CorruptBatchError",
-    "UnsupportedMagicError",
-    "batches",
-    "check_crc",
-    "made_header",
-    "magic_of",
-    "read_header",
-    "set_log_append_time",
-    "set_max_timestamp",
-    "set_offset_and_epoch",
-]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -242,11 +224,6 @@ def set_offset_and_epoch(
     _EPOCH.pack_into(buffer, position + LOG_OVERHEAD, leader_epoch)
 
 
-def set_log_append_time(buffer: bytearray | memoryview, position: int, now_ms: int) -> None:
-    """Set the timestamp of all records of the batch at `position` to its append time."""
-    set_max_timestamp(buffer, position, LOG_APPEND_TIME, now_ms)
-
-
 def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, timestamp_type: int, max_timestamp: int
 ) -> None:
@@ -267,3 +244,64 @@ def set_crc(buffer: bytearray | memoryview, position: int, size: int) -> None:
     with memoryview(buffer) as view:
         crc = crc32c(view[position + ATTRIBUTES_POSITION : position + size])
     _CRC.pack_into(buffer, position + CRC_POSITION, crc)
+
+
+_KEY = Struct(">hh")
+_END_MARKER = Struct(">hi")
+_KEY_VERSION = 0
+_END_MARKER_VERSION = 0
+
+
+class ControlType(IntEnum):
+    """Type of a control record; records of other types are kept and ignored."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+def encode_control_key(control_type: ControlType) -> bytes:
+    """Return the key of a control record."""
+    return _KEY.pack(_KEY_VERSION, control_type)
+
+
+def parse_control_key(key: Buffer | None) -> ControlType | None:
+    """Return the type in a control record's key; None for an unknown type.
+
+    Raises:
+        CorruptBatchError: the key is missing or too short, or its version is negative.
+    """
+    try:
+        version, number = _KEY.unpack_from(key or b"")
+    except error:
+        raise CorruptBatchError("control record has no key of four bytes") from None
+    if version < 0:
+        raise CorruptBatchError(f"control record key has version {version}")
+    try:
+        return ControlType(number)
+    except ValueError:
+        return None
+
+
+def encode_end_marker(coordinator_epoch: int) -> bytes:
+    """Return the value of a transaction's ABORT or COMMIT marker."""
+    return _END_MARKER.pack(_END_MARKER_VERSION, coordinator_epoch)
+
+
+def parse_end_marker(value: Buffer | None) -> int:
+    """Return the coordinator epoch in the value of an ABORT or COMMIT marker.
+
+    Raises:
+        CorruptBatchError: the value is too short or has a negative version.
+    """
+    try:
+        version, coordinator_epoch = _END_MARKER.unpack_from(value or b"")
+    except error:
+        raise CorruptBatchError("transaction marker has no value of six bytes") from None
+    if version < 0:
+        raise CorruptBatchError(f"transaction marker has version {version}")
+    return int(coordinator_epoch)

@@ -24,7 +24,7 @@ from barnabas.record.batch import (
     set_crc,
 )
 from barnabas.record.compression import NONE, compress
-from barnabas.record.varint import SMALL_MAX, SMALL_VARINTS, varint, write_varint
+from barnabas.record.record import SMALL_MAX, SMALL_VARINTS, varint, write_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

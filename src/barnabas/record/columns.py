@@ -16,17 +16,20 @@ from barnabas.record.batch import (
     COMPRESSION_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
-    MAGIC_V2,
     BatchHeader,
     Buffer,
     read_header,
 )
 from barnabas.record.compiled import UNREADABLE, CompiledRecord, compiled_reader
 from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE, decompress
-from barnabas.record.conversion import entries
-from barnabas.record.errors import CorruptBatchError
-from barnabas.record.legacy import messages, unwrap
-from barnabas.record.reader import check_record_count, iter_records_of, records_of
+from barnabas.record.legacy import read_records
+from barnabas.record.reader import (
+    check_record_count,
+    decoded_records,
+    records_of,
+    records_payload,
+)
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,23 +44,8 @@ _ATTRIBUTES = Struct(">h")
 def iter_records(
     buffer: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> Iterator[CompiledRecord]:
-    """Yield the records of all complete batches of any format, without control records.
-
-    Args:
-        buffer: a fetched record set; a truncated batch at the end is skipped.
-        max_bytes: maximum decompressed size of one batch.
-
-    Raises:
-        CorruptBatchError: the data is malformed. CRCs are not checked.
-    """
-    for position, size, magic in entries(buffer):
-        if magic == MAGIC_V2:
-            header = read_header(buffer, position)
-            if not header.is_control:
-                yield from batch_records(buffer, position, header, max_bytes)
-        else:
-            for message in messages(memoryview(buffer)[position : position + size]):
-                yield from unwrap(message, max_bytes)
+    """Yield the records of all complete batches of any format, like `legacy.read_records`."""
+    return read_records(buffer, max_bytes, batch_records)
 
 
 def batch_records(
@@ -122,7 +110,9 @@ def record_slices(
         raise
     except (reader.corrupt, *UNREADABLE):
         pass
-    again = iter_records_of(batch, 0, read_header(batch))
+    # The given header may be that of a compressed batch.
+    header = read_header(batch)
+    again = decoded_records(records_payload(batch, 0, header), header)
     for start in range(0, yielded, RECORDS_PER_SLICE):
         deque(islice(again, min(RECORDS_PER_SLICE, yielded - start)), maxlen=0)
         yield ()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import cramjam
 
-from barnabas.record.errors import CorruptBatchError, DecompressedTooLargeError
+from barnabas.record.record import CorruptBatchError, DecompressedTooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -298,21 +298,17 @@ def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     return bytes(compressor.finish())
 
 
-def with_lz4_checksum_of_magic_0(frame: Buffer) -> bytes:
-    """Return the lz4 frame with the checksum of magic 0 clients, which covers the magic too."""
-    return _with_lz4_checksum(frame, with_magic=True)
+def with_lz4_checksum(frame: Buffer, *, covers_magic: bool) -> bytes:
+    """Return the lz4 frame with a new checksum in its header.
 
-
-def with_lz4_checksum_of_the_format(frame: Buffer) -> bytes:
-    """Return the lz4 frame of a magic 0 message with a header checksum as the format defines.
+    Args:
+        frame: the frame.
+        covers_magic: True for clients of magic 0, whose checksum covers the magic too; False for
+            the checksum as the format defines it.
 
     Raises:
         CorruptBatchError: it is not an lz4 frame.
     """
-    return _with_lz4_checksum(frame, with_magic=False)
-
-
-def _with_lz4_checksum(frame: Buffer, *, with_magic: bool) -> bytes:
     if len(frame) < 7 or frame[:4] != _LZ4_MAGIC:
         raise CorruptBatchError("bytes are not an lz4 frame")
     flags = frame[4]
@@ -321,7 +317,7 @@ def _with_lz4_checksum(frame: Buffer, *, with_magic: bool) -> bytes:
     if len(frame) <= end:
         raise CorruptBatchError("lz4 frame is truncated in its header")
     result = bytearray(frame)
-    result[end] = (_xxhash32(result[0 if with_magic else 4 : end]) >> 8) & 0xFF
+    result[end] = (_xxhash32(result[0 if covers_magic else 4 : end]) >> 8) & 0xFF
     return bytes(result)
 
 

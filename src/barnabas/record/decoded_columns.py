@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from barnabas.record.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, BatchHeader, read_header
+from barnabas.record.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_V2,
+    BatchHeader,
+    ControlType,
+    parse_control_key,
+    read_header,
+)
 from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE
-from barnabas.record.control import ControlType, parse_control_key
-from barnabas.record.conversion import entries, to_v2_at_offsets
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.legacy import entries, to_v2_at_offsets
 from barnabas.record.reader import records_of, records_payload
-from barnabas.record.varint import read_varint
+from barnabas.record.record import CorruptBatchError, read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

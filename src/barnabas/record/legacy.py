@@ -1,8 +1,9 @@
-"""Message sets of magic 0 and 1, written by Kafka before 0.11 (KIP-31, KIP-32).
+"""Message sets of magic 0 and 1, written by Kafka before 0.11 (KIP-31, KIP-32), and mixed sets.
 
 A message set is a sequence of messages, each with offset, size and CRC-32. A compressed message is
 a wrapper whose value is a message set. With magic 1, the inner offsets start at 0, and the wrapper
-has the offset of the last one. With magic 0, they are absolute. Wrappers cannot be nested.
+has the offset of the last one. With magic 0, they are absolute. Wrappers cannot be nested. Logs of
+old Kafka versions mix these sets with v2 batches; `format_conversion` converts between the formats.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from barnabas.record.batch import (
     CREATE_TIME,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
+    MAGIC_V2,
     NO_TIMESTAMP,
     OFFSET_AND_LENGTH,
     TIMESTAMP_TYPE_FLAG,
     Buffer,
+    magic_of,
+    read_header,
 )
+from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import (
     DECOMPRESSED_BYTES_MAX,
     GZIP,
@@ -29,18 +34,22 @@ from barnabas.record.compression import (
     SNAPPY,
     compress,
     decompress,
-    with_lz4_checksum_of_magic_0,
-    with_lz4_checksum_of_the_format,
+    with_lz4_checksum,
 )
-from barnabas.record.errors import (
+from barnabas.record.reader import records_of
+from barnabas.record.record import (
     CorruptBatchError,
     InvalidMessageSetError,
+    Record,
     UnsupportedMagicError,
 )
-from barnabas.record.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from barnabas.record.batch import BatchHeader
+    from barnabas.record.compiled import CompiledRecord
+
 
 MAGIC_V0 = 0
 MAGIC_V1 = 1
@@ -202,7 +211,7 @@ def decompressed_set(message: Message, max_bytes: int = DECOMPRESSED_BYTES_MAX) 
         raise InvalidMessageSetError("compressed message has no value or an unknown compression")
     value: Buffer = message.value
     if message.compression == LZ4 and message.magic == MAGIC_V0:
-        value = with_lz4_checksum_of_the_format(value)
+        value = with_lz4_checksum(value, covers_magic=False)
     return decompress(message.compression, value, max_bytes)
 
 
@@ -288,6 +297,79 @@ def write_wrapper(
     """
     value = compress(compression, inner)
     if compression == LZ4 and magic == MAGIC_V0:
-        value = with_lz4_checksum_of_magic_0(value)
+        value = with_lz4_checksum(value, covers_magic=True)
     wrapper = Record(last_offset, *stamp, None, bytes(value))
     return write_message(magic, last_offset, wrapper, compression)
+
+
+# Minimum value of the length field: a message of magic 0 without key and value.
+_ENTRY_BYTES_MIN = 14
+# Maximum offset delta in a batch, when a conversion keeps gaps.
+_DELTA_MAX = 0x7FFFFFFF
+
+
+def entries(buffer: Buffer) -> Iterator[tuple[int, int, int]]:
+    """Yield position, size and magic of each complete batch or message of any format.
+
+    Raises:
+        CorruptBatchError: a length is too small.
+    """
+    position, end = 0, len(buffer)
+    while end - position > LOG_OVERHEAD + 4:
+        _, length = OFFSET_AND_LENGTH.unpack_from(buffer, position)
+        if length < _ENTRY_BYTES_MIN:
+            raise CorruptBatchError(f"batch length {length} at {position} is too small")
+        size = length + LOG_OVERHEAD
+        if size > end - position:
+            return
+        yield position, size, magic_of(buffer, position)
+        position += size
+
+
+def read_records(
+    buffer: Buffer,
+    max_bytes: int = DECOMPRESSED_BYTES_MAX,
+    of_batch: Callable[[Buffer, int, BatchHeader, int], Iterable[CompiledRecord]] = records_of,
+) -> Iterator[CompiledRecord]:
+    """Yield the records of all complete batches of any format, without control records.
+
+    Args:
+        buffer: a record set; a truncated batch at the end is skipped.
+        max_bytes: maximum decompressed size of one batch.
+        of_batch: reads a v2 batch; `columns.batch_records` is the fast reader.
+
+    Raises:
+        CorruptBatchError: the data is malformed. CRCs are not checked.
+    """
+    for position, size, magic in entries(buffer):
+        if magic == MAGIC_V2:
+            header = read_header(buffer, position)
+            if not header.is_control:
+                yield from of_batch(buffer, position, header, max_bytes)
+        else:
+            for message in messages(memoryview(buffer)[position : position + size]):
+                yield from unwrap(message, max_bytes)
+
+
+def to_v2_at_offsets(buffer: Buffer, leader_epoch: int = -1) -> Iterator[bytearray]:
+    """Yield one v2 batch per old message or wrapper, with unchanged offsets."""
+    for message, unwrapped in read_message_set(buffer):
+        builder = BatchBuilder(
+            base_offset=unwrapped[0].offset,
+            compression=message.compression,
+            timestamp_type=message.timestamp_type,
+            log_append_time_ms=message.timestamp,
+            leader_epoch=leader_epoch,
+        )
+        if not 0 <= unwrapped[-1].offset - unwrapped[0].offset <= _DELTA_MAX:
+            raise CorruptBatchError("offsets of a compressed message do not increase")
+        for record in unwrapped:
+            _append(builder, record)
+        yield builder.build()
+
+
+def _append(builder: BatchBuilder, record: Record) -> None:
+    try:
+        builder.append_at(record)
+    except ValueError as problem:
+        raise CorruptBatchError(str(problem)) from None

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.record.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from barnabas.record.compiled import UNREADABLE, compiled_reader
-from barnabas.record.errors import CorruptBatchError
-from barnabas.record.varint import INT_BYTES_MAX, read_varint, varint
+from barnabas.record.record import INT_BYTES_MAX, CorruptBatchError, read_varint, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

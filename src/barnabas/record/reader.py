@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.record.batch import HEADER_SIZE, BatchHeader, Buffer, batches, read_header
 from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, NONE, decompress
-from barnabas.record.errors import CorruptBatchError
-from barnabas.record.record import Record
-from barnabas.record.varint import read_varint
+from barnabas.record.record import CorruptBatchError, Record, read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -156,14 +154,7 @@ def records_of(
     buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
     """Return the same as `records`, for a header that was already read."""
-    return list(iter_records_of(buffer, position, header, max_bytes))
-
-
-def iter_records_of(
-    buffer: Buffer, position: int, header: BatchHeader, max_bytes: int = DECOMPRESSED_BYTES_MAX
-) -> Iterator[Record]:
-    """Return the records of `records_of` as an iterator."""
-    return decoded_records(records_payload(buffer, position, header, max_bytes), header)
+    return list(decoded_records(records_payload(buffer, position, header, max_bytes), header))
 
 
 def first_record(

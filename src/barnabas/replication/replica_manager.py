@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from barnabas.metadata.configs.configs_image import TOPIC
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetcher.followed_partitions import (
     FollowedDependencies,
@@ -55,8 +55,7 @@ from barnabas.waiting.purgatory import Purgatory
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.replication.config import ReplicationConfig
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.replication.partition.isr import AlterPartitionSender

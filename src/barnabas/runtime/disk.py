@@ -11,7 +11,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from barnabas.runtime.system import file_systems, system_calls
+from barnabas.runtime import system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -354,8 +354,6 @@ class _Reserve:
     Any thread may use it, because adding to a list and removing from it are atomic.
     """
 
-    __slots__ = ("_descriptors", "_size")
-
     def __init__(self, size: int) -> None:
         self._size = size
         self._descriptors: list[int] = []
@@ -402,8 +400,6 @@ class _Reserve:
 
 class RealDisk:
     """The file system of the operating system."""
-
-    __slots__ = ("_reserve",)
 
     def __init__(self, reserve_size: int = 0) -> None:
         """Create the disk with `reserve_size` descriptors in reserve for short operations."""
@@ -529,7 +525,7 @@ class RealDisk:
 
     def open_file_system(self, directory: str) -> FileSystem | None:
         """Open the file system of a directory; None unless it is a known one of Linux."""
-        if not file_systems.reports_failed_writes(directory):
+        if not system_calls.reports_failed_writes(directory):
             return None
         try:
             return _RealFileSystem(directory)

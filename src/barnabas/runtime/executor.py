@@ -45,8 +45,6 @@ class Executor(Protocol):
 class ThreadExecutor:
     """A thread pool that starts threads on demand, up to `workers` threads."""
 
-    __slots__ = ("_is_closed", "_loop", "_pool", "_watch")
-
     def __init__(
         self, loop: asyncio.AbstractEventLoop, workers: int, watch: LoopWatch | None = None
     ) -> None:
@@ -105,8 +103,6 @@ class ThreadExecutor:
 
 class InlineExecutor:
     """Runs the work immediately in the caller's thread, for tests and offline tools."""
-
-    __slots__ = ()
 
     def submit(
         self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]

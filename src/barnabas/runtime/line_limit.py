@@ -18,8 +18,6 @@ PERIOD_MS = 10_000.0
 class LineLimit:
     """Allows some lines of each reason per period, and counts the others."""
 
-    __slots__ = ("_clock", "_lines", "_lines_max", "_log", "_period_end_ms", "_unreported", "_what")
-
     def __init__(self, clock: Clock, log: Logger, what: str, lines_max: int = LINES_MAX) -> None:
         """Create a limit.
 

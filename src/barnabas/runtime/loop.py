@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import uvloop
 
-from barnabas.runtime.clock import Clock, SystemClock
+from barnabas.runtime.clock import Clock, LoopTimer, SystemClock, Timer
 from barnabas.runtime.disk import Disk, RealDisk
 from barnabas.runtime.executor import Executor, ThreadExecutor
 from barnabas.runtime.loop_sockets import LoopSockets
 from barnabas.runtime.loop_watch import LoopWatch, loop_watch, unused_watch
+from barnabas.runtime.offload import ChildOffload
+from barnabas.runtime.process import open_standard_descriptors
 from barnabas.runtime.rng import Rng, SystemRng
-from barnabas.runtime.system.standard_streams import open_standard_descriptors
-from barnabas.runtime.timer import LoopTimer, Timer, WatchedTimer
-from barnabas.runtime.workers.child_offload import ChildOffload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.runtime.offload import Offload
     from barnabas.runtime.sockets import Sockets
-    from barnabas.runtime.workers.offload import Offload
 
 _WORKERS = 4
 # Number of descriptors that a server reserves for short operations on files.
@@ -52,23 +51,27 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def system_runtime(loop: asyncio.AbstractEventLoop, workers: int = _WORKERS) -> Runtime:
-    """Return the real interfaces of a loop, with `workers` threads for blocking calls."""
+def system_runtime(
+    loop: asyncio.AbstractEventLoop, workers: int = _WORKERS, watch: LoopWatch | None = None
+) -> Runtime:
+    """Return the real interfaces of a loop, with `workers` threads for blocking calls.
+
+    A server passes a watch, which measures the turns of the loop, and reserves file descriptors.
+    """
     return Runtime(
         clock=SystemClock(),
-        timer=LoopTimer(loop),
-        executor=ThreadExecutor(loop, workers),
+        timer=LoopTimer(loop, watch),
+        executor=ThreadExecutor(loop, workers, watch),
         rng=SystemRng(),
-        disk=RealDisk(),
-        sockets=LoopSockets(loop),
+        disk=RealDisk(0 if watch is None else _DESCRIPTOR_RESERVE),
+        sockets=LoopSockets(loop, watch),
         offload=ChildOffload(loop),
+        watch=watch or unused_watch(),
     )
 
 
 class ProcessControl:
     """Lets the main part of a process stop it, and react to stop requests of the operator."""
-
-    __slots__ = ("_loop", "_on_stop", "_stop_requested", "failure")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -120,21 +123,6 @@ class ProcessControl:
             loop.default_exception_handler(context)
 
 
-def watched_runtime(loop: asyncio.AbstractEventLoop, workers: int = _WORKERS) -> Runtime:
-    """Return the real interfaces of a server, measured by a loop watch."""
-    watch = loop_watch(loop)
-    return Runtime(
-        clock=SystemClock(),
-        timer=WatchedTimer(loop, watch),
-        executor=ThreadExecutor(loop, workers, watch),
-        rng=SystemRng(),
-        disk=RealDisk(_DESCRIPTOR_RESERVE),
-        sockets=LoopSockets(loop, watch),
-        offload=ChildOffload(loop),
-        watch=watch,
-    )
-
-
 def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS) -> None:
     """Run a process: `main` starts its parts and returns; the loop runs until `finish()`.
 
@@ -145,7 +133,7 @@ def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS
     loop = new_loop()
     control = ProcessControl(loop)
     loop.set_exception_handler(control.on_loop_error)
-    runtime = watched_runtime(loop, workers)
+    runtime = system_runtime(loop, workers, loop_watch(loop))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, control.request_stop)
     try:

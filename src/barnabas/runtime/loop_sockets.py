@@ -14,17 +14,16 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from barnabas.runtime.busy_poll import BusyPoll
-from barnabas.runtime.loop_stream import LoopStream, WatchedStream
+from barnabas.runtime.loop_stream import BusyPoll, LoopStream, WatchedStream
 from barnabas.runtime.sockets import USUAL_OPTIONS
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.runtime.sockets import Listening, ListenOptions, StreamHandler
-    from barnabas.runtime.timer import Cancellable
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +38,6 @@ _WARN_AGAIN_S = 60.0
 
 class LoopSockets:
     """TCP sockets of the operating system."""
-
-    __slots__ = ("_loop", "_watch")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, watch: LoopWatch | None = None) -> None:
         """Store the loop; `watch` measures the handling of data on outgoing connections."""
@@ -80,21 +77,6 @@ class LoopSockets:
 
 class _LoopListening:
     """A listening socket, and the loop's server on it while connections are accepted."""
-
-    __slots__ = (
-        "_backlog",
-        "_bound",
-        "_busy_poll",
-        "_descriptor_max",
-        "_factory",
-        "_loop",
-        "_retry",
-        "_server",
-        "_starting",
-        "_warned_s",
-        "host",
-        "port",
-    )
 
     def __init__(
         self,

@@ -47,30 +47,6 @@ _log = logging.getLogger(__name__)
 class LoopWatch:
     """Counts the long turns of one loop. It measures nothing before `begin`."""
 
-    __slots__ = (
-        "_call_soon",
-        "_collecting_since_ms",
-        "_collections",
-        "_cpu_ms",
-        "_cpu_seen_ms",
-        "_has_counted",
-        "_has_counted_cpu",
-        "_has_measured",
-        "_is_marking",
-        "_logged_ms",
-        "_measured_ms",
-        "_now_ms",
-        "_turn_began_ms",
-        "_turn_cpu_ms",
-        "_worst",
-        "_worst_ms",
-        "due_ms",
-        "long_cpu_turns",
-        "long_turns",
-        "longest_cpu_ms",
-        "longest_ms",
-    )
-
     def __init__(
         self,
         now_ms: Callable[[], float],
@@ -222,8 +198,6 @@ class LoopWatch:
 
 class _UnusedWatch(LoopWatch):
     """A watch that measures nothing."""
-
-    __slots__ = ()
 
     def begin(self) -> None:
         """Leave `due_ms` at infinity."""

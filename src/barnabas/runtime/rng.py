@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _UUID_SIZE = 16
 # Kafka prints ids in URL-safe base64, and avoids ids that begin with a dash, because command line
@@ -32,60 +35,46 @@ class Rng(Protocol):
         ...
 
 
-class SystemRng:
+class _RandomNumbers:
+    """Numbers from a generator, and bytes from a source of bytes."""
+
+    def __init__(self, generator: random.Random, draw_bytes: Callable[[int], bytes]) -> None:
+        self._random = generator
+        self._draw_bytes = draw_bytes
+
+    def random(self) -> float:
+        """Return a number in [0, 1)."""
+        return self._random.random()
+
+    def randint(self, low: int, high: int) -> int:
+        """Return an integer in [low, high]."""
+        return self._random.randint(low, high)
+
+    def uuid(self) -> bytes:
+        """Return a version 4 UUID."""
+        while True:
+            value = _version_4(self._draw_bytes(_UUID_SIZE))
+            if value is not None:
+                return value
+
+    def token(self, size: int) -> bytes:
+        """Return random bytes."""
+        return self._draw_bytes(size)
+
+
+class SystemRng(_RandomNumbers):
     """Uses the system's entropy for ids and tokens, and a generator seeded from it otherwise."""
 
-    __slots__ = ("_random",)
-
     def __init__(self) -> None:
-        self._random = random.Random()  # noqa: S311 - jitter only; secrets come from token()
-
-    def random(self) -> float:
-        """Return a number in [0, 1)."""
-        return self._random.random()
-
-    def randint(self, low: int, high: int) -> int:
-        """Return an integer in [low, high]."""
-        return self._random.randint(low, high)
-
-    def uuid(self) -> bytes:
-        """Return a version 4 UUID."""
-        while True:
-            value = _version_4(os.urandom(_UUID_SIZE))
-            if value is not None:
-                return value
-
-    def token(self, size: int) -> bytes:
-        """Return bytes that are suitable for secrets."""
-        return os.urandom(size)
+        super().__init__(random.Random(), os.urandom)  # noqa: S311 - jitter only
 
 
-class SeededRng:
+class SeededRng(_RandomNumbers):
     """Returns the same numbers for the same seed on every machine, for simulations and tests."""
 
-    __slots__ = ("_random",)
-
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - repeatable on purpose
-
-    def random(self) -> float:
-        """Return a number in [0, 1)."""
-        return self._random.random()
-
-    def randint(self, low: int, high: int) -> int:
-        """Return an integer in [low, high]."""
-        return self._random.randint(low, high)
-
-    def uuid(self) -> bytes:
-        """Return a version 4 UUID."""
-        while True:
-            value = _version_4(self._random.randbytes(_UUID_SIZE))
-            if value is not None:
-                return value
-
-    def token(self, size: int) -> bytes:
-        """Return repeatable bytes."""
-        return self._random.randbytes(size)
+        generator = random.Random(seed)  # noqa: S311 - repeatable on purpose
+        super().__init__(generator, generator.randbytes)
 
 
 def _version_4(raw: bytes) -> bytes | None:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from barnabas.runtime.disk import Bytes
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
 
 
 class Sliceable(Protocol):
@@ -30,17 +28,6 @@ class Sliceable(Protocol):
 
 # Data that a stream sends: bytes in memory, or bytes in a file.
 Chunk: TypeAlias = bytes | bytearray | memoryview | Sliceable
-__all__ = [
-    "USUAL_OPTIONS",
-    "Bytes",
-    "Chunk",
-    "ListenOptions",
-    "Listening",
-    "Sliceable",
-    "Sockets",
-    "Stream",
-    "StreamHandler",
-]
 
 
 class Stream(Protocol):

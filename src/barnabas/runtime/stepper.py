@@ -10,24 +10,25 @@ Callers must then be between `enter` and `leave`.
 
 from __future__ import annotations
 
+import signal
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
 from barnabas.runtime.loop import close_loop, new_loop, system_runtime
 from barnabas.runtime.sockets import USUAL_OPTIONS
-from barnabas.runtime.system.interrupts import DeferredInterrupt
-from barnabas.runtime.system.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from barnabas.runtime.clock import Cancellable, Timer
     from barnabas.runtime.executor import Executor
     from barnabas.runtime.loop import Runtime
     from barnabas.runtime.sockets import Listening, ListenOptions, Sockets, Stream, StreamHandler
-    from barnabas.runtime.timer import Cancellable, Timer
+
 
 T = TypeVar("T")
 _MS_PER_S = 1000.0
@@ -36,21 +37,6 @@ _WORKERS = 1
 
 class LoopStepper:
     """Owns a loop and a `runtime` on it. Only one thread at a time may use them."""
-
-    __slots__ = (
-        "_base",
-        "_depth",
-        "_entry",
-        "_has_stepped",
-        "_interrupt",
-        "_loop",
-        "_loop_thread",
-        "_predicate",
-        "_reached",
-        "_timed_out",
-        "_user",
-        "runtime",
-    )
 
     def __init__(self) -> None:
         # Held by the thread that is between `enter` and `leave`; that thread may enter again.
@@ -181,8 +167,6 @@ class LoopStepper:
 
 
 class _StepTimer:
-    __slots__ = ("_check", "_timer")
-
     def __init__(self, timer: Timer, check: Callable[[], None]) -> None:
         self._timer = timer
         self._check = check
@@ -203,8 +187,6 @@ class _StepTimer:
 
 
 class _StepExecutor:
-    __slots__ = ("_check", "_executor")
-
     def __init__(self, executor: Executor, check: Callable[[], None]) -> None:
         self._executor = executor
         self._check = check
@@ -223,8 +205,6 @@ class _StepExecutor:
 
 
 class _StepSockets:
-    __slots__ = ("_check", "_sockets")
-
     def __init__(self, sockets: Sockets, check: Callable[[], None]) -> None:
         self._sockets = sockets
         self._check = check
@@ -279,3 +259,123 @@ class _StepHandler:
     def on_closed(self, error: Exception | None) -> None:
         self._handler.on_closed(error)
         self._check()
+
+
+class DeferredInterrupt:
+    """Defers Ctrl-C while an event loop runs, and passes it to the original handler afterwards.
+
+    Python raises KeyboardInterrupt at any point of the main thread. In a callback of the loop, this
+    is inside uvloop, which treats it as an error of that connection or timer. The interrupt and the
+    connection are then lost. The busier the loop, the likelier this is. Other threads than the main
+    one get no interrupts.
+    """
+
+    def __init__(self, stop: Callable[[], None]) -> None:
+        # Stops the run of the loop; may be called within any callback.
+        self._stop = stop
+        # The original SIGINT handler; None while it is installed.
+        self._before: Callable[[int, Any], Any] | None = None
+        # Whether SIGINT has arrived during this run.
+        self.has_arrived = False
+
+    def defer(self) -> None:
+        """Make SIGINT stop the loop.
+
+        A second SIGINT before the loop has stopped is not deferred.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self.has_arrived = False
+        before = signal.signal(signal.SIGINT, self._on_signal)
+        if before == self._on_signal:
+            # A second SIGINT interrupted the last `release`, so the handler is still in place.
+            return
+        if callable(before):
+            self._before = before
+        else:
+            # SIGINT is ignored or has the default action, which stays so.
+            signal.signal(signal.SIGINT, before)
+
+    def release(self) -> None:
+        """Restore the original handler, and call it if SIGINT has arrived.
+
+        Raises:
+            KeyboardInterrupt: or any other exception of the handler.
+        """
+        before, self._before = self._before, None
+        if before is None:
+            return
+        signal.signal(signal.SIGINT, before)
+        arrived, self.has_arrived = self.has_arrived, False
+        if arrived:
+            before(signal.SIGINT, None)
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        if self.has_arrived and self._before is not None:
+            # A callback does not return, so the second Ctrl-C must take effect at once.
+            self._before(number, frame)
+            return
+        self.has_arrived = True
+        self._stop()
+
+
+# Delay (s) between the last call that ran the loop and the time when this thread takes the turn.
+# During continuous polls the user therefore always has the turn.
+_TAKE_OVER_DELAY_S = 0.1
+
+
+class LoopThread:
+    """The thread of a blocking client, which runs the event loop between calls of the user.
+
+    A group member must send heartbeats between polls. Only the holder of the turn may run the loop.
+    The user holds the turn during each call. This thread takes it after the user has been away for
+    a moment, and gives it back at once when the user returns. It is a daemon thread, so that a
+    program can end without closing its consumer.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # Held by the thread that may run the loop.
+        self._turn = threading.Lock()
+        self._turn.acquire()
+        self._is_user_inside = True
+        # When the user last left after running the loop (s, monotonic).
+        self._stepped_s = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="barnabas-loop", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread. The caller holds the turn."""
+        self._thread.start()
+
+    def acquire_turn(self) -> None:
+        """Give the turn to the calling thread, which runs the loop from now on."""
+        self._is_user_inside = True
+        if not self._turn.acquire(blocking=False):
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._turn.acquire()
+
+    def release_turn(self, *, has_stepped: bool) -> None:
+        """Return the turn to this thread, after a delay if the user has run the loop."""
+        if has_stepped:
+            self._stepped_s = monotonic()
+        self._is_user_inside = False
+        self._turn.release()
+
+    def end(self) -> None:
+        """End the thread. The caller holds the turn and keeps it."""
+        self._ended.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_TAKE_OVER_DELAY_S):
+            if self._is_user_inside or monotonic() - self._stepped_s < _TAKE_OVER_DELAY_S:
+                continue
+            if not self._turn.acquire(blocking=False):
+                continue
+            try:
+                if not self._loop.is_closed():
+                    self._loop.run_forever()
+            finally:
+                self._turn.release()

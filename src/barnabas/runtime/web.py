@@ -171,11 +171,11 @@ def exchange(request: WebRequest) -> WebResponse:
         _NoRedirects(), _Plain(deadline), _Secure(deadline, request.tls)
     )
     try:
-        made = urllib.request.Request(  # noqa: S310 - the scheme is checked
+        prepared = urllib.request.Request(  # noqa: S310 - the scheme is checked
             request.url, request.body, dict(request.headers)
         )
         try:
-            with opener.open(made, timeout=request.timeout_s) as response:
+            with opener.open(prepared, timeout=request.timeout_s) as response:
                 return WebResponse(response.status, _read(request, response))
         except urllib.error.HTTPError as error:
             with error:

@@ -22,7 +22,7 @@ from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 import msgspec
 
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.process import environment
+from barnabas.runtime.process import environment
 from barnabas.runtime.tls.contexts import client_context
 from barnabas.runtime.tls.tls_options import TlsOptions, TlsOptionsError, TrustSource
 from barnabas.runtime.web import WebRequest, fetch

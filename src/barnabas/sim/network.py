@@ -18,10 +18,10 @@ from barnabas.sim.stream import SimStream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.runtime.clock import Cancellable, Timer
     from barnabas.runtime.rng import Rng
     from barnabas.runtime.sockets import Listening, ListenOptions, StreamHandler
-    from barnabas.runtime.timer import Cancellable, Timer
-    from barnabas.sim.scheduler import SimScheduler
+    from barnabas.sim.clock import SimScheduler
 
 _LOCAL_NAMES = ("", "localhost", "127.0.0.1", "0.0.0.0", "::1", "::")  # noqa: S104 - only names of addresses
 _FIRST_FREE_PORT = 20_000
@@ -42,19 +42,6 @@ class NetworkConditions(msgspec.Struct, frozen=True):
 
 class SimNetwork:
     """The connections and listeners of all hosts."""
-
-    __slots__ = (
-        "_held",
-        "_next_port",
-        "_partitions",
-        "_powered",
-        "_rng",
-        "_scheduler",
-        "_streams",
-        "_timers",
-        "conditions",
-        "listeners",
-    )
 
     def __init__(self, scheduler: SimScheduler, rng: Rng) -> None:
         self._scheduler = scheduler
@@ -190,8 +177,6 @@ class SimNetwork:
 class SimSockets:
     """The socket interface of one host."""
 
-    __slots__ = ("_host", "_network", "_timer")
-
     def __init__(self, network: SimNetwork, timer: Timer, host: str) -> None:
         self._network = network
         self._timer = timer
@@ -230,8 +215,6 @@ class SimSockets:
 
 
 class _SimListening:
-    __slots__ = ("_network", "host", "port")
-
     def __init__(self, network: SimNetwork, host: str, port: int) -> None:
         self._network = network
         self.host = host

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.runtime.clock import Timer
     from barnabas.runtime.sockets import Chunk, StreamHandler
-    from barnabas.runtime.timer import Timer
 
 # Bytes that the kernels of both hosts hold before they count as buffered by the sender.
 WINDOW_BYTES = 256 * 1024

@@ -6,13 +6,11 @@ import zlib
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.loop import Runtime
+from barnabas.runtime.offload import SlicedOffload
 from barnabas.runtime.rng import SeededRng
-from barnabas.runtime.workers.offload import SlicedOffload
-from barnabas.sim.clock import SimClock, SimTimer
+from barnabas.sim.clock import SimClock, SimExecutor, SimScheduler, SimTimer
 from barnabas.sim.disk import SimDisk
-from barnabas.sim.executor import SimExecutor
 from barnabas.sim.network import SimNetwork, SimSockets
-from barnabas.sim.scheduler import SimScheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +20,6 @@ _LIMIT_MS = 60_000.0
 
 class SimHost:
     """A machine. Its disk survives its processes; `runtime` belongs to the running process."""
-
-    __slots__ = ("_world", "clock", "disk", "name", "rng", "runtime", "timer")
 
     def __init__(self, world: SimWorld, name: str) -> None:
         self._world = world
@@ -68,8 +64,6 @@ class SimHost:
 
 class SimWorld:
     """The hosts of a simulation, by name, in one virtual time."""
-
-    __slots__ = ("hosts", "network", "scheduler", "seed")
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

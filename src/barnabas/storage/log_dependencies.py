@@ -25,12 +25,11 @@ from barnabas.storage.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.executor import Executor
+    from barnabas.runtime.offload import Offload
     from barnabas.runtime.rng import Rng
-    from barnabas.runtime.timer import Timer
-    from barnabas.runtime.workers.offload import Offload
     from barnabas.storage.topic_partition import TopicPartition
 
 

@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Cancellable, Timer
+    from barnabas.runtime.clock import Cancellable, Clock, Timer
 
 
 _TICK_MS = 1

@@ -22,8 +22,7 @@ from barnabas.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from barnabas.record.conversion import read_records
-from barnabas.record.legacy import write_message_set
+from barnabas.record.legacy import read_records, write_message_set
 from barnabas.record.record import Record
 from chaos.checker import check
 from chaos.cluster_view import NoAnswerError

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.primitives import uuid_to_string
 from chaos.groups.member_history import MemberHistory, Probe
 from simulation.cluster_world import BOOTSTRAP, ClusterWorld

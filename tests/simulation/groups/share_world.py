@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from barnabas.client.share.acknowledgements import AcknowledgeType
-from barnabas.protocol.messages.describe_share_group_offsets import (
+from barnabas.protocol.messages.share_groups import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
 from chaos.groups.streams_actor import StreamsActor, settle
 from chaos.groups.streams_checker import check_streams_group
 from chaos.groups.streams_history import StreamsHistory, StreamsIdentity

@@ -15,8 +15,8 @@ from enum import Enum
 from barnabas.coordinator.runtime.coordinator_runtime import partition_for
 from barnabas.metadata.metadata_version import TRANSACTION_VERSION, TRANSACTION_VERSION_MAX
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
-from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.protocol.messages.nodes import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.protocol.messages.transactions import ListTransactionsRequest
 from barnabas.runtime.loop import Runtime
 from chaos.transaction_checker import UNENDED
 from chaos.transactional.clients import AbortableError, FatalError

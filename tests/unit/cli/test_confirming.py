@@ -18,7 +18,7 @@ from barnabas.client.admin.acls import Acl
 from barnabas.client.admin.cluster import ClusterDescription
 from barnabas.client.admin.configs import ConfigEntry
 from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
-from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
+from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 from unit.cli.leaf_commands import LEAVES
 
 DELETING = {"abort", "delete", "delete-offsets", "purge", "remove", "terminate", "unregister"}

@@ -39,7 +39,7 @@ from barnabas.client.fetch.offset_lookups import ListedOffset
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
-from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from barnabas.protocol.messages.connection import ApiVersion, ApiVersionsResponse
 
 CLIENT_CONFIG = ClientConfig.parse({"bootstrap.servers": "127.0.0.1:1"})
 GIB = 1 << 30

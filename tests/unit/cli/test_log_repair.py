@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from barnabas.cli.log.commands import log as command
 from barnabas.protocol.record_frame import encode_metadata_record
-from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.protocol.records.topics import ConfigRecord
 from barnabas.record.batch import HEADER_SIZE
 from barnabas.record.builder import BatchBuilder
 from barnabas.runtime.disk import RealDisk

@@ -23,21 +23,22 @@ from barnabas.client.producer.producer_identity import ProducerIdentity
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.codec import encode_bytes
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.committed_offsets import OffsetCommitResponse
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.protocol.messages.log_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
 from barnabas.protocol.messages.metadata import (
+    Coordinator,
+    FindCoordinatorResponse,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
+from barnabas.protocol.messages.transactions import InitProducerIdResponse
 from barnabas.protocol.records.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
     TopicPartition as AssignedTopic,

@@ -13,8 +13,7 @@ from barnabas.console import command
 from barnabas.console.request_checks import Sessions
 from barnabas.console.settings import ConsoleSettings
 from barnabas.runtime.rng import SeededRng
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 from console_in_process import NO_BROKER, ConsoleInProcess
 
 NOWHERE = "127.0.0.1:1"

@@ -13,24 +13,22 @@ from barnabas.controller.partitions.topics import TopicControl
 from barnabas.controller.policy_checks import PolicyChecks
 from barnabas.controller.result import ControllerView
 from barnabas.coordinator.group.group_config import DEFINITION as GROUP_KEYS
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import Provenance
+from barnabas.metadata.image import ClusterDelta, Provenance
 from barnabas.protocol.codec import decode, encode_bytes
-from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.messages.broker_registration import (
+from barnabas.protocol.messages.nodes import (
+    BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     Feature,
     Listener,
 )
-from barnabas.protocol.messages.create_topics import (
+from barnabas.protocol.messages.topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
 from barnabas.runtime.rng import SeededRng
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 from barnabas.storage.config import BROKER_CONFIGS
 from unit.metadata.clusters import directory
 
@@ -152,7 +150,7 @@ def applied(image: ClusterImage, records: Sequence[VersionedRecord]) -> ClusterI
     """Return the image after the records, each of which was encoded and decoded."""
     delta = ClusterDelta(image)
     for record, version in records:
-        delta.replay(decode(type(record), version, encode_bytes(record, version)), version)
+        delta.replay(decode(type(record), version, encode_bytes(record, version)))
     last = image.provenance.offset + len(records)
     return delta.apply(Provenance(last, image.provenance.epoch, 0))
 

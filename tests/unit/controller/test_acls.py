@@ -8,13 +8,16 @@ import pytest
 
 from barnabas.controller import acls as module
 from barnabas.controller.acls import AclControl
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
-from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.protocol.messages.security import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+)
+from barnabas.protocol.records.nodes import FeatureLevelRecord
+from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.runtime.rng import SeededRng
 from steps import counted, finish
 from unit.controller.parts import applied, view_of

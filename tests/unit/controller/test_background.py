@@ -8,19 +8,22 @@ import pytest
 
 from barnabas.metadata.partition_registration import RECOVERING
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_partition import (
+from barnabas.protocol.messages.nodes import (
+    BrokerHeartbeatResponse,
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
+from barnabas.protocol.messages.partition_changes import (
     AlterPartitionRequest,
     BrokerState,
+    ElectLeadersRequest,
     PartitionDataRequest,
     TopicDataRequest,
 )
-from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
-from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
-from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from barnabas.protocol.records.broker_registration_change_record import (
+from barnabas.protocol.records.metadata_log import NoOpRecord
+from barnabas.protocol.records.nodes import (
     BrokerRegistrationChangeRecord,
 )
-from barnabas.protocol.records.no_op_record import NoOpRecord
 from barnabas.sim.world import SimWorld
 from unit.controller.lone_controller import Node
 from unit.controller.parts import creation, heartbeat, new_topic, registration
@@ -203,7 +206,7 @@ def test_a_topic_that_enables_unclean_elections_gets_a_leader_later() -> None:
 
 
 def _allow_unclean(topic: str) -> Any:
-    from barnabas.protocol.messages.incremental_alter_configs import (
+    from barnabas.protocol.messages.configs import (
         AlterableConfig,
         AlterConfigsResource,
         IncrementalAlterConfigsRequest,

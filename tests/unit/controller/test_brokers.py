@@ -16,7 +16,7 @@ from barnabas.metadata.partition_registration import (
     PartitionRegistration,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
+from barnabas.protocol.messages.nodes import BrokerHeartbeatResponse
 from unit.controller.parts import (
     applied,
     config_of,

@@ -9,7 +9,7 @@ import pytest
 from barnabas.controller.client_quotas import alter_client_quotas
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_client_quotas import (
+from barnabas.protocol.messages.configs import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     EntityDataRequest,

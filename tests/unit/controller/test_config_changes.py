@@ -5,25 +5,19 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.config_changes import ConfigOperation
-from barnabas.metadata.configs.configs_image import (
-    BROKER,
-    BROKER_LOGGER,
-    CLIENT_METRICS,
-    GROUP,
-    TOPIC,
-)
+from barnabas.metadata.configs_image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as LegacyConfig,
     AlterConfigsRequest,
     AlterConfigsResource as LegacyResource,
 )
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 from steps import finish
 from unit.controller.parts import applied, configs_of, kinds, view_of
 from unit.metadata.clusters import config, image_of, partition, three_brokers, topic, topic_id

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.config_record import ConfigRecord
+from barnabas.protocol.records.topics import ConfigRecord
 from barnabas.sim.world import SimWorld
 from unit.controller.lone_controller import FEATURES, Node
 from unit.controller.parts import (

@@ -8,10 +8,10 @@ import pytest
 
 from barnabas.controller.features import FeatureControl, UpgradeType
 from barnabas.metadata.broker_registration import SupportedLevels
-from barnabas.metadata.configs.configs_image import BROKER
+from barnabas.metadata.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.protocol.messages.nodes import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.protocol.records.nodes import FeatureLevelRecord
 from unit.controller.parts import applied, config_of, kinds, view_of
 from unit.metadata.clusters import config, image_of
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.appended_state import check_records
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
 from barnabas.metadata.partition_registration import NO_LEADER
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.protocol.records.producer_ids_record import ProducerIdsRecord
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.nodes import ProducerIdsRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord, PartitionRecord, TopicRecord
 
 TOPIC_ID = bytes(15) + b"\x01"
 

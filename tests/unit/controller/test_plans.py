@@ -12,8 +12,8 @@ from barnabas.controller.appended_state import AppendedState
 from barnabas.controller.result import ControllerResult, ControllerView, Refusal
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreateTopicsRequest
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.messages.topics import CreateTopicsRequest
+from barnabas.protocol.records.topics import TopicRecord
 from barnabas.raft.log.metadata_batch import encode_metadata_batch
 from steps import finish
 

@@ -10,7 +10,7 @@ from barnabas.controller.config_rules import TopicConfigs
 from barnabas.controller.partitions.new_partitions import StripedPlacer
 from barnabas.controller.partitions.topics import TopicControl
 from barnabas.controller.policy_checks import PolicyChecks
-from barnabas.metadata.configs.configs_image import TOPIC
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.policies import (
     AlterConfigMetadata,
     AlterConfigPolicy,
@@ -20,8 +20,7 @@ from barnabas.policies import (
 )
 from barnabas.protocol.errors import ErrorCode
 from barnabas.runtime.rng import SeededRng
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 from steps import finish
 from unit.controller.parts import applied, config_of, creation, new_topic, view_of
 from unit.metadata.clusters import three_brokers

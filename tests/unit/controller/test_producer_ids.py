@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from barnabas.controller.brokers import allocate_producer_ids
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from barnabas.protocol.messages.nodes import AllocateProducerIdsRequest
 from unit.controller.parts import applied, view_of
 from unit.metadata.clusters import three_brokers
 

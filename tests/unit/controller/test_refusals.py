@@ -11,15 +11,27 @@ from barnabas.controller.apis import refuse_request
 from barnabas.controller.result import Refusal
 from barnabas.protocol.codec import encode_bytes
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import (
-    alter_client_quotas,
-    alter_configs,
-    alter_partition_reassignments,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    elect_leaders,
-    incremental_alter_configs,
+from barnabas.protocol.messages import alter_configs
+from barnabas.protocol.messages.configs import (
+    AlterClientQuotasRequest,
+    AlterConfigsResource,
+    EntityDataRequest,
+    EntryDataRequest,
+    IncrementalAlterConfigsRequest,
+)
+from barnabas.protocol.messages.partition_changes import (
+    AlterPartitionReassignmentsRequest,
+    ElectLeadersRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicPartitions,
+)
+from barnabas.protocol.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
 )
 from steps import counted
 
@@ -30,21 +42,18 @@ COUNT = 1_000
 NAMES = [f"name-{number}" for number in range(COUNT)]
 
 LARGE: list[Message] = [
-    create_topics.CreateTopicsRequest(
+    CreateTopicsRequest(
         topics=[
-            create_topics.CreatableTopic(
+            CreatableTopic(
                 name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[]
             )
             for name in NAMES
         ],
         timeout_ms=1,
     ),
-    delete_topics.DeleteTopicsRequest(topic_names=NAMES, timeout_ms=1),
-    create_partitions.CreatePartitionsRequest(
-        topics=[
-            create_partitions.CreatePartitionsTopic(name=name, count=2, assignments=None)
-            for name in NAMES
-        ],
+    DeleteTopicsRequest(topic_names=NAMES, timeout_ms=1),
+    CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=name, count=2, assignments=None) for name in NAMES],
         timeout_ms=1,
         validate_only=False,
     ),
@@ -55,44 +64,37 @@ LARGE: list[Message] = [
         ],
         validate_only=False,
     ),
-    incremental_alter_configs.IncrementalAlterConfigsRequest(
+    IncrementalAlterConfigsRequest(
         resources=[
-            incremental_alter_configs.AlterConfigsResource(
-                resource_type=2, resource_name=name, configs=[]
-            )
-            for name in NAMES
+            AlterConfigsResource(resource_type=2, resource_name=name, configs=[]) for name in NAMES
         ],
         validate_only=False,
     ),
-    alter_client_quotas.AlterClientQuotasRequest(
+    AlterClientQuotasRequest(
         entries=[
-            alter_client_quotas.EntryDataRequest(
-                entity=[
-                    alter_client_quotas.EntityDataRequest(entity_type="user", entity_name=name)
-                ],
+            EntryDataRequest(
+                entity=[EntityDataRequest(entity_type="user", entity_name=name)],
                 ops=[],
             )
             for name in NAMES
         ],
         validate_only=False,
     ),
-    alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+    AlterPartitionReassignmentsRequest(
         timeout_ms=1,
         topics=[
-            alter_partition_reassignments.ReassignableTopic(
+            ReassignableTopic(
                 name="t",
                 partitions=[
-                    alter_partition_reassignments.ReassignablePartition(
-                        partition_index=index, replicas=[1]
-                    )
+                    ReassignablePartition(partition_index=index, replicas=[1])
                     for index in range(COUNT)
                 ],
             )
         ],
     ),
-    elect_leaders.ElectLeadersRequest(
+    ElectLeadersRequest(
         election_type=0,
-        topic_partitions=[elect_leaders.TopicPartitions(topic="t", partitions=list(range(COUNT)))],
+        topic_partitions=[TopicPartitions(topic="t", partitions=list(range(COUNT)))],
         timeout_ms=1,
     ),
 ]

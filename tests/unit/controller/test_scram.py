@@ -8,7 +8,7 @@ from barnabas.controller.credentials import alter_scram_credentials
 from barnabas.metadata.credentials import find_credential
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_user_scram_credentials import (
+from barnabas.protocol.messages.security import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
@@ -55,17 +55,17 @@ def alter(
 def test_the_keys_of_a_password_are_stored_and_deleted() -> None:
     image, errors = alter(ClusterImage(), up("a"), up("b", 2, 16384))
     assert errors == {"a": (ErrorCode.NONE, None), "b": (ErrorCode.NONE, None)}
-    assert find_credential(image.retained, SHA_256, "a") == credential_of(
+    assert find_credential(image.credentials, SHA_256, "a") == credential_of(
         SHA_256, b"salted", b"salt", 4096
     )
-    stored = find_credential(image.retained, SHA_512, "b")
+    stored = find_credential(image.credentials, SHA_512, "b")
     assert stored == credential_of(SHA_512, b"salted", b"salt", 16384)
-    assert find_credential(image.retained, SHA_512, "a") is None
+    assert find_credential(image.credentials, SHA_512, "a") is None
     image, errors = alter(image, down("a"), up("b", 1))
     assert set(errors.values()) == {(ErrorCode.NONE, None)}
-    assert find_credential(image.retained, SHA_256, "a") is None
-    assert find_credential(image.retained, SHA_256, "b") is not None
-    assert find_credential(image.retained, SHA_512, "b") is not None
+    assert find_credential(image.credentials, SHA_256, "a") is None
+    assert find_credential(image.credentials, SHA_256, "b") is not None
+    assert find_credential(image.credentials, SHA_512, "b") is not None
 
 
 # Code and text are those of Apache Kafka 4.4, except for the empty salt and password.
@@ -103,7 +103,7 @@ def test_a_change_that_cannot_be_made_is_refused(
     image, errors = alter(ClusterImage(), change, up("good"))
     assert errors[change.name] == (code, text)
     assert errors["good"] == (ErrorCode.NONE, None)
-    assert len(image.retained) == 1
+    assert len(image.credentials) == 1
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_duplicate_user_in_a_request_is_refused(
     before, _ = alter(ClusterImage(), up())
     image, errors = alter(before, *changes)
     assert errors["u"][0] is ErrorCode.DUPLICATE_RESOURCE
-    assert image.retained.get("scram/1/u") == before.retained.get("scram/1/u")
+    assert image.credentials.get("1/u") == before.credentials.get("1/u")
 
 
 def test_a_user_gets_the_first_of_several_errors() -> None:

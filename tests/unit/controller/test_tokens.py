@@ -14,14 +14,14 @@ from barnabas.metadata.credentials import token_hmac
 from barnabas.metadata.image import ClusterImage
 from barnabas.network.principal import Principal
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_delegation_token import (
+from barnabas.protocol.messages.security import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
 )
-from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.protocol.records.nodes import FeatureLevelRecord
 from barnabas.runtime.rng import SeededRng
 from steps import finish
 from unit.controller.parts import applied, config_of

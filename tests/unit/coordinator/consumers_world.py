@@ -8,14 +8,12 @@ from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSett
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
 from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitionsRequest,
 )
-from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.topics import PartitionRecord, RemoveTopicRecord, TopicRecord
 from steps import finish
 from unit.coordinator.members_world import MembersWorld
 from unit.replication.replica_set import LEADER

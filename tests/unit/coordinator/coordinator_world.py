@@ -16,16 +16,15 @@ from barnabas.coordinator.group.requests.offset_requests import InTransaction
 from barnabas.coordinator.runtime.coordinator_record import TransactionalProducer, TransactionEnding
 from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord, PartitionRecord, TopicRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition

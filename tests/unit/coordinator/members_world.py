@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
 from barnabas.protocol.codec import encode_bytes
-from barnabas.protocol.messages.delete_groups import DeleteGroupsResponse
-from barnabas.protocol.messages.describe_groups import DescribedGroup
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from barnabas.protocol.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
-    JoinGroupResponse,
-)
-from barnabas.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-)
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.offset_delete import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from barnabas.protocol.messages.sync_group import (
+from barnabas.protocol.messages.groups import (
+    DeleteGroupsResponse,
+    DescribedGroup,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    MemberIdentity,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
+from barnabas.protocol.records.classic_groups import ConsumerProtocolSubscription
 from steps import finish
 from unit.coordinator.coordinator_world import CoordinatorWorld
 

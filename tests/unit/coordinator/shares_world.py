@@ -6,26 +6,22 @@ from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
 from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSettings
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
 from barnabas.coordinator.group.kind_configs import ShareGroupConfig
-from barnabas.protocol.messages.alter_share_group_offsets import (
+from barnabas.protocol.messages.share_consumers import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from barnabas.protocol.messages.share_groups import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponse,
-)
-from barnabas.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
     DeleteShareGroupOffsetsResponse,
-)
-from barnabas.protocol.messages.describe_share_group_offsets import (
+    DescribedGroup,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponseGroup,
-)
-from barnabas.protocol.messages.share_group_describe import DescribedGroup
-from barnabas.protocol.messages.share_group_heartbeat import (
-    ShareGroupHeartbeatRequest,
-    ShareGroupHeartbeatResponse,
 )
 from steps import finish
 from unit.coordinator.consumers_world import CLIENT, ConsumersWorld

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
-from barnabas.protocol.records.group_metadata import (
+from barnabas.protocol.records.classic_groups import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
 )
-from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from barnabas.record.batch import ControlType, encode_control_key, encode_end_marker
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.control import ControlType, encode_control_key, encode_end_marker
 from barnabas.storage.results import AppendOrigin
 from unit.coordinator.coordinator_world import STATE
 

@@ -12,7 +12,7 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     StreamsHeartbeatResult,
 )
 from barnabas.protocol.messages.streams_group_describe import DescribedGroup
-from barnabas.protocol.messages.streams_group_heartbeat import (
+from barnabas.protocol.messages.streams_groups import (
     EndpointRequest,
     KeyValue,
     StreamsGroupHeartbeatRequest,

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
-from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
-from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.protocol.records.register_broker_record import (
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
+from barnabas.protocol.records.nodes import (
     BrokerEndpoint,
     BrokerFeature,
+    FeatureLevelRecord,
     RegisterBrokerRecord,
 )
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.topics import ConfigRecord, PartitionRecord, TopicRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metadata.configs.configs_image import BROKER, TOPIC
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import Provenance
+from barnabas.metadata.configs_image import BROKER, TOPIC
+from barnabas.metadata.image import ClusterDelta, Provenance
 from barnabas.metadata.partition_registration import DIRECTORY_MIGRATING
 from barnabas.metadata.topics import MetadataReplayError
-from barnabas.protocol.records.broker_registration_change_record import (
+from barnabas.protocol.records.metadata_log import NoOpRecord
+from barnabas.protocol.records.nodes import (
     BrokerRegistrationChangeRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
 )
-from barnabas.protocol.records.clear_elr_record import ClearElrRecord
-from barnabas.protocol.records.client_quota_record import ClientQuotaRecord, EntityData
-from barnabas.protocol.records.no_op_record import NoOpRecord
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
-from barnabas.protocol.records.unfence_broker_record import UnfenceBrokerRecord
-from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerRecord
+from barnabas.protocol.records.security import ClientQuotaRecord, EntityData
+from barnabas.protocol.records.topics import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+)
 from unit.metadata.clusters import (
     broker,
     config,
@@ -218,8 +219,8 @@ def test_a_snapshot_removes_objects_that_it_does_not_contain() -> None:
     )
     new = three_brokers(topic("b", 2), partition(2), topic("c", 3), partition(3))
     delta = ClusterDelta(old)
-    for record, version in new.to_records():
-        delta.replay(record, version)
+    for record, _ in new.to_records():
+        delta.replay(record)
     delta.finish_snapshot()
     after = delta.apply(Provenance())
     assert sorted(after.topics.names()) == ["b", "c"]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.metadata.delta import ClusterDelta, ElectionCounts
-from barnabas.metadata.image import Provenance
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.metadata.image import ClusterDelta, ElectionCounts, Provenance
+from barnabas.protocol.records.topics import PartitionChangeRecord
 from unit.metadata.clusters import partition, three_brokers, topic, topic_id
 
 
@@ -18,7 +17,7 @@ def test_unclean_elections_and_those_of_eligible_replicas_are_counted() -> None:
         record = PartitionChangeRecord(partition_id=0, topic_id=topic_id(1))
         for name, value in fields.items():
             setattr(record, name, value)
-        delta.replay(record, 2)
+        delta.replay(record)
         image = delta.apply(Provenance(0, 0, 0))
         counts.on_image(delta, image)
 

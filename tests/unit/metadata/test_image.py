@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from barnabas.metadata.configs.configs_image import BROKER, TOPIC
+from barnabas.metadata.configs_image import BROKER, TOPIC
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.record_frame import decode_metadata_record, encode_metadata_record
-from barnabas.protocol.records.access_control_entry_record import AccessControlEntryRecord
-from barnabas.protocol.records.client_quota_record import ClientQuotaRecord, EntityData
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-from barnabas.protocol.records.producer_ids_record import ProducerIdsRecord
-from barnabas.protocol.records.register_controller_record import RegisterControllerRecord
+from barnabas.protocol.records.nodes import ProducerIdsRecord, RegisterControllerRecord
+from barnabas.protocol.records.security import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    EntityData,
+)
+from barnabas.protocol.records.topics import PartitionChangeRecord
 from unit.metadata.clusters import broker, config, feature, image_of, partition, topic, topic_id
 
 

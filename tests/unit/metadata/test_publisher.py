@@ -9,15 +9,16 @@ import pytest
 from barnabas.metadata.image import Provenance
 from barnabas.metadata.publishing import MetadataPublisher
 from barnabas.metadata.topics import MetadataReplayError
-from barnabas.protocol.records.abort_transaction_record import AbortTransactionRecord
-from barnabas.protocol.records.begin_transaction_record import BeginTransactionRecord
-from barnabas.protocol.records.end_transaction_record import EndTransactionRecord
+from barnabas.protocol.records.metadata_log import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+)
 from barnabas.raft.listener import CommittedBatch, LoadedSnapshot, SnapshotId
 from unit.metadata.clusters import feature, image_of, partition, three_brokers, topic
 
 if TYPE_CHECKING:
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.protocol.schema import Record
 
 

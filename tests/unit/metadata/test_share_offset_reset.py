@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metadata.configs.group_configs import ShareOffsetReset, is_offset_reset
+from barnabas.metadata.group_configs import ShareOffsetReset, is_offset_reset
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
-from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
-from barnabas.protocol.records.remove_delegation_token_record import RemoveDelegationTokenRecord
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
+from barnabas.protocol.records.nodes import FeatureLevelRecord
+from barnabas.protocol.records.security import DelegationTokenRecord, RemoveDelegationTokenRecord
 from barnabas.protocol.schema import Record
 
 

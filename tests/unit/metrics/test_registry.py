@@ -6,8 +6,7 @@ import pytest
 
 from barnabas.metrics.measurements import Histogram, Meter
 from barnabas.metrics.registry import MetricsRegistry
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 
 
 def test_equal_name_and_tags_return_the_same_counter() -> None:

@@ -12,7 +12,7 @@ from barnabas.network.channel import Channel
 from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import ReconnectBackoff
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.world import SimWorld
 from unit.network.scripted_broker import Broker

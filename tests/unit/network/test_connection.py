@@ -11,7 +11,7 @@ import pytest
 from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
-from barnabas.runtime.timer import Timer
+from barnabas.runtime.clock import Timer
 from barnabas.sim.world import SimWorld
 from unit.network.connected_server import Server, connected, frame, produce
 from unit.runtime.streams import Recorder

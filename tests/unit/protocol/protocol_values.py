@@ -17,13 +17,13 @@ from barnabas.protocol.schema import Array, Field, Kind, Message, Record, Struct
 # Records without a type number: (module, class).
 UNNUMBERED = [
     ("consumer_protocol_assignment", "ConsumerProtocolAssignment"),
-    ("consumer_protocol_subscription", "ConsumerProtocolSubscription"),
-    ("default_principal_data", "DefaultPrincipalData"),
-    ("kraft_version_record", "KRaftVersionRecord"),
-    ("leader_change_message", "LeaderChangeMessage"),
-    ("snapshot_footer_record", "SnapshotFooterRecord"),
-    ("snapshot_header_record", "SnapshotHeaderRecord"),
-    ("voters_record", "VotersRecord"),
+    ("classic_groups", "ConsumerProtocolSubscription"),
+    ("security", "DefaultPrincipalData"),
+    ("metadata_log", "KRaftVersionRecord"),
+    ("metadata_log", "LeaderChangeMessage"),
+    ("metadata_log", "SnapshotFooterRecord"),
+    ("metadata_log", "SnapshotHeaderRecord"),
+    ("nodes", "VotersRecord"),
 ]
 
 NUMBERS = {

@@ -15,7 +15,7 @@ from barnabas.protocol.api_keys import (
     schema_versions,
 )
 from barnabas.protocol.api_table import APIS_WITHOUT_TABLES
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 
 
 def test_every_api_has_a_request_and_a_response_of_the_same_versions() -> None:

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.codec import (
-    ProtocolError,
-    chunks_length,
-    decode,
-    decode_from,
-    encode,
-    encode_bytes,
-)
-from barnabas.protocol.messages.describe_topic_partitions import (
-    CursorResponse,
-    DescribeTopicPartitionsResponse,
-)
+from barnabas.protocol.codec import decode, decode_from, encode, encode_bytes
+from barnabas.protocol.encoding import chunks_length
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.metadata import (
+    CursorResponse,
+    DescribeTopicPartitionsResponse,
+    MetadataRequest,
+)
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from barnabas.protocol.messages.vote import VoteRequest
-from barnabas.protocol.records.consumer_group_member_metadata import (
+from barnabas.protocol.messages.quorum import VoteRequest
+from barnabas.protocol.records.consumer_groups import (
     ConsumerGroupMemberMetadataValue,
 )
 

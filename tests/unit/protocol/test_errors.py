@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from barnabas.protocol.error_counting import error_counter
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_partition import AlterPartitionResponse
+from barnabas.protocol.errors import ErrorCode, error_counter
+from barnabas.protocol.messages.partition_changes import AlterPartitionResponse
 
 
 def test_codes_names_and_retriability_equal_those_of_kafka() -> None:

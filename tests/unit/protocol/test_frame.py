@@ -7,9 +7,8 @@ import struct
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from barnabas.protocol.frame import FrameSplitter
-from barnabas.protocol.frame_buffers import FrameBuffers
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.frame import FrameBuffers, FrameSplitter
 
 
 def frame(content: bytes) -> bytes:

@@ -11,7 +11,8 @@ from kio.serial import entity_writer
 from kio.static.primitive import i16, i32
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.codec import ProtocolError, encode_bytes
+from barnabas.protocol.codec import encode_bytes
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import (
     decode_request_header,
     decode_response,
@@ -22,7 +23,7 @@ from barnabas.protocol.headers import (
     request_header_version,
     response_header_version,
 )
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.connection import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import (
     read_unsigned_varint,
     read_varint,
@@ -15,7 +16,6 @@ from barnabas.protocol.primitives import (
     varint,
     varlong,
 )
-from barnabas.protocol.protocol_error import ProtocolError
 
 
 @given(st.integers(0, 2**32 - 1))

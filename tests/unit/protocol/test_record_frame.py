@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.record_frame import (
     decode_coordinator_key,
     decode_coordinator_value,
@@ -12,16 +12,14 @@ from barnabas.protocol.record_frame import (
     encode_coordinator_key,
     encode_coordinator_value,
     encode_metadata_record,
-    read_prefix,
-)
-from barnabas.protocol.record_types import (
     group_record_classes,
     metadata_record_class,
+    read_prefix,
     share_record_classes,
     transaction_record_classes,
 )
-from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.classic_groups import OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.records.topics import TopicRecord
 
 
 def test_a_metadata_record_equals_that_of_kafka() -> None:

@@ -10,8 +10,9 @@ import traceback
 
 import pytest
 
-from barnabas.protocol.codec import ProtocolError, decode
+from barnabas.protocol.codec import decode
 from barnabas.protocol.decoding import compile_decoder
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.messages.fetch import (
     EpochEndOffset,
     FetchPartition,

@@ -11,18 +11,16 @@ from barnabas.protocol.codec import (
     encode_in_steps,
 )
 from barnabas.protocol.decoding import ITEMS_MAX, TAGS_MAX
-from barnabas.protocol.error_counting import error_counter, step_error_counter
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, ProtocolError, error_counter, step_error_counter
 from barnabas.protocol.headers import encode_response, encode_response_in_steps
-from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.protocol.messages.groups import DescribeGroupsRequest
+from barnabas.protocol.messages.log_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.primitives import unsigned_varint
-from barnabas.protocol.protocol_error import ProtocolError
 from steps import counted, finish
 from unit.protocol.protocol_values import messages
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.topics import TopicRecord
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.core.raft_core import RaftCore
 from barnabas.raft.driver.opening import RaftOpening, bootstrap_records, open_raft

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
-from barnabas.protocol.records.no_op_record import NoOpRecord
+from barnabas.protocol.records.metadata_log import NoOpRecord
+from barnabas.protocol.records.nodes import FeatureLevelRecord
 from barnabas.raft.core.messages import ControlRecords
 from barnabas.raft.listener import SnapshotId
 from barnabas.raft.log.metadata_batch import encode_control_records, encode_metadata_batch
-from barnabas.raft.log.metadata_directory import finalized_features, format_metadata_directory
+from barnabas.raft.log.metadata_log import finalized_features, format_metadata_directory
 from barnabas.raft.log.snapshot import SnapshotWriter, write_snapshot
 from barnabas.record.batch import set_crc
 from barnabas.sim.world import SimWorld

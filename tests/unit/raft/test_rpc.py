@@ -8,14 +8,10 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
-    add_raft_voter as adds,
     begin_quorum_epoch as begins,
     end_quorum_epoch as ends,
     fetch as fetches,
-    fetch_snapshot as snapshots,
-    remove_raft_voter as removes,
-    update_raft_voter as updates,
-    vote as votes,
+    quorum,
 )
 from barnabas.raft.config import RaftConfig
 from barnabas.raft.core import messages as core
@@ -117,17 +113,17 @@ def only_partition(response: fetches.FetchResponse) -> fetches.PartitionData:
 
 
 def fetch_snapshot(position: int, end_offset: int, epoch: int = 1) -> Message:
-    partition = snapshots.PartitionSnapshotRequest(
+    partition = quorum.PartitionSnapshotRequest(
         partition=0,
         current_leader_epoch=epoch,
-        snapshot_id=snapshots.SnapshotIdRequest(end_offset=end_offset, epoch=1),
+        snapshot_id=quorum.SnapshotIdRequest(end_offset=end_offset, epoch=1),
         position=position,
     )
-    return snapshots.FetchSnapshotRequest(
+    return quorum.FetchSnapshotRequest(
         cluster_id=CLUSTER_ID,
         replica_id=2,
         max_bytes=100,
-        topics=[snapshots.TopicSnapshotRequest(name=METADATA_TOPIC, partitions=[partition])],
+        topics=[quorum.TopicSnapshotRequest(name=METADATA_TOPIC, partitions=[partition])],
     )
 
 
@@ -214,7 +210,7 @@ def test_requests_for_another_partition_are_invalid() -> None:
     request.topics[0].topic_id = bytes(15) + b"\x02"
     assert side.exchange(request, 17).error_code == ErrorCode.INVALID_REQUEST
     vote = request_message(core.VoteRequest(OTHER, 1, 0, 0, pre_vote=True), 2, RaftConfig(2, ()))
-    assert isinstance(vote, votes.VoteRequest)
+    assert isinstance(vote, quorum.VoteRequest)
     vote.topics[0].partitions[0].partition_index = 1
     assert side.exchange(vote, 2).error_code == ErrorCode.INVALID_REQUEST
 
@@ -292,7 +288,7 @@ def test_snapshots_are_served_in_slices_with_kafkas_error_codes() -> None:
     result = only_partition(side.exchange(fetch(2), 17)).snapshot_id
     assert (result.end_offset, result.epoch) == (4, 1)
 
-    def snapshot_partition(request: Message) -> snapshots.PartitionSnapshotResponse:
+    def snapshot_partition(request: Message) -> quorum.PartitionSnapshotResponse:
         ((found,),) = (topic.partitions for topic in side.exchange(request, 1).topics)
         return found
 
@@ -322,7 +318,7 @@ def test_responses_contain_the_leaders_endpoint_in_versions_with_that_field() ->
     vote = core.VoteRequest(OTHER, 1, 0, 9, pre_vote=False)
     for version, endpoints in ((0, 0), (1, 1), (2, 1)):
         response = side.exchange(request_message(vote, version, config), version)
-        assert isinstance(response, votes.VoteResponse)
+        assert isinstance(response, quorum.VoteResponse)
         ((result,),) = (topic.partitions for topic in response.topics)
         assert (result.error_code, result.leader_id, result.leader_epoch) == (0, 1, 1)
         assert not result.vote_granted
@@ -360,12 +356,12 @@ def test_static_voters_report_their_directory_ids_and_cannot_be_changed() -> Non
     ):
         update = request_message(core.UpdateVoterRequest(voter, epoch), 0, config)
         response = side.exchange(update, 0)
-        assert isinstance(response, updates.UpdateRaftVoterResponse)
+        assert isinstance(response, quorum.UpdateRaftVoterResponse)
         leader = response.current_leader
         assert (response.error_code, leader.leader_id, leader.host) == (error, 1, "one")
     add = side.exchange(request_message(core.AddVoterRequest(unknown), 1, config), 1)
-    assert isinstance(add, adds.AddRaftVoterResponse)
+    assert isinstance(add, quorum.AddRaftVoterResponse)
     assert add.error_code == ErrorCode.UNSUPPORTED_VERSION
     remove = side.exchange(request_message(core.RemoveVoterRequest(LEADER), 0, config), 0)
-    assert isinstance(remove, removes.RemoveRaftVoterResponse)
+    assert isinstance(remove, quorum.RemoveRaftVoterResponse)
     assert remove.error_code == ErrorCode.UNSUPPORTED_VERSION

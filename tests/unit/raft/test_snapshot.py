@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.records.feature_level_record import FeatureLevelRecord
+from barnabas.protocol.records.nodes import FeatureLevelRecord
 from barnabas.raft.listener import MetadataBatchTooLargeError, SnapshotError, SnapshotId
 from barnabas.raft.log.metadata_batch import encode_metadata_batch
-from barnabas.raft.log.metadata_directory import format_metadata_directory
+from barnabas.raft.log.metadata_log import format_metadata_directory
 from barnabas.raft.log.snapshot import (
     BOOTSTRAP_SNAPSHOT,
     SnapshotWriter,

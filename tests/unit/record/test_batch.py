@@ -7,17 +7,16 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from barnabas.record.batch import (
     HEADER_SIZE,
+    LOG_APPEND_TIME,
     BatchHeader,
-    CorruptBatchError,
-    UnsupportedMagicError,
     batches,
     check_crc,
     magic_of,
     read_header,
-    set_log_append_time,
     set_max_timestamp,
     set_offset_and_epoch,
 )
+from barnabas.record.record import CorruptBatchError, UnsupportedMagicError
 
 
 def foreign_batch(count: int = 3) -> bytearray:
@@ -67,7 +66,7 @@ def test_offset_and_epoch_are_patched_without_touching_the_crc() -> None:
 
 def test_log_append_time_is_patched_with_a_new_crc() -> None:
     raw = bytearray(10) + foreign_batch()
-    set_log_append_time(memoryview(raw), 10, 5555)
+    set_max_timestamp(memoryview(raw), 10, LOG_APPEND_TIME, 5555)
     header = read_header(raw, 10)
     assert header.has_log_append_time
     assert header.max_timestamp == 5555

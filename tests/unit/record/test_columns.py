@@ -12,10 +12,9 @@ from hypothesis import given, settings, strategies as st
 from barnabas.record.batch import batches, read_header
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.columns import append_columns, batch_records, iter_records, uncompressed
-from barnabas.record.down_conversion import down_convert
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.format_conversion import down_convert
 from barnabas.record.reader import records
-from barnabas.record.record import Record
+from barnabas.record.record import CorruptBatchError, Record
 
 
 def v2(compression: int, base: int = 50) -> bytes:

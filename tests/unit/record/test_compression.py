@@ -21,10 +21,9 @@ from barnabas.record.compression import (
     compress,
     decompress,
     decompressed_bytes_max,
-    with_lz4_checksum_of_magic_0,
-    with_lz4_checksum_of_the_format,
+    with_lz4_checksum,
 )
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 
 TEXT = b"the quick brown fox " * 20000
 ALL = sorted(CODES.values())
@@ -74,13 +73,14 @@ def test_all_levels_produce_valid_bytes(code: int, level: int) -> None:
 
 def test_magic_0_lz4_frames_have_the_checksum_that_old_clients_expect() -> None:
     frame = bytes(compress(LZ4, TEXT))
-    old = with_lz4_checksum_of_magic_0(frame)
+    old = with_lz4_checksum(frame, covers_magic=True)
     assert old != frame
     theirs = aiokafka_codec.lz4_encode(TEXT)
-    assert with_lz4_checksum_of_the_format(with_lz4_checksum_of_magic_0(theirs)) == theirs
+    restored = with_lz4_checksum(with_lz4_checksum(theirs, covers_magic=True), covers_magic=False)
+    assert restored == theirs
     with pytest.raises(CorruptBatchError):
         decompress(LZ4, old)
-    assert decompress(LZ4, with_lz4_checksum_of_the_format(old)) == TEXT
+    assert decompress(LZ4, with_lz4_checksum(old, covers_magic=False)) == TEXT
 
 
 @pytest.mark.parametrize(

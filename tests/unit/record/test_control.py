@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from aiokafka.record.control_record import ABORT_MARKER, COMMIT_MARKER, ControlRecord
 
-from barnabas.record.control import (
+from barnabas.record.batch import (
     ControlType,
     encode_control_key,
     encode_end_marker,
     parse_control_key,
     parse_end_marker,
 )
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 
 
 def test_every_control_type_is_decoded_again() -> None:

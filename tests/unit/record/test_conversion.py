@@ -11,16 +11,25 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings, strategies as st
 from kafka.record.memory_records import MemoryRecords as KafkaPythonRecords
 
-from barnabas.record import down_conversion as down_conversion_module
-from barnabas.record.batch import UnsupportedMagicError, read_header
+from barnabas.record import format_conversion
+from barnabas.record.batch import read_header
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.conversion import entries, newest_magic, read_records, to_v2_at_offsets
-from barnabas.record.down_conversion import down_conversion, down_convert
-from barnabas.record.errors import CorruptBatchError, UnsupportedConversionError
-from barnabas.record.legacy import messages, write_message, write_message_set
+from barnabas.record.format_conversion import down_conversion, down_convert, to_v2, up_conversion
+from barnabas.record.legacy import (
+    entries,
+    messages,
+    read_records,
+    to_v2_at_offsets,
+    write_message,
+    write_message_set,
+)
 from barnabas.record.reader import records
-from barnabas.record.record import Record
-from barnabas.record.up_conversion import to_v2, up_conversion
+from barnabas.record.record import (
+    CorruptBatchError,
+    Record,
+    UnsupportedConversionError,
+    UnsupportedMagicError,
+)
 
 if TYPE_CHECKING:
     from barnabas.waiting.steps import OffLoop, Steps
@@ -47,7 +56,7 @@ def test_a_foreign_message_set_becomes_one_v2_batch(magic: int, compression: int
     header = read_header(raw)
     assert (header.compression, header.record_count, header.base_offset) == (compression, 5, 0)
     assert [(r.timestamp, r.key, r.value) for r in records(raw)] == expected(magic)
-    assert newest_magic(raw) == 2
+    assert {magic for _, _, magic in entries(raw)} == {2}
 
 
 def test_compression_and_append_time_of_the_result_can_be_set() -> None:
@@ -69,7 +78,7 @@ def test_old_consumers_read_down_converted_records(magic: int, compression: int)
     offsets = [*range(50, 55), *range(90, 95)]
     ours = [(r.offset, r.timestamp, r.key, r.value) for r in read_records(raw)]
     assert ours == [(o, *w) for o, w in zip(offsets, expected(magic) * 2, strict=True)]
-    assert newest_magic(raw) == magic
+    assert {each for _, _, each in entries(raw)} == {magic}
     if (magic, compression) == (0, 3):
         return
     others = [MemoryRecords(raw)] + ([KafkaPythonRecords(raw)] if compression < 2 else [])
@@ -196,7 +205,7 @@ def test_large_sets_are_decompressed_and_compressed_outside_the_event_loop(
 def test_a_batch_that_would_become_too_many_messages_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(down_conversion_module, "CONVERTED_BYTES_MAX", 10_000)
+    monkeypatch.setattr(format_conversion, "CONVERTED_BYTES_MAX", 10_000)
     small, large = BatchBuilder(compression=1), BatchBuilder(compression=1, base_offset=100)
     for _ in range(100):
         small.append(5, None, None)
@@ -210,7 +219,7 @@ def test_a_batch_that_would_become_too_many_messages_is_refused(
 def test_a_conversion_ends_with_the_batch_that_exceeds_the_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(down_conversion_module, "CONVERTED_BYTES_MAX", 4_000)
+    monkeypatch.setattr(format_conversion, "CONVERTED_BYTES_MAX", 4_000)
     batches = bytearray()
     for number in range(5):
         builder = BatchBuilder(base_offset=60 * number)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from barnabas.record import decoded_columns
+from barnabas.record.batch import ControlType, encode_control_key
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import NONE, ZSTD
-from barnabas.record.control import ControlType, encode_control_key
 from barnabas.record.decoded_columns import DecodedRecords, decode_record_set, upgraded
-from barnabas.record.down_conversion import down_convert
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.format_conversion import down_convert
 from barnabas.record.reader import read_batches
+from barnabas.record.record import CorruptBatchError
 
 Row = tuple[int, int, int, bytes | None, bytes | None]
 

@@ -10,7 +10,6 @@ from barnabas.record import producer_records
 from barnabas.record.batch import read_header
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.columns import record_slices
-from barnabas.record.errors import CorruptBatchError
 from barnabas.record.producer_records import (
     AT_ONCE_BYTES,
     AT_ONCE_RECORDS,
@@ -19,7 +18,7 @@ from barnabas.record.producer_records import (
     bounded_slices,
     largest_timestamp,
 )
-from barnabas.record.varint import varint
+from barnabas.record.record import CorruptBatchError, varint
 from producer_batches import ACCEPTED, GARBAGE, STRICTLY_REFUSED, Payload, packed, record
 
 if TYPE_CHECKING:

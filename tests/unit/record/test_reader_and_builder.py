@@ -14,10 +14,8 @@ from kafka.record.default_records import (
 
 from barnabas.record.batch import HEADER_SIZE, batches, check_crc, read_header, set_crc
 from barnabas.record.builder import BatchBuilder, build_batch, record_size_max
-from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import layouts, read_batches, records
-from barnabas.record.record import Record
-from barnabas.record.varint import read_varint, write_varint
+from barnabas.record.record import CorruptBatchError, Record, read_varint, write_varint
 
 KEYS = st.none() | st.binary(max_size=40)
 HEADERS = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8)), max_size=3)

@@ -10,8 +10,7 @@ from barnabas.record import columns
 from barnabas.record.batch import HEADER_SIZE, BatchHeader, read_header
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.columns import batch_records, record_slices, uncompressed
-from barnabas.record.errors import CorruptBatchError
-from barnabas.record.varint import write_varint
+from barnabas.record.record import CorruptBatchError, write_varint
 
 MANY = 2 * columns.RECORDS_PER_SLICE + 7
 
@@ -45,12 +44,17 @@ def test_the_caller_chooses_the_size_of_a_slice() -> None:
     assert [len(part) for part in parts] == [100, 100, 50]
 
 
-def test_records_that_the_compiled_reader_rejects_are_returned_once_in_slices() -> None:
+@pytest.mark.parametrize("compression", [0, 1])
+def test_records_that_the_compiled_reader_rejects_are_returned_once_in_slices(
+    compression: int,
+) -> None:
     # The compiled reader does not read header keys that are not UTF-8.
-    whole = batch(MANY)
+    stored = batch(MANY, compression)
+    header = read_header(stored)
+    whole = bytearray(uncompressed(stored, 0, header))
     last = whole.rindex(b"zz")
     whole[last : last + 2] = b"\xff\xff"
-    parts = list(record_slices(whole, read_header(whole)))
+    parts = list(record_slices(whole, header))
     assert max(map(len, parts)) <= columns.RECORDS_PER_SLICE
     assert [record.offset for part in parts for record in part] == list(range(50, 50 + MANY))
 

@@ -14,13 +14,11 @@ from barnabas.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.protocol.messages.log_offsets import (
+    EpochEndOffset as AnsweredEpochEnd,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
-)
-from barnabas.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset as AnsweredEpochEnd,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )

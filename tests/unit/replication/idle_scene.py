@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.fetch_metadata import next_epoch
-from barnabas.protocol.records.partition_record import PartitionRecord
+from barnabas.protocol.fetch_session_handler import next_epoch
+from barnabas.protocol.records.topics import PartitionRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.requests.fetch_session_cache import FetchSessionCache, SessionRequest
 from barnabas.storage.results import FetchIsolation

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from barnabas.metadata.broker_registration import BrokerRegistration
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
+from barnabas.protocol.records.topics import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from barnabas.record.builder import BatchBuilder
 from barnabas.replication.config import ReplicationConfig
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData

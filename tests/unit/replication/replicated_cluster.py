@@ -13,20 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage, Provenance
+from barnabas.metadata.image import ClusterDelta, ClusterImage, Provenance
 from barnabas.network.channel import ChannelDependencies
 from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.protocol.records.fence_broker_record import FenceBrokerRecord
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.protocol.records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
-from barnabas.protocol.records.topic_record import TopicRecord
-from barnabas.protocol.records.unfence_broker_record import UnfenceBrokerRecord
+from barnabas.protocol.records.nodes import (
+    BrokerEndpoint,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    UnfenceBrokerRecord,
+)
+from barnabas.protocol.records.topics import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.reader import read_batches
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig

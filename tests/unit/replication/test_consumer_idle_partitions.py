@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.fetch_metadata import FINAL_EPOCH, next_epoch
-from barnabas.protocol.records.partition_record import PartitionRecord
+from barnabas.protocol.fetch_session_handler import FINAL_EPOCH, next_epoch
+from barnabas.protocol.records.topics import PartitionRecord
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.record.builder import BatchBuilder
 from barnabas.replication.config import ReplicationConfig

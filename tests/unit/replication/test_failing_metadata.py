@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.topics import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from barnabas.storage.errors import KafkaStorageError
 from barnabas.storage.topic_partition import TopicPartition
 from unit.replication.replica_set import LEADER, TOPIC, TOPIC_ID, ReplicaSet

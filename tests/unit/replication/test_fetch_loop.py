@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest
-from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.protocol.messages.log_offsets import ListOffsetsRequest
 from barnabas.replication.fetcher.fetch_states import FetchPhase
 from barnabas.replication.partition.partition_roles import Fetched, OffsetMismatchError
 from barnabas.sim.disk import DiskFault

@@ -18,8 +18,7 @@ from barnabas.replication.requests.fetch_session_cache import (
     SessionRequest,
 )
 from barnabas.runtime.rng import SeededRng
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 from barnabas.storage.topic_partition import TopicIdPartition
 from barnabas.waiting.steps import run_to_end
 

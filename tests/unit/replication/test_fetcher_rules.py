@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.protocol.messages.log_offsets import ListOffsetsRequest
 from barnabas.replication.fetcher.fetch_states import FetchPhase
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.replication.partition.partition import Partition
@@ -20,6 +20,7 @@ from unit.replication.replicated_cluster import PARTITION, TOPIC, topic_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 BACKOFF_MS = 1_000
 

@@ -9,8 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, PartitionData
-from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
-from barnabas.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from barnabas.protocol.messages.log_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from barnabas.record.batch import set_crc, set_offset_and_epoch
 from barnabas.replication.partition.partition_registry import ImageBrokers
 from unit.replication.following_broker import FollowingBroker, data, records

@@ -13,19 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.fetch_metadata import next_epoch
+from barnabas.protocol.fetch_session_handler import next_epoch
 from barnabas.replication.partition.fetch_params import SessionPartition
 from barnabas.replication.partition.isr import AlterPartitionResult
 from barnabas.replication.partition.results import EpochEndOffset, FetchResult
 from barnabas.storage.results import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 from unit.replication.idle_scene import PARTITIONS, Follower, Scene, at, where
-from unit.replication.replica_set import (
-    PARTITION,
-    TOPIC,
-    TOPIC_ID,
-    batch,
-)
+from unit.replication.replica_set import PARTITION, TOPIC, TOPIC_ID, batch
 
 
 @pytest.fixture

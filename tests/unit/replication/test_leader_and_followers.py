@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.unregister_broker_record import UnregisterBrokerRecord
+from barnabas.protocol.records.nodes import UnregisterBrokerRecord
 from barnabas.replication.config import RACK_AWARE_SELECTOR
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.results import FetchIsolation
@@ -24,6 +24,7 @@ from unit.replication.replicated_cluster import (
 if TYPE_CHECKING:
     from barnabas.replication.partition.results import FetchResult
     from unit.replication.replicated_cluster import Node
+
 
 WHERE = TopicIdPartition(topic_id_of(TOPIC), TOPIC, 0)
 FETCH = 1

@@ -9,7 +9,7 @@ import pytest
 from barnabas.network.channel import ChannelDependencies
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.replication.fetcher.leader_channels import PeerChannel, PeerChannels
 from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel

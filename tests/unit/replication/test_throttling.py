@@ -9,8 +9,7 @@ from barnabas.metrics.registry import MetricsRegistry
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.replica_gauges import publish_replica_metrics
 from barnabas.replication.replication_throttle import ReplicationThrottle
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 from unit.replication.following_broker import FollowingBroker, data, records
 from unit.replication.replicated_cluster import (
     PARTITION,

@@ -7,7 +7,7 @@ import pytest
 from barnabas.metadata.image import ClusterImage
 from barnabas.metadata.metadata_version import FeaturesImage
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from barnabas.protocol.messages.log_offsets import OffsetForLeaderEpochRequest
 from barnabas.replication.log_dir_moves import LogDirMoves
 from barnabas.replication.partition.partition_registry import ImageBrokers
 from barnabas.sim.disk import DiskFault

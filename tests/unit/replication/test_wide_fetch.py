@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.partition_record import PartitionRecord
+from barnabas.protocol.records.topics import PartitionRecord
 from barnabas.replication.partition.fetch_params import (
     FetchParams,
     FetchPartitionData,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.replication.requests.delayed_fetch import DelayedFetch
+
 
 PARTITIONS = 6
 ALL = range(PARTITIONS)

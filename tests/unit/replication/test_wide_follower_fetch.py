@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 from barnabas.replication.partition.fetch_params import FetchParams
 from barnabas.replication.requests import delayed_fetch
 from barnabas.storage.results import FetchIsolation

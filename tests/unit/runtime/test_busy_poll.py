@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.runtime.busy_poll import CREDIT_MAX, PAUSE_MAX, PAUSE_MIN, VAIN_COST, BusyPoll
+from barnabas.runtime.loop_stream import CREDIT_MAX, PAUSE_MAX, PAUSE_MIN, VAIN_COST, BusyPoll
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from barnabas.runtime.system.file_systems import reports_failed_writes, type_of
+from barnabas.runtime.system_calls import file_system_type, reports_failed_writes
 
 MOUNTS = """\
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -15,11 +15,11 @@ MOUNTS = """\
 
 
 def test_the_type_of_a_file_system_is_found_by_its_device() -> None:
-    assert type_of(os.makedev(254, 0), MOUNTS) == "ext4"
-    assert type_of(os.makedev(0, 28), MOUNTS) == "overlay"
-    assert type_of(os.makedev(0, 2), MOUNTS) is None
-    assert type_of(os.makedev(8, 1), MOUNTS) is None
-    assert type_of(os.makedev(8, 1), "") is None
+    assert file_system_type(os.makedev(254, 0), MOUNTS) == "ext4"
+    assert file_system_type(os.makedev(0, 28), MOUNTS) == "overlay"
+    assert file_system_type(os.makedev(0, 2), MOUNTS) is None
+    assert file_system_type(os.makedev(8, 1), MOUNTS) is None
+    assert file_system_type(os.makedev(8, 1), "") is None
 
 
 def test_a_file_system_of_the_kernel_reports_no_failed_writes() -> None:

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from barnabas.runtime.system.interpreter import has_packages, is_optimized
+from barnabas.runtime.interpreter import has_packages, is_optimized
 
 ROOT = Path(__file__).parents[3]
 

@@ -14,7 +14,6 @@ import pytest
 
 from barnabas.runtime import stepper as stepper_module
 from barnabas.runtime.stepper import LoopStepper
-from barnabas.runtime.system import interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 # For what hangs.
 LIMIT_MS = 60_000
-OWN_FILES = (interrupts.__file__, stepper_module.__file__)
+OWN_FILES = (stepper_module.__file__, stepper_module.__file__)
 
 
 @pytest.fixture

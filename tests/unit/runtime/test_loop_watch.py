@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.runtime.clock import LoopTimer
 from barnabas.runtime.executor import ThreadExecutor
 from barnabas.runtime.loop import new_loop
 from barnabas.runtime.loop_sockets import LoopSockets
 from barnabas.runtime.loop_watch import CHECK_INTERVAL_MS, LoopWatch, loop_watch, unused_watch
-from barnabas.runtime.timer import WatchedTimer
 from unit.runtime.streams import Recorder
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def watched() -> Iterator[Watched]:
 
 
 def test_callbacks_of_timers_are_measured(watched: Watched) -> None:
-    timer = WatchedTimer(watched.loop, watched.watch)
+    timer = LoopTimer(watched.loop, watched.watch)
     assert watched.run(lambda: timer.call_soon(watched.hold)) == 1
     assert watched.run(lambda: timer.call_later(0, watched.hold)) == 2
 

@@ -10,7 +10,7 @@ import pytest
 
 _PROGRAM = """
 import resource, sys
-from barnabas.runtime.system.memory import keep_freed_memory
+from barnabas.runtime.system_calls import keep_freed_memory
 
 if sys.argv[1] == "kept":
     keep_freed_memory()
@@ -27,7 +27,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 _RECEIVING = """
 import resource, sys
 from barnabas.protocol.frame import FrameSplitter
-from barnabas.runtime.system.memory import limit_freed_memory
+from barnabas.runtime.system_calls import limit_freed_memory
 
 if sys.argv[1] == "kept":
     limit_freed_memory(8 << 20, 4 << 20)
@@ -53,7 +53,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 # Each thread frees the memory of many conversions, after one that was large.
 _THREADS = """
 import sys, threading
-from barnabas.runtime.system.memory import keep_freed_memory, limit_freed_memory
+from barnabas.runtime.system_calls import keep_freed_memory, limit_freed_memory
 
 if sys.argv[1] == "limited":
     limit_freed_memory(8 << 20, 4 << 20)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.runtime.clock import SystemClock
+from barnabas.runtime.clock import LoopTimer, SystemClock
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.loop import new_loop
-from barnabas.runtime.timer import LoopTimer
-from barnabas.runtime.workers.child_offload import ChildOffload
-from barnabas.runtime.workers.offload import OffloadError, OffloadTask, SlicedOffload
+from barnabas.runtime.offload import ChildOffload, OffloadError, SlicedOffload
+from barnabas.runtime.offload_task import OffloadTask
 from unit.runtime import offloaded_work as work
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from barnabas.runtime.workers.offload import Offload
+    from barnabas.runtime.offload import Offload
 
 # For what hangs.
 DEADLINE_S = 90.0
@@ -198,9 +197,9 @@ def test_a_child_dies_with_its_parent(tmp_path: Path) -> None:
     code = f"""
 import sys
 sys.path[:] = {sys.path!r}
-from barnabas.runtime.workers.child_offload import ChildOffload
+from barnabas.runtime.offload import ChildOffload
 from barnabas.runtime.loop import new_loop
-from barnabas.runtime.workers.offload import OffloadTask
+from barnabas.runtime.offload_task import OffloadTask
 from unit.runtime import offloaded_work as work
 loop = new_loop()
 offload = ChildOffload(loop)

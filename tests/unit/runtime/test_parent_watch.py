@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.runtime.process import ParentWatch
 from barnabas.runtime.stepper import LoopStepper
-from barnabas.runtime.workers.parent_watch import ParentWatch
 
 # For what hangs.
 LIMIT_MS = 60_000

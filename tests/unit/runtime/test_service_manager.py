@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.runtime.system.service_manager import (
+from barnabas.runtime.service_manager import (
     SilentServiceManager,
     SystemdServiceManager,
     service_manager,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.runtime.system import system_calls
+from barnabas.runtime import system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,8 +23,7 @@ from barnabas.serializers.errors import (
     UnknownSchemaError,
 )
 from barnabas.serializers.lookups import SchemaDeserializer, SchemaLookup
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 from unit.serializers.registry_server import RegistryServer
 from waiting import eventually
 

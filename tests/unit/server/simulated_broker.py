@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.network.channel import Channel, ChannelDependencies
 from barnabas.network.framed_protocol import new_receive_buffer
-from barnabas.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
+)
+from barnabas.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.server.configs.configuration import read_configuration

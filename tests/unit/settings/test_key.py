@@ -13,8 +13,7 @@ from barnabas.server.configs.endpoints import parse_address
 from barnabas.server.quotas.config import parse_overrides
 from barnabas.settings import key as key_module
 from barnabas.settings.key import ConfigError, ConfigKey, ConfigType, whole_number
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 from barnabas.storage.config import TOPIC_CONFIGS
 
 # Of the length that a config may have.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.record.control import ControlType
+from barnabas.record.batch import ControlType
 from barnabas.record.reader import read_batches
 from barnabas.sim.disk import FailingCall
 from barnabas.storage.config import LogConfig

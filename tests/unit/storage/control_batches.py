@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from barnabas.record.batch import set_crc, set_offset_and_epoch
+from barnabas.record.batch import (
+    ControlType,
+    encode_control_key,
+    encode_end_marker,
+    set_crc,
+    set_offset_and_epoch,
+)
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import GZIP
-from barnabas.record.control import ControlType, encode_control_key, encode_end_marker
 from unit.storage.storage_fixtures import NOW_MS
 
 COMMIT = encode_control_key(ControlType.COMMIT)

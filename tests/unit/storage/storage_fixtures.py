@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from barnabas.record.batch import ControlType, encode_control_key, encode_end_marker
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.control import ControlType, encode_control_key, encode_end_marker
 from barnabas.record.reader import read_batches
 from barnabas.runtime.executor import InlineExecutor, run_in_order
 from barnabas.runtime.rng import SeededRng

@@ -495,7 +495,7 @@ def test_a_disk_that_fails_takes_the_directory_offline() -> None:
 
 
 def test_an_interrupted_pass_is_retried() -> None:
-    from barnabas.runtime.workers.offload import OffloadError
+    from barnabas.runtime.offload import OffloadError
 
     bench = filled()
     half_way(bench)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.record.control import ControlType
+from barnabas.record.batch import ControlType
 from barnabas.storage.errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TXN_INDEX_SUFFIX

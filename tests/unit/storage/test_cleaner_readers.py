@@ -8,7 +8,7 @@ from barnabas.client.fetch.record_set import RecordSet, read_records, scan_recor
 from barnabas.coordinator.runtime.loader import Loader
 from barnabas.record.compression import GZIP, NONE, ZSTD
 from barnabas.record.decoded_columns import decode_record_set
-from barnabas.record.down_conversion import down_convert
+from barnabas.record.format_conversion import down_convert
 from barnabas.record.legacy import messages
 from barnabas.runtime.executor import InlineExecutor
 from unit.storage.cleaner_fixtures import CleanerBench, all_batches

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.record.batch import set_offset_and_epoch
-from barnabas.record.control import ControlType
+from barnabas.record.batch import ControlType, set_offset_and_epoch
 from barnabas.storage.errors import CorruptRecordError, InvalidTxnStateError
 from unit.storage.control_batches import DAMAGED
 from unit.storage.storage_fixtures import Bench, all_records, batch, marker, read

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.record.batch import (
-    HEADER,
-    BatchHeader,
-    CorruptBatchError,
-    UnsupportedMagicError,
-    read_header,
-    set_crc,
-)
+from barnabas.record.batch import HEADER, BatchHeader, read_header, set_crc
+from barnabas.record.record import CorruptBatchError, UnsupportedMagicError
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import KafkaStorageError, OutOfOrderSequenceError, StorageError

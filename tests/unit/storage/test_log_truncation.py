@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.record.control import ControlType
+from barnabas.record.batch import ControlType
 from barnabas.storage.config import LogConfig
 from barnabas.storage.results import FetchIsolation
 from steps import finish

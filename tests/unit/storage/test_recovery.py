@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 from msgspec.structs import replace
 
-from barnabas.record.control import ControlType
+from barnabas.record.batch import ControlType
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.config import LogConfig
 from barnabas.storage.errors import InconsistentTopicIdError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.record.control import ControlType
+from barnabas.record.batch import ControlType
 from barnabas.storage.errors import InvalidTxnStateError, OutOfOrderSequenceError
 from barnabas.storage.producers.open_transactions import VerificationGuard
 from barnabas.storage.results import AppendOrigin

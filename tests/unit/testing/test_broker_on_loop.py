@@ -17,7 +17,8 @@ import pytest
 import uvloop
 
 from barnabas import aio
-from barnabas.runtime.loop import close_loop, new_loop, watched_runtime
+from barnabas.runtime.loop import close_loop, new_loop, system_runtime
+from barnabas.runtime.loop_watch import loop_watch
 from barnabas.server.process.first_topics import TopicError
 from barnabas.settings.key import ConfigError
 from barnabas.storage.errors import StorageError
@@ -221,7 +222,7 @@ def test_a_broker_failure_is_raised_at_the_end_of_the_block(
 def test_a_server_runtime_releases_its_reserve_of_descriptors() -> None:
     before = open_descriptors()
     loop = new_loop()
-    runtime = watched_runtime(loop)
+    runtime = system_runtime(loop, watch=loop_watch(loop))
     assert len(open_descriptors()) >= len(before) + 16
     close_loop(loop, runtime)
     assert open_descriptors().items() <= before.items()

@@ -25,10 +25,9 @@ from barnabas.cli.common.tables import bad, echo_table, good
 from barnabas.client.admin.acls import Acl, AclFilter
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
-from barnabas.metadata.acls.acl import Acl as Entry
-from barnabas.metadata.acls.acls_image import AclsImage
-from barnabas.metadata.acls.decision import Action, canonical_address, decide
-from barnabas.protocol.acls import (
+from barnabas.metadata.acl_decision import Action, canonical_address, decide
+from barnabas.metadata.acls import Acl as Entry, AclsImage
+from barnabas.protocol.resources import (
     CLUSTER_NAME,
     LISTED_OPERATIONS,
     AclOperation,

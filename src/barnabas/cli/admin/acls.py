@@ -32,7 +32,7 @@ from barnabas.cli.common.printable import echo
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.client.admin.acls import Acl, AclFilter
 from barnabas.client.errors import BrokerError
-from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
+from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

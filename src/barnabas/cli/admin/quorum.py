@@ -326,8 +326,8 @@ def _refuse_static(found: QuorumDescription) -> None:
 
 
 def _directory(replicas: Sequence[QuorumReplica], node: int, given: str | None, role: str) -> bytes:
+    from barnabas.protocol.errors import ProtocolError
     from barnabas.protocol.primitives import uuid_from_string
-    from barnabas.protocol.protocol_error import ProtocolError
 
     if given is not None:
         try:

@@ -42,7 +42,7 @@ from barnabas.client.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
-from barnabas.runtime.system.standard_streams import discard_standard_output
+from barnabas.runtime.process import discard_standard_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.process import environment
+from barnabas.runtime.process import environment
 
 
 def without_variables(properties: dict[str, str]) -> dict[str, str]:

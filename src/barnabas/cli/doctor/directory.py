@@ -19,8 +19,8 @@ from barnabas.cli.doctor.diagnosis import dangers
 from barnabas.cli.log.segment_files import FileFindings, is_locked, partition_directories
 from barnabas.network.principal import ANONYMOUS
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
-from barnabas.runtime.tls.key_changes import check_mutual_trust
+from barnabas.runtime.interpreter import UNOPTIMIZED, is_optimized
+from barnabas.runtime.tls.contexts import check_mutual_trust
 from barnabas.runtime.tls.tls_options import TlsOptionsError
 from barnabas.server.configs.config import AuthorizerConfig, log_directories
 from barnabas.server.configs.configuration import (

@@ -16,11 +16,13 @@ from barnabas.cli.common.advice import Advice
 from barnabas.client.errors import AuthenticationError
 from barnabas.client.tls_config import client_tls_options
 from barnabas.network.network_error import ForeignProtocol, foreign_protocol
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.headers import decode_response, encode_request
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.messages.connection import (
+    ApiVersionsRequest,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from barnabas.runtime.tls.tls_options import TlsOptions, TlsOptionsError
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.client.config import ClientConfig
     from barnabas.client.errors import ClientError
     from barnabas.protocol.schema import Message
+
 
 Address = tuple[str, int]
 

@@ -25,7 +25,7 @@ from barnabas.client.aio.producer import Producer
 from barnabas.client.errors import ClientTimeoutError, CorruptRecordsError
 from barnabas.client.fetch.record_set import read_records
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.runtime.loop import new_loop
 
 if TYPE_CHECKING:

@@ -19,31 +19,31 @@ from barnabas.cli.common.printable import counted, echo, json_line
 from barnabas.cli.common.tables import bad, dim, echo_line, strong, warn
 from barnabas.cli.log.segment_files import ReadOnlyFile, ScannedBatch, SegmentScan, partition_of
 from barnabas.protocol.codec import decode
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import uuid_to_string
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.record_frame import (
     decode_coordinator_key,
     decode_coordinator_value,
     decode_metadata_record,
-    read_prefix,
-)
-from barnabas.protocol.record_types import (
     group_record_classes,
+    read_prefix,
     share_record_classes,
     transaction_record_classes,
 )
+from barnabas.protocol.records.classic_groups import ConsumerProtocolSubscription
 from barnabas.protocol.records.consumer_protocol_assignment import ConsumerProtocolAssignment
-from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
-from barnabas.protocol.records.kraft_version_record import KRaftVersionRecord
-from barnabas.protocol.records.leader_change_message import LeaderChangeMessage
-from barnabas.protocol.records.snapshot_footer_record import SnapshotFooterRecord
-from barnabas.protocol.records.snapshot_header_record import SnapshotHeaderRecord
-from barnabas.protocol.records.voters_record import VotersRecord
+from barnabas.protocol.records.metadata_log import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+)
+from barnabas.protocol.records.nodes import VotersRecord
 from barnabas.protocol.schema import UUID, Array, Struct
+from barnabas.record.batch import ControlType, parse_control_key, parse_end_marker
 from barnabas.record.compression import NAMES as COMPRESSIONS
-from barnabas.record.control import ControlType, parse_control_key, parse_end_marker
-from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import records_of
+from barnabas.record.record import CorruptBatchError
 from barnabas.runtime.disk import RealDisk
 from barnabas.settings.properties import parse_properties
 from barnabas.storage.files.checkpoint import CheckpointError, decode_lines
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.schema import Record as SchemaRecord
     from barnabas.record.record import Record
+
 
 _INDEX_BYTES_MAX = 1 << 30
 _VALUE_WIDTH = 200

@@ -40,7 +40,7 @@ from barnabas.record.batch import (
     set_crc,
     set_offset_and_epoch,
 )
-from barnabas.record.checksum import crc32c
+from barnabas.record.compiled import crc32c
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.files.checkpoint import (

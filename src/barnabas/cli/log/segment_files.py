@@ -22,8 +22,8 @@ from barnabas.record.batch import (
     BatchHeader,
     check_crc,
 )
+from barnabas.runtime import system_calls
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system import system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from barnabas.cli.log.segment_files import ReadOnlyFile, SegmentScan
 from barnabas.raft.election_state import QuorumStateError, decode_quorum_state
 from barnabas.raft.listener import SnapshotError
 from barnabas.raft.log.snapshot import list_snapshots, read_snapshot, snapshot_name
-from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import layouts, records_payload
+from barnabas.record.record import CorruptBatchError
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.files.checkpoint import CheckpointError, decode_lines
 from barnabas.storage.files.metadata_files import read_topic_id
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.log.segment_files import FileFindings, PartitionDirectory, ScannedBatch
     from barnabas.record.batch import BatchHeader
+
 
 _OFFSET_ENTRY_BYTES = 8
 _TIME_ENTRY_BYTES = 12

@@ -17,11 +17,11 @@ from barnabas.cli.log.segment_files import (
     partition_directories,
 )
 from barnabas.cli.log.verify import METADATA_TOPIC, VerifyOptions, verify_partition
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.record_frame import decode_metadata_record
-from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.record.errors import CorruptBatchError
+from barnabas.protocol.records.topics import ConfigRecord
 from barnabas.record.reader import records_of
+from barnabas.record.record import CorruptBatchError
 from barnabas.runtime.disk import RealDisk
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.files.checkpoint import (

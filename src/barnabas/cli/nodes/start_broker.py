@@ -21,19 +21,20 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import json_line, printable, printable_lines
 from barnabas.cli.common.variables import without_variables
+from barnabas.runtime import system_calls
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.system import system_calls
-from barnabas.runtime.system.standard_streams import discard_standard_output
-from barnabas.runtime.system.system_calls import request_parent_death_signal
+from barnabas.runtime.process import discard_standard_output
+from barnabas.runtime.system_calls import request_parent_death_signal
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
     from barnabas.cli.nodes.start_options import StartOptions
     from barnabas.runtime.loop import ProcessControl, Runtime
-    from barnabas.runtime.system.service_manager import ServiceManager
-    from barnabas.runtime.workers.parent_watch import ParentWatch
+    from barnabas.runtime.process import ParentWatch
+    from barnabas.runtime.service_manager import ServiceManager
     from barnabas.server.process.first_topics import NewTopic
+
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ def start_broker(options: StartOptions) -> int:
 
 def _run(properties: dict[str, str], options: StartOptions, start_files: StartFiles) -> int:
     from barnabas.runtime.loop import run
-    from barnabas.runtime.system.service_manager import service_manager
+    from barnabas.runtime.service_manager import service_manager
     from barnabas.server.configs.configuration import read_configuration
     from barnabas.server.process.node import Node
     from barnabas.server.startup.node_failure import NodeFailedError
@@ -173,7 +174,7 @@ def _log_slow_python() -> None:
     if not _log.isEnabledFor(logging.INFO):
         # Most starts need neither the module nor the configuration of Python's build.
         return
-    from barnabas.runtime.system.interpreter import UNOPTIMIZED, is_optimized
+    from barnabas.runtime.interpreter import UNOPTIMIZED, is_optimized
 
     if not is_optimized():
         _log.info("Slow Python: %s", UNOPTIMIZED)
@@ -310,7 +311,7 @@ class StartFiles:
             control.on_signal(signal.SIGHUP, control.request_stop)
         if options.exit_with is None:
             return
-        from barnabas.runtime.workers.parent_watch import WAKING_SIGNAL, ParentWatch
+        from barnabas.runtime.process import WAKING_SIGNAL, ParentWatch
 
         throws_away = options.temporary or options.remove_orphaned is not None
         self._watch = ParentWatch(
@@ -333,7 +334,7 @@ class StartFiles:
             disk = RealDisk()
             disk.write_atomically(disk.absolute(path), f"{address}\n".encode(), sync=False)
         if self._watch is not None:
-            from barnabas.runtime.workers.parent_watch import WAKING_SIGNAL
+            from barnabas.runtime.process import WAKING_SIGNAL
 
             request_parent_death_signal(WAKING_SIGNAL)
             # The parent may have ended before the request for a signal.

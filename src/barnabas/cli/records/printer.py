@@ -17,7 +17,7 @@ from barnabas.cli.common.output import warning
 from barnabas.cli.common.printable import echo, printable_bytes
 from barnabas.cli.records.templates import Reading, Render, field
 from barnabas.client.errors import ClientError, RecordDeserializationError
-from barnabas.runtime.system.interrupts import DeferredInterrupt
+from barnabas.runtime.stepper import DeferredInterrupt
 
 if TYPE_CHECKING:
     import re

@@ -19,7 +19,7 @@ from barnabas.cli.common.units import duration_ms
 from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
 from barnabas.client.fetch.record_set import read_records, span_records, visible_batches
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -8,25 +8,21 @@ from typing import TYPE_CHECKING
 from barnabas.client.admin.sender import AdminCall, checked, error_or_none, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, broker_error
-from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.create_acls import (
+from barnabas.protocol.messages.security import (
     AclCreation,
+    AclDescription,
     CreateAclsRequest,
     CreateAclsResponse,
-)
-from barnabas.protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
-)
-from barnabas.protocol.messages.describe_acls import (
-    AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,13 +18,7 @@ from barnabas.client.connections.metadata_cache import NodeInfo
 from barnabas.client.errors import BrokerError
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import add_raft_voter
-from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.protocol.messages.describe_cluster import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
+from barnabas.protocol.messages.connection import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -32,26 +26,22 @@ from barnabas.protocol.messages.describe_quorum import (
     ReplicaState,
     TopicDataRequest,
 )
-from barnabas.protocol.messages.remove_raft_voter import (
-    RemoveRaftVoterRequest,
-)
-from barnabas.protocol.messages.unregister_broker import (
-    UnregisterBrokerRequest,
-)
-from barnabas.protocol.messages.unregister_controller import (
-    UnregisterControllerRequest,
-)
-from barnabas.protocol.messages.update_features import (
+from barnabas.protocol.messages.metadata import DescribeClusterRequest, DescribeClusterResponse
+from barnabas.protocol.messages.nodes import (
     FeatureUpdateKey,
+    UnregisterBrokerRequest,
+    UnregisterControllerRequest,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from barnabas.protocol.messages.quorum import AddRaftVoterRequest, Listener, RemoveRaftVoterRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
+
 
 __all__ = [
     "NO_DIRECTORY",
@@ -317,8 +307,7 @@ def add_voter(
             voter_id=node,
             voter_directory_id=directory_id,
             listeners=[
-                add_raft_voter.Listener(name=each.listener, host=each.host, port=each.port)
-                for each in endpoints
+                Listener(name=each.listener, host=each.host, port=each.port) for each in endpoints
             ],
         )
 

@@ -13,41 +13,33 @@ from barnabas.client.admin.cluster import require_broker
 from barnabas.client.admin.sender import AdminCall, error_or_none, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.config_resource import ConfigResource, ResourceType
-from barnabas.protocol.messages.alter_client_quotas import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    EntityDataRequest,
-    EntryDataRequest,
-    OpData,
-)
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as ReplacedConfig,
     AlterConfigsRequest,
     AlterConfigsResource as ReplacedResource,
     AlterConfigsResponse,
 )
-from barnabas.protocol.messages.describe_client_quotas import (
+from barnabas.protocol.messages.configs import (
+    AlterableConfig,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterConfigsResource,
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
-)
-from barnabas.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
-)
-from barnabas.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    EntityDataRequest,
+    EntryDataRequest,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
-)
-from barnabas.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
+    OpData,
 )
+from barnabas.protocol.resources import ConfigResource, ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +47,7 @@ if TYPE_CHECKING:
     from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.errors import ClientError
     from barnabas.protocol.schema import Message
+
 
 __all__ = ["ConfigEntry", "ConfigResource", "ConfigSynonym", "QuotaEntity", "ResourceType"]
 

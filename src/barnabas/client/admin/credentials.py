@@ -14,36 +14,26 @@ from barnabas.client.admin.sender import AdminCall, checked, error_or_none, rais
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.errors import BrokerError, broker_error
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.alter_user_scram_credentials import (
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.messages.security import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
-    ScramCredentialDeletion,
-    ScramCredentialUpsertion,
-)
-from barnabas.protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
-)
-from barnabas.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
-)
-from barnabas.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
-    UserName,
-)
-from barnabas.protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
-)
-from barnabas.protocol.messages.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+    UserName,
 )
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.sasl.scram_keys import (
     ITERATIONS_DEFAULT,
     ScramMechanism,

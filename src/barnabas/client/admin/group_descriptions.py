@@ -19,16 +19,19 @@ from barnabas.client.errors import (
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import decode
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.messages import (
     consumer_group_describe as consumer_groups,
-    describe_groups as classic_groups,
-    share_group_describe as share_groups,
+    groups as classic_groups,
     streams_group_describe as streams_groups,
 )
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.messages.share_groups import (
+    Assignment,
+    DescribedGroup,
+    ShareGroupDescribeRequest,
+)
+from barnabas.protocol.records.classic_groups import ConsumerProtocolSubscription
 from barnabas.protocol.records.consumer_protocol_assignment import ConsumerProtocolAssignment
-from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -292,7 +295,7 @@ def _consumer(group: consumer_groups.DescribedGroup) -> GroupDescription | Clien
 
 
 def _partitions(
-    assignment: consumer_groups.Assignment | share_groups.Assignment,
+    assignment: consumer_groups.Assignment | Assignment,
 ) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
@@ -303,7 +306,7 @@ def _partitions(
     )
 
 
-def _share(group: share_groups.DescribedGroup) -> GroupDescription | ClientError:
+def _share(group: DescribedGroup) -> GroupDescription | ClientError:
     if group.error_code:
         return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
     members = tuple(
@@ -437,9 +440,7 @@ describe_consumer = _describe_by(
 )
 describe_share = _describe_by(
     ApiKey.SHARE_GROUP_DESCRIBE,
-    lambda groups: share_groups.ShareGroupDescribeRequest(
-        group_ids=groups, include_authorized_operations=False
-    ),
+    lambda groups: ShareGroupDescribeRequest(group_ids=groups, include_authorized_operations=False),
     _share,
 )
 describe_streams = _describe_by(

@@ -25,29 +25,31 @@ from barnabas.client.group.group_offsets import CommittedOffset, commit_request,
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import K, TopicPartition, as_partitions, by_topic
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from barnabas.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberIdentity,
-)
-from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from barnabas.protocol.messages.offset_delete import (
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.committed_offsets import (
+    OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    MemberIdentity,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.retries import OnDone
-    from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
     from barnabas.protocol.schema import Message
+
 
 __all__ = ["MemberToRemove"]
 

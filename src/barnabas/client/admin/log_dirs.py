@@ -10,13 +10,11 @@ from barnabas.client.admin.sender import AdminCall, error_or_none, raise_error, 
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.topic_partition import K, TopicPartition, as_partition, by_topic
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.alter_replica_log_dirs import (
+from barnabas.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
-)
-from barnabas.protocol.messages.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )

@@ -26,36 +26,37 @@ from barnabas.client.topic_partition import (
     numbers_by_topic,
 )
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages import describe_producers as producers, elect_leaders as elections
-from barnabas.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
+from barnabas.protocol.messages import (
+    describe_transactions as producers,
+    partition_changes as elections,
 )
-from barnabas.protocol.messages.delete_records import (
+from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
-)
-from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.list_partition_reassignments import (
+from barnabas.protocol.messages.partition_changes import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
+    ReassignablePartition,
+    ReassignableTopic,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.admin.sender import AdminSender, Plan
+    from barnabas.protocol.messages.describe_transactions import ProducerState
     from barnabas.protocol.schema import Message
+
 
 __all__ = ["ActiveProducer", "ElectionType", "Reassignment"]
 
@@ -201,7 +202,7 @@ def describe_producers(
     return sender.send_to_leaders(as_partitions(wanted), call_for, once=once)
 
 
-def _producer(state: producers.ProducerState) -> ActiveProducer:
+def _producer(state: ProducerState) -> ActiveProducer:
     return ActiveProducer(
         state.producer_id,
         state.producer_epoch,

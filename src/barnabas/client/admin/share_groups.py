@@ -28,18 +28,14 @@ from barnabas.protocol.messages import (
     read_share_group_state as state,
     read_share_group_state_summary as summary,
 )
-from barnabas.protocol.messages.alter_share_group_offsets import (
+from barnabas.protocol.messages.share_groups import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponse,
-)
-from barnabas.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequestTopic,
     DeleteShareGroupOffsetsResponse,
-)
-from barnabas.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsResponse,
@@ -52,6 +48,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
+
 
 __all__ = ["ShareOffset", "ShareRecordState", "ShareState", "ShareStateBatch"]
 

@@ -24,15 +24,12 @@ from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
-from barnabas.protocol.messages.init_producer_id import (
+from barnabas.protocol.messages.transactions import (
+    EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
-)
-from barnabas.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
-)
-from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -44,8 +41,8 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.transactions.state import OpenTransaction
-    from barnabas.protocol.messages.end_txn import EndTxnResponse
     from barnabas.protocol.schema import Message
+
 
 __all__ = [
     "AbortableTransaction",

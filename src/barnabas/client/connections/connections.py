@@ -38,9 +38,8 @@ from barnabas.client.errors import (
 from barnabas.network.connection_pool import ConnectionPool, Node, PoolSettings
 from barnabas.network.network_error import FOREIGN_PROTOCOLS, NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import ReconnectBackoff
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.connection import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.runtime.sockets import USUAL_OPTIONS
 from barnabas.version import __version__
 
@@ -53,9 +52,9 @@ if TYPE_CHECKING:
     from barnabas.network.channel import Channel
     from barnabas.protocol.api_keys import ApiKey
     from barnabas.protocol.schema import Message
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.loop import Runtime
     from barnabas.runtime.sockets import Listening, ListenOptions, Sockets, Stream, StreamHandler
-    from barnabas.runtime.timer import Cancellable
     from barnabas.sasl.client_login import ClientLogin
 
 

@@ -21,7 +21,7 @@ from barnabas.client.errors import (
 from barnabas.client.retries import RetryingCall
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.find_coordinator import (
+from barnabas.protocol.messages.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from barnabas.record.arrow_arrays import fixed_width, header_rows, keys_and_values, repeated
 from barnabas.record.decoded_columns import DecodedRecords, decode_record_set, upgraded
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

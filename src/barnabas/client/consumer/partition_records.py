@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.fetch.fetched_batch import Piece
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.record.errors import CorruptBatchError
+    from barnabas.record.record import CorruptBatchError
 
 __all__ = ["PartitionRecords"]
 

@@ -15,7 +15,7 @@ from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.fetch.fetched_batch import BatchOrigin, FetchedBatch, Piece
 from barnabas.client.fetch.record_set import visible_batches
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

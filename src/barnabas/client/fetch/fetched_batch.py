@@ -15,7 +15,7 @@ from barnabas.client.errors import CorruptRecordsError
 from barnabas.client.fetch.record_set import iter_span_records, span_records
 from barnabas.record.batch import MAGIC_V2, read_header
 from barnabas.record.columns import append_columns, record_slices, uncompressed
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -10,8 +10,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.record.batch import CONTROL_FLAG, MAGIC_V2, BatchHeader, read_header
-from barnabas.record.checksum import crc32c
 from barnabas.record.columns import batch_records, iter_records, record_slices, uncompressed
+from barnabas.record.compiled import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

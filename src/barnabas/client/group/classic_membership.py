@@ -38,9 +38,8 @@ from barnabas.client.group.group_leader import (
 from barnabas.client.group.membership import GroupGeneration, PollSteps, PollWatch
 from barnabas.client.group.rebalance import PartitionTransfer, Rebalance, RebalanceDependencies
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.groups import LeaveGroupRequest, MemberIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

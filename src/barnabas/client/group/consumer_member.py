@@ -18,7 +18,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitionsRequest,
 )

@@ -27,7 +27,7 @@ from barnabas.client.group.group_calls import GroupCalls, HeartbeatSchedule
 from barnabas.client.group.membership import AssignmentSteps, GroupGeneration, PollSteps, PollWatch
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatResponse
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.waiting.state_machine import StateMachine
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.connections.lookups import Coordinators
     from barnabas.client.group.membership import MembershipHost
-    from barnabas.protocol.messages.consumer_group_heartbeat import Assignment
+    from barnabas.protocol.messages.groups import Assignment
     from barnabas.protocol.schema import Message
 
 __all__ = ["ConsumerProtocolMembership"]

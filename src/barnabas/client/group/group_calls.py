@@ -14,7 +14,7 @@ from barnabas.client.connections.connections import Call
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from barnabas.waiting.state_machine import StateMachine
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.lookups import Coordinators
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.protocol.schema import Message
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
 
 
 __all__ = [

@@ -25,24 +25,23 @@ from barnabas.client.group.assignor import (
 from barnabas.client.topic_partition import TopicPartition, numbers_by_topic
 from barnabas.client.user_code import UserCode
 from barnabas.protocol.codec import decode_from, encode_bytes
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.sync_group import SyncGroupRequestAssignment
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.groups import SyncGroupRequestAssignment
+from barnabas.protocol.records.classic_groups import (
+    ConsumerProtocolSubscription,
+    TopicPartition as OwnedTopic,
+)
 from barnabas.protocol.records.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
     TopicPartition as AssignedTopic,
-)
-from barnabas.protocol.records.consumer_protocol_subscription import (
-    ConsumerProtocolSubscription,
-    TopicPartition as OwnedTopic,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.client.connections.cluster import Cluster
-    from barnabas.protocol.messages.join_group import JoinGroupResponse
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.protocol.messages.groups import JoinGroupResponse
+    from barnabas.runtime.clock import Cancellable
 
 
 __all__ = [

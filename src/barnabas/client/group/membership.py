@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from barnabas.client.errors import ClientError
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.loop import Runtime
-    from barnabas.runtime.timer import Cancellable
 
 
 __all__ = [

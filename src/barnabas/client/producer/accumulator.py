@@ -13,7 +13,7 @@ from barnabas.client.errors import RecordTooLargeError
 from barnabas.client.producer.producer_batch import ProducerBatch, split
 from barnabas.client.producer.user_objects import exact_timestamp, raise_unfit, record_parts
 from barnabas.record.compression import CODES
-from barnabas.runtime.system.memory import keep_freed_memory
+from barnabas.runtime.system_calls import keep_freed_memory
 
 __all__ = ["REFUSALS", "Accumulator", "PartitionQueue"]
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from barnabas.client.config import ClientConfig
     from barnabas.client.producer.producer_batch import DeliveryCallback
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Clock, Timer
 
     # Key, value, headers, timestamp in ms (None: the current time).
     BatchRecord = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]], int | None]

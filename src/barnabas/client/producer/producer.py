@@ -23,7 +23,7 @@ from barnabas.client.producer.user_objects import ProducerRecord, raise_unfit, t
 from barnabas.client.session.lifetime import ClosedByUser, WithBlock
 from barnabas.client.session.plans import RunsPlans, run_plan
 from barnabas.client.session.session import Session
-from barnabas.runtime.system.process import reentrant_lock, watch_forks
+from barnabas.runtime.process import reentrant_lock, watch_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.client.producer.user_objects import ProducerParts
     from barnabas.client.session.plans import Until, WaitingPlan
     from barnabas.client.topic_partition import TopicPartition
+
 
 __all__ = ["Producer", "SharedProducer"]
 

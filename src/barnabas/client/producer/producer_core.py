@@ -25,7 +25,7 @@ from barnabas.client.producer.user_objects import (
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.calls import TransactionCalls
 from barnabas.client.transactions.manager import TransactionManager
-from barnabas.runtime.system.process import watch_forks
+from barnabas.runtime.process import watch_forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

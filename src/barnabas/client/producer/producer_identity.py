@@ -9,7 +9,7 @@ from barnabas.client.connections.connections import Call
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.init_producer_id import (
+from barnabas.protocol.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )

@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from barnabas.client.errors import ClientClosedError, ClientError, ForkedClientError
 from barnabas.runtime.clock import SystemClock
-from barnabas.runtime.system.process import at_exit, process_id
+from barnabas.runtime.process import at_exit, process_id
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -25,7 +25,7 @@ from barnabas.client.share.acknowledgements import (
 )
 from barnabas.client.topic_partition import TopicPartition, as_partition
 from barnabas.record.batch import CONTROL_FLAG, MAGIC_V2
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

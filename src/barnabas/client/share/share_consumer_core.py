@@ -35,7 +35,7 @@ from barnabas.client.share.share_membership import ShareMembership, ShareMembers
 from barnabas.client.share.share_session import AckGroup, ShareRequests
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.get_telemetry_subscriptions import (
+from barnabas.protocol.messages.connection import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )

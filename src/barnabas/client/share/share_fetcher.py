@@ -24,7 +24,7 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.share_acknowledge import ShareAcknowledgeResponse
-from barnabas.protocol.messages.share_fetch import PartitionData, ShareFetchResponse
+from barnabas.protocol.messages.share_consumers import PartitionData, ShareFetchResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -16,7 +16,7 @@ from barnabas.client.group.group_calls import GroupCalls, HeartbeatSchedule
 from barnabas.client.group.membership import PollWatch
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.share_group_heartbeat import (
+from barnabas.protocol.messages.share_consumers import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )

@@ -9,8 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.client.share.acknowledgements import Acknowledgements
-from barnabas.protocol.messages import share_acknowledge, share_fetch
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.messages import share_acknowledge
+from barnabas.protocol.messages.share_consumers import (
+    AcknowledgementBatch,
+    FetchPartition,
+    FetchTopic,
+    ForgottenTopic,
+    ShareFetchRequest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -57,7 +64,7 @@ class ShareRequests(NamedTuple):
         epoch: int,
         partitions: Mapping[PartitionId, Acknowledgements | None],
         forgotten: Iterable[PartitionId],
-    ) -> share_fetch.ShareFetchRequest:
+    ) -> ShareFetchRequest:
         """Return a ShareFetch.
 
         Args:
@@ -70,7 +77,7 @@ class ShareRequests(NamedTuple):
             ProtocolError: The version does not support the acquire mode.
         """
         config = self.config
-        request = share_fetch.ShareFetchRequest(
+        request = ShareFetchRequest(
             group_id=config.group_id,
             member_id=self.member_id,
             share_session_epoch=epoch,
@@ -80,13 +87,13 @@ class ShareRequests(NamedTuple):
             max_records=config.max_poll_records,
             batch_size=config.max_poll_records,
             topics=[
-                share_fetch.FetchTopic(topic_id=topic_id, partitions=found)
+                FetchTopic(topic_id=topic_id, partitions=found)
                 for topic_id, found in _by_topic(
                     (each, _fetch_partition(each, acks)) for each, acks in partitions.items()
                 ).items()
             ],
             forgotten_topics_data=[
-                share_fetch.ForgottenTopic(topic_id=topic_id, partitions=numbers)
+                ForgottenTopic(topic_id=topic_id, partitions=numbers)
                 for topic_id, numbers in _by_topic((each, each[1]) for each in forgotten).items()
             ],
         )
@@ -116,14 +123,12 @@ class ShareRequests(NamedTuple):
         return request
 
 
-def _fetch_partition(
-    partition: PartitionId, acks: Acknowledgements | None
-) -> share_fetch.FetchPartition:
+def _fetch_partition(partition: PartitionId, acks: Acknowledgements | None) -> FetchPartition:
     batches = [] if acks is None else acks.batches()
-    return share_fetch.FetchPartition(
+    return FetchPartition(
         partition_index=partition[1],
         acknowledgement_batches=[
-            share_fetch.AcknowledgementBatch(
+            AcknowledgementBatch(
                 first_offset=first, last_offset=last, acknowledge_types=list(types)
             )
             for first, last, types in batches

@@ -39,9 +39,11 @@ from barnabas.client.transactions.state import (
 )
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
-from barnabas.protocol.messages.end_txn import EndTxnResponse
-from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
+from barnabas.protocol.messages.transactions import (
+    AddPartitionsToTxnResponse,
+    EndTxnResponse,
+    InitProducerIdResponse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

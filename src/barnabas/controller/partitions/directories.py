@@ -20,17 +20,17 @@ from barnabas.metadata.partition_registration import (
     NO_LEADER,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
+from barnabas.protocol.messages.log_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
     DirectoryDataResponse,
     PartitionDataResponse,
     TopicDataResponse,
 )
-from barnabas.protocol.records.broker_registration_change_record import (
+from barnabas.protocol.records.nodes import (
     BrokerRegistrationChangeRecord,
 )
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

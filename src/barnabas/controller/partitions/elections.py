@@ -21,7 +21,7 @@ from barnabas.controller.partitions.partition_change import (
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.elect_leaders import (
+from barnabas.protocol.messages.partition_changes import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics import TopicImage
-    from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+    from barnabas.protocol.records.topics import PartitionChangeRecord
 
     Located = tuple[TopicImage, int, PartitionRegistration]
 

@@ -15,14 +15,14 @@ from barnabas.controller.result import (
 from barnabas.metadata.metadata_version import partition_change_record_version
 from barnabas.metadata.partition_registration import RECOVERED, RECOVERING
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_partition import (
+from barnabas.protocol.messages.partition_changes import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     PartitionDataRequest,
     PartitionDataResponse,
     TopicDataResponse,
 )
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 
 if TYPE_CHECKING:
     from barnabas.controller.partitions.elections import Elections

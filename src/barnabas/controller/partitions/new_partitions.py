@@ -19,7 +19,7 @@ from barnabas.metadata.partition_registration import (
     PartitionRegistration,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_partitions import (
+from barnabas.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.broker_registration import BrokerRegistration
     from barnabas.metadata.image import ClusterImage
-    from barnabas.protocol.messages.create_partitions import CreatePartitionsTopic
+    from barnabas.protocol.messages.topics import CreatePartitionsTopic
     from barnabas.runtime.rng import Rng
 
 

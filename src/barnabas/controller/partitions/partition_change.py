@@ -32,7 +32,7 @@ from barnabas.metadata.partition_registration import (
     RECOVERING,
     PartitionRegistration,
 )
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set as AbstractSet

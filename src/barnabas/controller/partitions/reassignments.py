@@ -17,17 +17,15 @@ from barnabas.controller.partitions.partition_change import (
 )
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_partition_reassignments import (
+from barnabas.protocol.messages.partition_changes import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    ReassignablePartitionResponse,
-    ReassignableTopicResponse,
-)
-from barnabas.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
 )
 from barnabas.waiting.steps import gradually
 
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics import TopicImage
-    from barnabas.protocol.messages.alter_partition_reassignments import ReassignablePartition
+    from barnabas.protocol.messages.partition_changes import ReassignablePartition
 
 
 class ReassignmentControl:

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 from barnabas.controller.partitions.new_partitions import NewPartitions
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.controller.topic_names import METADATA_TOPIC, colliding, problem_of
-from barnabas.metadata.configs.configs_image import TOPIC
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import (
+from barnabas.protocol.messages.topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from barnabas.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
-from barnabas.protocol.records.clear_elr_record import ClearElrRecord
-from barnabas.protocol.records.config_record import ConfigRecord
-from barnabas.protocol.records.remove_topic_record import RemoveTopicRecord
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.topics import (
+    ClearElrRecord,
+    ConfigRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.waiting.steps import count_gradually, gradually
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.topics import TopicImage
-    from barnabas.protocol.messages.create_topics import CreatableTopic
+    from barnabas.protocol.messages.topics import CreatableTopic
     from barnabas.runtime.rng import Rng
 
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from barnabas.coordinator.group.group_base import Group, RefusalError
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
 
 if TYPE_CHECKING:

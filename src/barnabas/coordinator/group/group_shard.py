@@ -34,8 +34,7 @@ from barnabas.coordinator.group.streams.streams_membership import StreamsMembers
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_key, read_prefix
-from barnabas.protocol.records.group_metadata import GroupMetadataKey
-from barnabas.protocol.records.offset_commit import OffsetCommitKey
+from barnabas.protocol.records.classic_groups import GroupMetadataKey, OffsetCommitKey
 from barnabas.record.batch import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
@@ -47,9 +46,14 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.responses import PendingResponse
-    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberResponse
-    from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+    from barnabas.protocol.messages.groups import (
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        MemberResponse,
+        SyncGroupRequest,
+        SyncGroupResponse,
+    )
+
 
 # Record types 0 and 1 both commit an offset. Type 0 is an older layout of the key.
 _OFFSET_COMMIT_TYPES = frozenset({0, 1})

@@ -13,7 +13,7 @@ import msgspec
 
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.record_frame import decode_coordinator_value
-from barnabas.protocol.records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.records.classic_groups import OffsetCommitKey, OffsetCommitValue
 from barnabas.protocol.schema import ZERO_UUID
 
 if TYPE_CHECKING:

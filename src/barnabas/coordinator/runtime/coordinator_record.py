@@ -11,8 +11,8 @@ import msgspec
 
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
 from barnabas.protocol.schema import Record  # noqa: TC001 - field type
+from barnabas.record.batch import ControlType, encode_control_key, encode_end_marker
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.control import ControlType, encode_control_key, encode_end_marker
 from barnabas.storage.results import AppendOrigin
 
 if TYPE_CHECKING:

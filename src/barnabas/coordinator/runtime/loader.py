@@ -13,12 +13,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.metrics.registry import MetricFamily
-from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.record.batch import NO_PRODUCER_ID, batches, check_crc
+from barnabas.protocol.errors import ProtocolError
+from barnabas.record.batch import NO_PRODUCER_ID, ControlType, batches, check_crc
 from barnabas.record.compression import NONE, decompressed_bytes_max
-from barnabas.record.control import ControlType
-from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import decoded_records, records_payload
+from barnabas.record.record import CorruptBatchError
 from barnabas.storage.errors import CorruptRecordError, StorageError, TooManyOpenFilesError
 from barnabas.storage.producers.producer_entry import read_end_marker
 from barnabas.storage.results import FetchIsolation
@@ -31,10 +30,11 @@ if TYPE_CHECKING:
     from barnabas.metrics.measurements import SampledValues
     from barnabas.record.batch import BatchHeader
     from barnabas.record.record import Record
+    from barnabas.runtime.clock import Timer
     from barnabas.runtime.executor import Executor
-    from barnabas.runtime.timer import Timer
     from barnabas.storage.log.log import Log
     from barnabas.waiting.steps import Steps
+
 
 _log = logging.getLogger(__name__)
 

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import HighWatermarkListeners
     from barnabas.replication.partition.results import ProduceResult
-    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.runtime.executor import Executor
-    from barnabas.runtime.timer import Timer
     from barnabas.storage.results import AppendOrigin
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.timing_wheel import TimingWheel

@@ -16,15 +16,12 @@ from barnabas.protocol.record_frame import (
     decode_coordinator_value,
     read_prefix,
 )
-from barnabas.protocol.records.share_snapshot import (
+from barnabas.protocol.records.coordinator_logs import (
     ShareSnapshotKey,
     ShareSnapshotValue,
-    StateBatch as SnapshotBatch,
-)
-from barnabas.protocol.records.share_update import (
     ShareUpdateKey,
     ShareUpdateValue,
-    StateBatch as UpdateBatch,
+    StateBatch as LoggedBatch,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +53,7 @@ def snapshot_record(key: SharePartitionKey, state: SharePartitionState) -> Coord
         delivery_complete_count=state.delivery_complete_count,
         create_timestamp=state.create_timestamp_ms,
         write_timestamp=state.write_timestamp_ms,
-        state_batches=batches_as(SnapshotBatch, state.state_batches),
+        state_batches=batches_as(LoggedBatch, state.state_batches),
     )
     return CoordinatorRecord.of(_key(ShareSnapshotKey, key), value)
 
@@ -68,7 +65,7 @@ def update_record(key: SharePartitionKey, update: SharePartitionUpdate) -> Coord
         leader_epoch=update.leader_epoch,
         start_offset=update.start_offset,
         delivery_complete_count=update.delivery_complete_count,
-        state_batches=batches_as(UpdateBatch, update.state_batches),
+        state_batches=batches_as(LoggedBatch, update.state_batches),
     )
     return CoordinatorRecord.of(_key(ShareUpdateKey, key), value)
 

@@ -36,8 +36,7 @@ from barnabas.coordinator.share.share_record import (
     update_record,
 )
 from barnabas.metrics.measurements import SampledValues
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.record.batch import NO_PRODUCER_ID
 
 if TYPE_CHECKING:

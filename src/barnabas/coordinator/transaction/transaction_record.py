@@ -9,9 +9,9 @@ from barnabas.coordinator.transaction.transaction_metadata import (
     TransactionMetadata,
     TransactionState,
 )
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
-from barnabas.protocol.records.transaction_log import (
+from barnabas.protocol.records.coordinator_logs import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,

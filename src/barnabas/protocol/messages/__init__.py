@@ -1,1 +1,1 @@
-"""One module per API of the Kafka protocol: its request, its response and their structs."""
+"""The requests and responses of the Kafka protocol, in a module for each area."""

@@ -1,1 +1,1 @@
-"""One module per type of record that Kafka keeps in its own logs and files."""
+"""The records that Kafka keeps in its own logs and files, in a module for each area."""

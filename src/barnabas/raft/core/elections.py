@@ -40,8 +40,6 @@ _YIELD_MS = 200
 class Elections:
     """Election and resignation of leaders."""
 
-    __slots__ = ("_replica",)
-
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 

@@ -36,8 +36,6 @@ _LOST_SPREAD_MS = 100
 class Following:
     """The behavior of a replica that does not lead."""
 
-    __slots__ = ("_replica",)
-
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 

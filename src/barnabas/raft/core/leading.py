@@ -14,7 +14,7 @@ from barnabas.raft.core.messages import (
     FetchSnapshotResponse,
 )
 from barnabas.raft.core.replica import CHECK_QUORUM_FACTOR
-from barnabas.raft.core.roles import NEVER, Leader, ParkedFetch, ReplicaState
+from barnabas.raft.core.roles import NEVER, Leader, PendingFetch, ReplicaState
 from barnabas.raft.voter_set import Address
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ _OBSERVERS_MAX = 10_000
 class Leading:
     """The behavior of the leader."""
 
-    __slots__ = ("_replica",)
-
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
@@ -44,9 +42,9 @@ class Leading:
         if now_ms >= deadline:
             self._replica.to_resigned(now_ms, successors(role))
             return now_ms
-        self._answer_parked(now_ms, role, due_only=True)
+        self._complete_pending(now_ms, role, due_only=True)
         self._forget_silent_observers(now_ms, role)
-        due = min((parked.deadline for parked in role.parked.values()), default=NEVER)
+        due = min((pending.deadline for pending in role.pending.values()), default=NEVER)
         return min(deadline, due, self._send_begin_quorum_epoch(now_ms, role))
 
     def _quorum_deadline(self, role: Leader) -> float:
@@ -130,12 +128,12 @@ class Leading:
     def _park(
         self, now_ms: float, role: Leader, request: FetchRequest, response: FetchResponse
     ) -> None:
-        earlier = role.parked.pop(request.source, None)
+        earlier = role.pending.pop(request.source, None)
         if earlier is not None:
             # The replica has given up this request, or uses another connection now.
             self._replica.respond(earlier.request, response)
         wait_ms = min(request.max_wait_ms, self._replica.config.fetch_max_wait_ms)
-        role.parked[request.source] = ParkedFetch(request, now_ms + wait_ms)
+        role.pending[request.source] = PendingFetch(request, now_ms + wait_ms)
 
     def _has_new_records(self, request: FetchRequest) -> bool:
         replica = self._replica
@@ -214,18 +212,18 @@ class Leading:
         if end > role.epoch_start_offset and end > replica.high_watermark:
             replica.move_high_watermark(end)
             replica.note_leader_high_watermark(end)
-            self._answer_parked(now_ms, role)
+            self._complete_pending(now_ms, role)
 
     def on_appended(self, now_ms: float, role: Leader) -> None:
         """Answer the fetches that wait for the records just written at the log end."""
-        self._answer_parked(now_ms, role)
+        self._complete_pending(now_ms, role)
 
-    def _answer_parked(self, now_ms: float, role: Leader, due_only: bool = False) -> None:
-        for source, parked in list(role.parked.items()):
-            is_due = now_ms >= parked.deadline
-            if is_due or (not due_only and self._has_new_records(parked.request)):
-                del role.parked[source]
-                self._replica.respond(parked.request, self._response_to(parked.request))
+    def _complete_pending(self, now_ms: float, role: Leader, due_only: bool = False) -> None:
+        for source, pending in list(role.pending.items()):
+            is_due = now_ms >= pending.deadline
+            if is_due or (not due_only and self._has_new_records(pending.request)):
+                del role.pending[source]
+                self._replica.respond(pending.request, self._response_to(pending.request))
 
     # -- voter changes -----------------------------------------------------------------------------
 

@@ -170,11 +170,23 @@ class RaftCore:
         replica.begin(now_ms)
         if replica.is_voter and len(replica.voters) == 1 and not self.is_leader:
             replica.to_prospective(now_ms, replica.election.leader_id)
-        return self._act_on_due(now_ms)
+        return self.tick(now_ms)
 
     def tick(self, now_ms: float) -> Effects:
-        """Run the actions that are due at `now_ms`. Callers may call this at any time."""
-        return self._act_on_due(now_ms)
+        """Run the actions that are due at `now_ms`, and return the collected effects.
+
+        Callers may call this at any time.
+        """
+        replica = self._replica
+        if replica.out.truncate_to is not None:
+            # The next fetch offset is known only after the caller has truncated the log.
+            self._due = now_ms
+            return replica.taken()
+        while True:
+            role = replica.role
+            self._due = self._act(now_ms, role)
+            if replica.role is role:
+                return replica.taken()
 
     def step(self, now_ms: float, message: Message) -> Effects:
         """Handle a request, a response, or the failure of a request."""
@@ -184,21 +196,21 @@ class RaftCore:
             self._on_failed(now_ms, message)
         else:
             self._on_request(now_ms, message)
-        return self._act_on_due(now_ms)
+        return self.tick(now_ms)
 
     def on_appended(self, now_ms: float) -> Effects:
         """As leader, complete the fetches that wait for the records just written at the log end."""
         role = self._replica.role
         if isinstance(role, Leader):
             self._leading.on_appended(now_ms, role)
-        return self._act_on_due(now_ms)
+        return self.tick(now_ms)
 
     def on_nothing_appended(self, now_ms: float) -> Effects:
         """As follower, handle a fetch response without a whole batch, or with a damaged batch."""
         role = self._replica.role
         if isinstance(role, Follower):
             self._following.on_nothing_appended(now_ms, role)
-        return self._act_on_due(now_ms)
+        return self.tick(now_ms)
 
     def on_synced(self, now_ms: float, end_offset: int) -> Effects:
         """Note that the log is on disk up to `end_offset`.
@@ -212,7 +224,7 @@ class RaftCore:
             self._leading.on_synced(now_ms, role, end_offset)
         elif isinstance(role, Follower):
             self._following.on_synced(role, end_offset)
-        return self._act_on_due(now_ms)
+        return self.tick(now_ms)
 
     def on_snapshot_installed(self, now_ms: float, snapshot_id: SnapshotId | None) -> Effects:
         """Note that the leader's snapshot has replaced the log.
@@ -223,14 +235,14 @@ class RaftCore:
                 damaged.
         """
         self._following.on_snapshot_installed(now_ms, snapshot_id)
-        return self._act_on_due(now_ms)
+        return self.tick(now_ms)
 
     def on_voters_changed(self, now_ms: float) -> Effects:
         """Note that a voters record was appended to the log, or truncated from it."""
         role = self._replica.role
         if isinstance(role, Leader):
             self._leading.on_voters_changed(now_ms, role)
-        return self._act_on_due(now_ms)
+        return self.tick(now_ms)
 
     def upgrade_kraft_version(
         self, now_ms: float, level: int, *, validate_only: bool
@@ -241,14 +253,14 @@ class RaftCore:
             The reason why the upgrade is refused (None if it is accepted), and the effects.
         """
         problem = self._voter_changes.upgrade(level, validate_only=validate_only)
-        return problem, self._act_on_due(now_ms)
+        return problem, self.tick(now_ms)
 
     def resign(self, now_ms: float) -> Effects:
         """Resign if this replica leads, and send the preferred successors to the other voters."""
         role = self._replica.role
         if isinstance(role, Leader):
             self._replica.to_resigned(now_ms, successors(role))
-        return self._act_on_due(now_ms)
+        return self.tick(now_ms)
 
     # -- dispatch ----------------------------------------------------------------------------------
 
@@ -327,21 +339,6 @@ class RaftCore:
             self._following.on_snapshot_refused()
         if failure.is_unreachable:
             self._following.on_unreachable(now_ms, destination)
-
-    # -- timers ------------------------------------------------------------------------------------
-
-    def _act_on_due(self, now_ms: float) -> Effects:
-        """Do everything that is due, and return the collected effects."""
-        replica = self._replica
-        if replica.out.truncate_to is not None:
-            # The next fetch offset is known only after the caller has truncated the log.
-            self._due = now_ms
-            return replica.taken()
-        while True:
-            role = replica.role
-            self._due = self._act(now_ms, role)
-            if replica.role is role:
-                return replica.taken()
 
     def _act(self, now_ms: float, role: Role) -> float:
         """Do the work of the role that is due, and return the time of the next work."""

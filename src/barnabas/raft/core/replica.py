@@ -65,8 +65,6 @@ class _Destination(msgspec.Struct):
 class RequestManager:
     """Assigns tokens to requests, and matches responses to the requests in flight."""
 
-    __slots__ = ("_backoff_ms", "_destinations", "_in_flight", "_last_token", "_rng", "_timeout_ms")
-
     def __init__(self, timeout_ms: float, backoff_ms: float, rng: Rng) -> None:
         self._timeout_ms = timeout_ms
         self._backoff_ms = backoff_ms
@@ -386,8 +384,8 @@ class Replica:
 
     def _fail_waiting_requests(self, left: Leader) -> None:
         """Fail all requests that wait for this replica as leader."""
-        for parked in left.parked.values():
-            self.refuse_fetch(parked.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for pending in left.pending.values():
+            self.refuse_fetch(pending.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if left.change is not None and not left.change.has_responded:
             self.respond(
                 left.change.request, VoterChangeResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -144,7 +144,7 @@ class ReplicaState(msgspec.Struct):
     begin_sent_ms: float = -NEVER
 
 
-class ParkedFetch(msgspec.Struct):
+class PendingFetch(msgspec.Struct):
     """A fetch request that waits for new records."""
 
     # The held request. Never changes.
@@ -173,7 +173,7 @@ class Leader(msgspec.Struct):
     # minutes without a fetch remove it.
     observers: dict[ReplicaKey, ReplicaState] = msgspec.field(default_factory=dict)
     # Held fetches; at most one per replica. A newer fetch of the same replica replaces it.
-    parked: dict[ReplicaKey, ParkedFetch] = msgspec.field(default_factory=dict)
+    pending: dict[ReplicaKey, PendingFetch] = msgspec.field(default_factory=dict)
     # The pending change of the voters; at most one at a time. Cleared when its record is committed
     # or its deadline is over.
     change: VoterChange | None = None

@@ -38,8 +38,6 @@ _Change = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 class VoterChanges:
     """The leader's handling of voter changes."""
 
-    __slots__ = ("_replica",)
-
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 

@@ -34,8 +34,6 @@ _READ_BYTES_MAX = 8 * 1024 * 1024
 class CommitQueue:
     """Returns each batch below the high watermark exactly once."""
 
-    __slots__ = ("_expected", "_log", "next_offset")
-
     def __init__(self, log: Log) -> None:
         self._log = log
         # Offset of the first record that `take` has not returned yet.

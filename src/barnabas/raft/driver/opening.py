@@ -9,8 +9,12 @@ import msgspec
 from barnabas.raft.driver.raft_driver import RaftDependencies, RaftDriver
 from barnabas.raft.election_state import QUORUM_STATE_FILE, QuorumStateError, QuorumStateStore
 from barnabas.raft.log.metadata_check import MetadataDamagedError
-from barnabas.raft.log.metadata_directory import FirstContent, format_metadata_directory
-from barnabas.raft.log.metadata_log import METADATA_PARTITION, open_metadata_log
+from barnabas.raft.log.metadata_log import (
+    METADATA_PARTITION,
+    FirstContent,
+    format_metadata_directory,
+    open_metadata_log,
+)
 from barnabas.raft.log.snapshot import (
     BOOTSTRAP_SNAPSHOT,
     list_snapshots,

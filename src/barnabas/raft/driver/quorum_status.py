@@ -123,8 +123,8 @@ def has_contact(core: RaftCore, fetch_timeout_ms: float, now_ms: float) -> bool:
             )
             return fetched + core.is_voter >= core.voters.majority
         case Follower():
-            last_answer_ms = role.fetch_deadline - fetch_timeout_ms
-            is_recent = now_ms - last_answer_ms <= CONTACT_MS
+            last_response_ms = role.fetch_deadline - fetch_timeout_ms
+            is_recent = now_ms - last_response_ms <= CONTACT_MS
             return role.has_fetched and role.lost_deadline == NEVER and is_recent
         case _:
             return False
@@ -135,19 +135,6 @@ _NO_VOTE = -1
 
 class RaftMetrics:
     """Measurements that the driver reports and that metrics read on request."""
-
-    __slots__ = (
-        "_appended",
-        "_busy_ms",
-        "_clock",
-        "_election_start_ms",
-        "_looked_ms",
-        "_waiting",
-        "append_rate",
-        "commit_latency",
-        "election_latency",
-        "fetch_rate",
-    )
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -232,8 +219,6 @@ _log = logging.getLogger(__name__)
 
 class RoleLog:
     """Compares the role with the last logged one after each step."""
-
-    __slots__ = ("_epoch", "_role")
 
     def __init__(self) -> None:
         # The values at the last call of `check`.

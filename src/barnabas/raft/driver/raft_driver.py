@@ -68,8 +68,8 @@ if TYPE_CHECKING:
     from barnabas.raft.listener import SnapshotId
     from barnabas.raft.log.metadata_batch import MetadataBatchEncoder
     from barnabas.raft.transport.transport import TransportStatistics
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.rng import Rng
-    from barnabas.runtime.timer import Cancellable
     from barnabas.storage.log.log import Log
     from barnabas.storage.log_dependencies import LogDependencies
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.update_raft_voter import CurrentLeader
+from barnabas.protocol.messages.quorum import CurrentLeader
 from barnabas.raft.transport.conversion import (
     cluster_id_of,
     core_request,
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 class RaftRpc:
     """The entry point for a controller listener."""
-
-    __slots__ = ("_driver",)
 
     def __init__(self, driver: RaftDriver) -> None:
         self._driver = driver

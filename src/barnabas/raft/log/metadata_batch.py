@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.record_frame import decode_metadata_record, encode_metadata_record
-from barnabas.protocol.records.kraft_version_record import KRaftVersionRecord
-from barnabas.protocol.records.leader_change_message import LeaderChangeMessage, Voter
-from barnabas.protocol.records.voters_record import VotersRecord
+from barnabas.protocol.records.metadata_log import KRaftVersionRecord, LeaderChangeMessage, Voter
+from barnabas.protocol.records.nodes import VotersRecord
 from barnabas.raft.listener import CommittedBatch, MetadataBatchTooLargeError
 from barnabas.raft.voter_set import VoterSet
-from barnabas.record.batch import Buffer, batches, check_crc
+from barnabas.record.batch import (
+    Buffer,
+    ControlType,
+    batches,
+    check_crc,
+    encode_control_key,
+    parse_control_key,
+)
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.control import ControlType, encode_control_key, parse_control_key
-from barnabas.record.errors import CorruptBatchError
 from barnabas.record.reader import read_batches, records_of
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,8 +34,6 @@ if TYPE_CHECKING:
     from barnabas.raft.core.messages import ControlRecords, LeaderChange
     from barnabas.raft.voter_set import VoterHistory
 
-
-__all__ = ["METADATA_BATCH_BYTES_MAX", "MetadataBatchEncoder"]
 
 # Kafka's maximum size of a batch of metadata records, bytes.
 METADATA_BATCH_BYTES_MAX = 8 * 1024 * 1024

@@ -24,7 +24,7 @@ from barnabas.raft.log.snapshot import (
     read_snapshot,
     snapshot_name,
 )
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.errors import DamageKind, StorageError
 from barnabas.storage.files.checkpoint import CheckpointError, decode_lines, encode_lines
@@ -36,8 +36,8 @@ from barnabas.storage.topic_partition import LOG_SUFFIX, offset_file, offset_of
 
 if TYPE_CHECKING:
     from barnabas.record.batch import BatchHeader
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.disk import Disk, File
-    from barnabas.runtime.timer import Cancellable
     from barnabas.storage.errors import DamageRegister
     from barnabas.storage.log_dependencies import LogDependencies
 
@@ -70,8 +70,6 @@ def write_committed_offset(disk: Disk, directory: str, offset: int) -> None:
 
 class CommittedOffsetFile:
     """Writes the file outside the event loop, at most once a second."""
-
-    __slots__ = ("_directory", "_is_writing", "_log_dependencies", "_offset", "_timer")
 
     def __init__(self, log_dependencies: LogDependencies, directory: str) -> None:
         self._log_dependencies = log_dependencies
@@ -112,8 +110,6 @@ class CommittedOffsetFile:
         if self._offset and not self._is_writing:
             write_committed_offset(self._log_dependencies.disk, self._directory, self._offset)
 
-
-__all__ = ["MetadataDamagedError", "check_metadata"]
 
 _REMEDY = (
     "The node does not start, to prevent data loss. First copy the directory. Then "

@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from barnabas.protocol.codec import decode, encode_bytes
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.record_frame import decode_metadata_record
-from barnabas.protocol.records.snapshot_footer_record import SnapshotFooterRecord
-from barnabas.protocol.records.snapshot_header_record import SnapshotHeaderRecord
+from barnabas.protocol.records.metadata_log import SnapshotFooterRecord, SnapshotHeaderRecord
 from barnabas.raft.listener import LoadedSnapshot, SnapshotError, SnapshotId
 from barnabas.raft.log.metadata_batch import (
     encode_control_batch,
@@ -31,10 +29,9 @@ from barnabas.raft.log.metadata_batch import (
     encode_metadata_batch,
     replay_control_record,
 )
-from barnabas.record.batch import check_crc, read_header
-from barnabas.record.control import ControlType, parse_control_key
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.batch import ControlType, check_crc, parse_control_key, read_header
 from barnabas.record.reader import read_batches
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Sequence
@@ -297,8 +294,6 @@ def read_slice(
 
 class SnapshotReceiver:
     """Writes a leader's snapshot, slice by slice, under a temporary name until it is complete."""
-
-    __slots__ = ("_directory", "_disk", "_file", "id")
 
     def __init__(self, disk: Disk, directory: str, snapshot_id: SnapshotId) -> None:
         self.id = snapshot_id

@@ -18,7 +18,7 @@ from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import NODE_BACKOFF
 from barnabas.protocol.api_keys import last_stable_version, schema_versions
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsResponse
+from barnabas.protocol.messages.connection import ApiVersionsResponse
 from barnabas.raft.core import messages as core
 from barnabas.raft.transport.conversion import (
     api_key_of,

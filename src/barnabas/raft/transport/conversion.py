@@ -1,6 +1,8 @@
-"""Conversion between the core's messages and Kafka's, in both directions.
+"""Conversion between the core's messages and Kafka's in both directions (KIP-595).
 
-`_APIS` has one row per API, with the place of each value of a core message.
+`_APIS` has one row per API, with the place of each value of a core message: Vote, BeginQuorumEpoch,
+EndQuorumEpoch, Fetch of the metadata log, FetchSnapshot, AddRaftVoter, RemoveRaftVoter and
+UpdateRaftVoter.
 
 Values of a response are taken without checks. A response that lacks the requested partition is
 rejected with UnusableResponseError.
@@ -13,23 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import (
-    add_raft_voter as add,
-    api_versions as versions,
     begin_quorum_epoch as begin,
     end_quorum_epoch as end,
     fetch,
-    fetch_snapshot as snapshot,
-    remove_raft_voter as remove,
-    update_raft_voter as update,
-    vote,
+    quorum,
 )
+from barnabas.protocol.messages.connection import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.raft.core import messages as core
 from barnabas.raft.listener import SnapshotId
 from barnabas.raft.log.metadata_log import METADATA_TOPIC, METADATA_TOPIC_ID
 from barnabas.raft.transport.fields import (
     Candidates,
     ChangedVoter,
-    CurrentLeader,
     Envelope,
     EpochEnd,
     Error,
@@ -38,6 +35,7 @@ from barnabas.raft.transport.fields import (
     Key,
     Layout,
     Leader,
+    LeaderOfVoterChange,
     OwnAddress,
     Reading,
     Records,
@@ -49,6 +47,7 @@ from barnabas.version import __version__
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
     from barnabas.raft.config import RaftConfig
+
 
 _KRAFT_VERSION = "kraft.version"
 
@@ -73,7 +72,7 @@ _LEADER = Values(leader_id=".leader_id", epoch=".leader_epoch")
 _VOTER = Key("voter", "voter_id", ".voter_directory_id", optional=True)
 
 _VOTE = Layout(
-    vote.VoteRequest,
+    quorum.VoteRequest,
     core.VoteRequest,
     (
         Key("source", ".replica_id", ".replica_directory_id"),
@@ -84,7 +83,7 @@ _VOTE = Layout(
     _TOPIC,
 )
 _VOTED = Layout(
-    vote.VoteResponse,
+    quorum.VoteResponse,
     core.VoteResponse,
     (_PARTITION_ERROR, Leader(), Values(granted=".vote_granted")),
     _TOPIC,
@@ -132,7 +131,7 @@ _FETCHED_RECORDS = Layout(
     Envelope(_FETCHED, topics="responses"),
 )
 _FETCH_SNAPSHOT = Layout(
-    snapshot.FetchSnapshotRequest,
+    quorum.FetchSnapshotRequest,
     core.FetchSnapshotRequest,
     (
         Key("source", "replica_id", ".replica_directory_id"),
@@ -142,7 +141,7 @@ _FETCH_SNAPSHOT = Layout(
     Envelope(_SNAPSHOT, index="partition"),
 )
 _FETCHED_SNAPSHOT = Layout(
-    snapshot.FetchSnapshotResponse,
+    quorum.FetchSnapshotResponse,
     core.FetchSnapshotResponse,
     (
         _PARTITION_ERROR,
@@ -154,7 +153,7 @@ _FETCHED_SNAPSHOT = Layout(
     _OK,
 )
 _ADD = Layout(
-    add.AddRaftVoterRequest,
+    quorum.AddRaftVoterRequest,
     core.AddVoterRequest,
     (
         ChangedVoter(has_versions=False),
@@ -162,21 +161,21 @@ _ADD = Layout(
     ),
 )
 _REMOVE = Layout(
-    remove.RemoveRaftVoterRequest,
+    quorum.RemoveRaftVoterRequest,
     core.RemoveVoterRequest,
     (Key("voter", "voter_id", "voter_directory_id"),),
 )
 _ADDED, _REMOVED = (
     Layout(message, core.VoterChangeResponse, (_ERROR, ErrorMessage()))
-    for message in (add.AddRaftVoterResponse, remove.RemoveRaftVoterResponse)
+    for message in (quorum.AddRaftVoterResponse, quorum.RemoveRaftVoterResponse)
 )
 _UPDATE = Layout(
-    update.UpdateRaftVoterRequest,
+    quorum.UpdateRaftVoterRequest,
     core.UpdateVoterRequest,
     (ChangedVoter(has_versions=True), Values(epoch="current_leader_epoch")),
 )
 _UPDATED = Layout(
-    update.UpdateRaftVoterResponse, core.VoterChangeResponse, (_ERROR, CurrentLeader())
+    quorum.UpdateRaftVoterResponse, core.VoterChangeResponse, (_ERROR, LeaderOfVoterChange())
 )
 _APIS = (
     _Api(_VOTE, _VOTED),
@@ -220,14 +219,14 @@ def response_message(request: core.Request, response: core.Response, version: in
 
 
 def refusal(
-    message: Message, error: ErrorCode, leader: update.CurrentLeader | None = None
+    message: Message, error: ErrorCode, leader: quorum.CurrentLeader | None = None
 ) -> Message:
     """Return an error response to a request that is refused without being handled."""
     layout = _BY_REQUEST[type(message)].response
     values: dict[str, Any] = {"error_code": error}
     if layout.envelope is not None:
         values[layout.envelope.topics] = []
-    elif layout.message is not update.UpdateRaftVoterResponse:
+    elif layout.message is not quorum.UpdateRaftVoterResponse:
         values["error_message"] = error.message
     elif leader is not None:
         values["current_leader"] = leader
@@ -255,11 +254,9 @@ def request_message(request: core.Request, version: int, config: RaftConfig) -> 
     return draft.message(layout.message)
 
 
-def api_versions_request() -> versions.ApiVersionsRequest:
+def api_versions_request() -> ApiVersionsRequest:
     """Return an ApiVersions request; Kafka refuses one without a client software name."""
-    return versions.ApiVersionsRequest(
-        client_software_name="barnabas", client_software_version=__version__
-    )
+    return ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
 
 
 def core_response(message: Message, token: int, listener_name: str) -> core.Response:
@@ -268,7 +265,7 @@ def core_response(message: Message, token: int, listener_name: str) -> core.Resp
     Raises:
         UnusableResponseError: the message does not match the request.
     """
-    if isinstance(message, versions.ApiVersionsResponse):
+    if isinstance(message, ApiVersionsResponse):
         return _supported_versions(message, token)
     api = _BY_RESPONSE.get(type(message))
     if api is None:
@@ -283,9 +280,7 @@ def core_response(message: Message, token: int, listener_name: str) -> core.Resp
     return response
 
 
-def _supported_versions(
-    message: versions.ApiVersionsResponse, token: int
-) -> core.SupportedVersionsResponse:
+def _supported_versions(message: ApiVersionsResponse, token: int) -> core.SupportedVersionsResponse:
     range_ = next(
         (
             (each.min_version, each.max_version)

@@ -109,16 +109,16 @@ class Draft:
             values = values.setdefault(struct, {})
         values[name] = value
 
-    def message(self, made: type[Message]) -> Message:
+    def message(self, message_class: type[Message]) -> Message:
         """Return the message."""
-        message: Message = _struct(made, self._values)
+        message: Message = _struct(message_class, self._values)
         return message
 
 
-def _struct(made: type[Any], values: Mapping[str, Any]) -> Any:
+def _struct(struct_class: type[Any], values: Mapping[str, Any]) -> Any:
     """Return a struct with these values."""
     found = {}
-    for each in made.__fields__:
+    for each in struct_class.__fields__:
         if each.name not in values:
             continue
         kind, value = each.kind, values[each.name]
@@ -128,7 +128,7 @@ def _struct(made: type[Any], values: Mapping[str, Any]) -> Any:
         elif isinstance(value, dict):
             value = _struct(kind, value)
         found[each.name] = value
-    return made(**found)
+    return struct_class(**found)
 
 
 # Fields.
@@ -223,18 +223,20 @@ class FetchSource(Key):
 class EpochEnd:
     """An epoch and an end offset. Without a value the struct keeps its defaults."""
 
-    def __init__(self, name: str, path: str, made: type[Any], absent: str | None = None) -> None:
+    def __init__(
+        self, name: str, path: str, value_class: type[Any], absent: str | None = None
+    ) -> None:
         """Create a field.
 
         Args:
             name: the name of the value.
             path: the path of the struct.
-            made: the class of the value.
+            value_class: the class of the value.
             absent: the field that is negative if there is no value; None if there is always one.
         """
         self._name = name
         self._path = path
-        self._made = made
+        self._value_class = value_class
         self._absent = absent
 
     def read(self, reading: Reading) -> dict[str, Any]:
@@ -242,7 +244,7 @@ class EpochEnd:
         found = reading.get(self._path)
         if self._absent is not None and getattr(found, self._absent) < 0:
             return {self._name: None}
-        return {self._name: self._made(epoch=found.epoch, end_offset=found.end_offset)}
+        return {self._name: self._value_class(epoch=found.epoch, end_offset=found.end_offset)}
 
     def write(self, value: Any, draft: Draft) -> None:
         """Set the fields."""
@@ -351,7 +353,7 @@ class Leader:
             draft.set("node_endpoints", [endpoint])
 
 
-class CurrentLeader:
+class LeaderOfVoterChange:
     """Leader, epoch and address in the response to an update of a voter."""
 
     def read(self, reading: Reading) -> dict[str, Any]:

@@ -45,8 +45,6 @@ class RaftTransport(Protocol):
 class NoTransport:
     """The transport of a lone voter, which never sends a request."""
 
-    __slots__ = ()
-
     def start(self, receive: Callable[[Message], None]) -> None:
         """Ignore the callback, because there are no responses."""
 

@@ -12,7 +12,8 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.record.batch import HEADER_SIZE, CorruptBatchError, read_header
+from barnabas.record.batch import HEADER_SIZE, read_header
+from barnabas.record.record import CorruptBatchError
 from barnabas.replication.fetcher.fetch_states import FetchPhase
 from barnabas.replication.partition.partition_roles import Fetched, OffsetMismatchError
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, EpochEndOffset
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.replication.fetcher.leader_endpoint import RequestedPartition
     from barnabas.replication.fetcher.local_replicas import LocalReplicas
     from barnabas.storage.topic_partition import TopicPartition
+
 
 _log = logging.getLogger(__name__)
 

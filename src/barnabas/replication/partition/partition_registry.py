@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from barnabas.metadata.configs.configs_image import TOPIC
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.metadata.metadata_version import METADATA_VERSION, METADATA_VERSION_MAX
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
 from barnabas.protocol.errors import ErrorCode

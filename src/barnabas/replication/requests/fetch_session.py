@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.fetch_metadata import NO_SESSION, next_epoch
+from barnabas.protocol.fetch_session_handler import NO_SESSION, next_epoch
 from barnabas.replication.partition.fetch_params import (
     UNKNOWN,
     FetchPartitionData,

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.fetch_metadata import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
+from barnabas.protocol.fetch_session_handler import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from barnabas.replication.requests.fetch_session import (
     FetchContext,
     FetchSession,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
     from barnabas.storage.topic_partition import TopicIdPartition
+
 
 _SESSION_ID_MAX = 0x7FFF_FFFF
 # Limit of all sessions together, in units of about 0.5 KB. Most partitions take one unit.

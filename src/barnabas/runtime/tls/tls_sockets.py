@@ -12,13 +12,13 @@ from barnabas.runtime.tls.tls_stream import TlsStream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.sockets import (
         Listening,
         ListenOptions,
         Sockets,
         StreamHandler,
     )
-    from barnabas.runtime.timer import Cancellable
     from barnabas.runtime.tls.contexts import TlsContext
     from barnabas.runtime.tls.tls_error import TlsError
     from barnabas.runtime.tls.tls_stream import TlsDependencies
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 class TlsSockets:
     """Listeners and outgoing connections with TLS."""
-
-    __slots__ = ("_client_context", "_dependencies", "_inner", "_server_context")
 
     def __init__(
         self,

@@ -17,16 +17,16 @@ import msgspec
 
 from barnabas.runtime.disk import FileSlice
 from barnabas.runtime.loop_stream import copy_slice
+from barnabas.runtime.tls.handshakes import Handshake
 from barnabas.runtime.tls.tls_error import TlsError
 from barnabas.runtime.tls.tls_session import RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from barnabas.runtime.clock import Timer
     from barnabas.runtime.disk import Bytes
     from barnabas.runtime.sockets import Chunk, Stream, StreamHandler
-    from barnabas.runtime.timer import Timer
-    from barnabas.runtime.tls.handshake import Handshake
     from barnabas.runtime.tls.handshakes import Handshakes
     from barnabas.runtime.tls.tls_session import TlsSession
 
@@ -46,7 +46,7 @@ _IN_MEMORY = (bytes, bytearray, memoryview)
 
 
 class TlsDependencies(msgspec.Struct, frozen=True):
-    """What all TLS streams of an event loop share."""
+    """The dependencies that all TLS streams of an event loop share."""
 
     timer: Timer
     handshakes: Handshakes
@@ -107,8 +107,8 @@ class TlsStream:
         self.on_handshaken = on_handshaken
         self._inner: Stream | None = None
         # The handshake until it has ended; None after that.
-        self._handshake: Handshake | None = dependencies.handshakes.new_handshake(
-            self, new_session, is_outgoing=on_handshaken is not None
+        self._handshake: Handshake | None = Handshake(
+            self, dependencies.handshakes, new_session, is_outgoing=on_handshaken is not None
         )
         # Plain bytes that the handler wants before it is called again; 0 for any number. Whether
         # the inner stream waits for several bytes because of that.

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from barnabas.metadata.broker_registration import BrokerRegistration
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
 
     # Name of a partition, its old state (None for a new partition), and its new state.

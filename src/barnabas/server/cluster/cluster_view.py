@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
     from barnabas.metadata.partition_registration import PartitionRegistration
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Clock, Timer
 
 
 # Limit of a slice. Each turn runs one, and its last step may exceed the limit.

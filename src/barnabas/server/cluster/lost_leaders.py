@@ -18,7 +18,7 @@ from barnabas.waiting.steps import run_in_slices
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from barnabas.metadata.delta import ClusterDelta
+    from barnabas.metadata.image import ClusterDelta
     from barnabas.metadata.topics import TopicImage
     from barnabas.runtime.clock import Clock
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry

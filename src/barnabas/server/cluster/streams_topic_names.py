@@ -10,7 +10,7 @@ from barnabas.controller.topic_names import INTERNAL_TOPICS, problem_of
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.streams_group_heartbeat import Topology
+    from barnabas.protocol.messages.streams_groups import Topology
 
 
 def topology_topics(topology: Topology) -> Generator[None, None, list[str]]:

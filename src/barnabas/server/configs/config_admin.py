@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from barnabas.controller.config_changes import ConfigOperation
 from barnabas.controller.result import Refusal
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, BROKER_LOGGER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.key import whole_number
 from barnabas.waiting.steps import count_gradually, gradually
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         AlterConfigsResource as LegacyResource,
         AlterConfigsResourceResponse as LegacyResourceResponse,
     )
-    from barnabas.protocol.messages.incremental_alter_configs import (
+    from barnabas.protocol.messages.configs import (
         AlterableConfig,
         AlterConfigsResource,
         AlterConfigsResourceResponse,

@@ -10,15 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.controller.config_rules import ConfigSource
-from barnabas.metadata.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
-from barnabas.metadata.configs.configs_image import (
-    ALL_BROKERS,
-    BROKER,
-    CLIENT_METRICS,
-    GROUP,
-    TOPIC,
-)
-from barnabas.metadata.configs.group_configs import GROUP_CONFIGS
+from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, CLIENT_METRICS, GROUP, TOPIC
+from barnabas.metadata.group_configs import GROUP_CONFIGS
 from barnabas.server.configs.config_admin import described_levels
 from barnabas.settings.key import ConfigKey, DynamicMode, Required, without_listener
 from barnabas.storage.config import TOPIC_CONFIGS, topic_defaults
@@ -29,6 +23,7 @@ if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.configs.configuration import Configuration
     from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
+
 
 # Type of unknown keys and of loggers, as in Kafka.
 _NO_TYPE = 0

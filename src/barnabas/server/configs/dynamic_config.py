@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.controller.result import Refusal
-from barnabas.metadata.configs.configs_image import ALL_BROKERS, BROKER, TOPIC
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.config import (
     FOLLOWER_THROTTLED_RATE,

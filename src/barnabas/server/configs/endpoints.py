@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from barnabas.protocol.primitives import uuid_from_string
-from barnabas.runtime.system.host import host_name
+from barnabas.runtime.process import host_name
 from barnabas.settings.definition import ConfigError
 from barnabas.settings.key import whole_number
 

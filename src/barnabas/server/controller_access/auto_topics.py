@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.coordinator.group.streams.configuring import ConfiguredInternalTopic
-    from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsResponse
+    from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsResponse
     from barnabas.runtime.clock import Clock
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess
@@ -75,7 +75,7 @@ class AutoTopics:
                 "Automatic topic creation refused: topics=%d limit=%d", len(new), _TOPICS_MAX
             )
             return
-        from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+        from barnabas.protocol.messages.topics import CreateTopicsRequest
 
         self._in_flight.update(new)
         request = CreateTopicsRequest(
@@ -105,7 +105,7 @@ class AutoTopics:
         return on_done
 
     def _creatable(self, name: str) -> CreatableTopic:
-        from barnabas.protocol.messages.create_topics import CreatableTopic
+        from barnabas.protocol.messages.topics import CreatableTopic
 
         if name == OFFSETS_TOPIC:
             return self._offsets_topic()
@@ -183,7 +183,7 @@ class AutoTopics:
     def _internal_topic(
         self, name: str, partitions: int, replication_key: str, configs: dict[str, str]
     ) -> CreatableTopic:
-        from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+        from barnabas.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 
         replication_factor = self._config.integer(replication_key)
         if self._is_alone and replication_key not in self._config.given:
@@ -234,7 +234,7 @@ class InternalStreamsTopics:
         ][:_INTERNAL_TOPICS_MAX]
         if not new:
             return
-        from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+        from barnabas.protocol.messages.topics import CreateTopicsRequest
 
         names = [topic.name for topic in new]
         self._in_flight.update(names)
@@ -276,7 +276,7 @@ class InternalStreamsTopics:
 
 
 def _creatable(topic: ConfiguredInternalTopic) -> CreatableTopic:
-    from barnabas.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+    from barnabas.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 
     return CreatableTopic(
         name=topic.name,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
+from barnabas.protocol.messages.log_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryDataRequest,
     PartitionDataRequest,
@@ -24,16 +24,16 @@ from barnabas.storage.topic_partition import TopicIdPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
-    from barnabas.protocol.messages.alter_partition import (
+    from barnabas.protocol.messages.log_dirs import AssignReplicasToDirsResponse
+    from barnabas.protocol.messages.nodes import AllocateProducerIdsResponse
+    from barnabas.protocol.messages.partition_changes import (
         AlterPartitionRequest,
         AlterPartitionResponse,
     )
-    from barnabas.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
     from barnabas.replication.partition.isr import AlterPartitionProposal
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.storage.manager.log_manager import LogManager
@@ -72,20 +72,22 @@ class ForwardedAlterPartition:
         self._timer.call_soon(lambda: self._forwarding.send(request, on_response))
 
     def _request(self, proposal: AlterPartitionProposal) -> AlterPartitionRequest:
-        from barnabas.protocol.messages import alter_partition as messages
+        from barnabas.protocol.messages import partition_changes
 
-        return messages.AlterPartitionRequest(
+        return partition_changes.AlterPartitionRequest(
             broker_id=self._node_id,
             broker_epoch=self._broker_epoch(),
             topics=[
-                messages.TopicDataRequest(
+                partition_changes.TopicDataRequest(
                     topic_id=proposal.topic_id,
                     partitions=[
-                        messages.PartitionDataRequest(
+                        partition_changes.PartitionDataRequest(
                             partition_index=proposal.topic_partition.partition,
                             leader_epoch=proposal.leader_epoch,
                             new_isr_with_epochs=[
-                                messages.BrokerState(broker_id=broker_id, broker_epoch=broker_epoch)
+                                partition_changes.BrokerState(
+                                    broker_id=broker_id, broker_epoch=broker_epoch
+                                )
                                 for broker_id, broker_epoch in proposal.new_isr
                             ],
                             leader_recovery_state=proposal.leader_recovery_state,
@@ -292,7 +294,7 @@ class ProducerIds:
             self._request_block()
 
     def _request_block(self) -> None:
-        from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+        from barnabas.protocol.messages.nodes import AllocateProducerIdsRequest
 
         request = AllocateProducerIdsRequest(
             broker_id=self._node_id, broker_epoch=self._broker_epoch()

@@ -14,7 +14,7 @@ from barnabas.network.channel import Channel
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import NODE_BACKOFF, ReconnectBackoff
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.version import __version__
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from barnabas.network.channel import ChannelDependencies
     from barnabas.protocol.schema import Message
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.rng import Rng
-    from barnabas.runtime.timer import Cancellable
 
 _SOFTWARE = "apache-kafka-compatible-barnabas"
 _API_VERSIONS_VERSION = 3

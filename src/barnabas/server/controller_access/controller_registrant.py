@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.metadata.broker_registration import features_as, listeners_as
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.controller_registration import (
+from barnabas.protocol.messages.nodes import (
     ControllerRegistrationRequest,
     Feature,
     Listener,
@@ -19,10 +19,9 @@ from barnabas.protocol.messages.controller_registration import (
 
 if TYPE_CHECKING:
     from barnabas.metadata.broker_registration import ControllerRegistration
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
-    from barnabas.protocol.messages.controller_registration import ControllerRegistrationResponse
-    from barnabas.runtime.timer import Timer
+    from barnabas.metadata.image import ClusterDelta, ClusterImage
+    from barnabas.protocol.messages.nodes import ControllerRegistrationResponse
+    from barnabas.runtime.clock import Timer
     from barnabas.server.controller_access.controller_access import ControllerAccess
 
 _log = logging.getLogger(__name__)

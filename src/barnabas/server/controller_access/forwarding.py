@@ -21,9 +21,7 @@ import msgspec
 from barnabas.controller.apis import refuse_request
 from barnabas.controller.result import Refusal
 from barnabas.protocol.api_keys import api_row
-from barnabas.protocol.error_counting import error_counter
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError, error_counter
 from barnabas.runtime.line_limit import LineLimit
 from barnabas.server.controller_access.controller_channel import ChannelSettings, ControllerChannel
 from barnabas.server.dispatch.envelope import unwrap_response, wrap_request
@@ -37,8 +35,8 @@ if TYPE_CHECKING:
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.schema import Message
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.rng import Rng
-    from barnabas.runtime.timer import Cancellable
     from barnabas.server.controller_access.controller_access import LocalController
     from barnabas.server.controller_access.controller_channel import ControllerAddress
     from barnabas.server.dispatch.request import RequestContext

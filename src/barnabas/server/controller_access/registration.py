@@ -14,8 +14,8 @@ import msgspec
 
 from barnabas.metadata.broker_registration import features_as
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.messages.broker_registration import (
+from barnabas.protocol.messages.nodes import (
+    BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
     Feature,
     Listener,
@@ -26,9 +26,8 @@ from barnabas.waiting.state_machine import StateMachine
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
-    from barnabas.protocol.messages.broker_registration import BrokerRegistrationResponse
-    from barnabas.runtime.timer import Cancellable, Timer
+    from barnabas.protocol.messages.nodes import BrokerHeartbeatResponse, BrokerRegistrationResponse
+    from barnabas.runtime.clock import Cancellable, Timer
     from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.controller_access.controller_access import ControllerAccess
 

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.network.connection import Connection
+    from barnabas.runtime.clock import Timer
     from barnabas.runtime.executor import Executor
-    from barnabas.runtime.timer import Timer
     from barnabas.waiting.steps import OffLoop, Steps
+
 
 # Limit of the memory (bytes) of all admitted jobs. A job that needs more is admitted alone.
 HELD_BYTES_MAX = 128 << 20

@@ -16,15 +16,19 @@ from typing import TYPE_CHECKING, Any
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import read_header
 from barnabas.record.compression import CODES
-from barnabas.record.down_conversion import down_conversion, record_count
-from barnabas.record.errors import (
+from barnabas.record.format_conversion import (
+    RECORDS_PER_STEP,
+    down_conversion,
+    record_count,
+    up_conversion,
+)
+from barnabas.record.record import (
     CorruptBatchError,
     InvalidMessageSetError,
     MessageSetTooLargeError,
     UnsupportedConversionError,
     UnsupportedMagicError,
 )
-from barnabas.record.up_conversion import RECORDS_PER_STEP, up_conversion
 from barnabas.replication.partition.results import FetchResult, failed_fetch
 from barnabas.server.conversion.produced_records import Refusal, checked_records
 
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.network.connection import Connection
-    from barnabas.protocol.chunks import Records
+    from barnabas.protocol.encoding import Records
     from barnabas.protocol.messages.fetch import FetchRequest
     from barnabas.replication.partition.fetch_params import FetchPartitionData
     from barnabas.replication.replica_manager import ReplicaManager

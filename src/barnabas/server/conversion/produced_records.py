@@ -9,7 +9,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.record.compression import ZSTD
 
 if TYPE_CHECKING:
-    from barnabas.protocol.chunks import Records
+    from barnabas.protocol.encoding import Records
 
 
 class Refusal(NamedTuple):

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.codec import decode_from, decode_in_steps
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.headers import decode_request_header, encode_response
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.dispatch.request import RequestContext
 from barnabas.server.dispatch.request_statistics import FIRST_BUCKET, SHORTEST_MS
 from barnabas.waiting.steps import Unfinished
@@ -178,7 +177,7 @@ def unsupported_api_versions(first_version: int, last_version: int) -> Message:
 
     See KIP-511.
     """
-    from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+    from barnabas.protocol.messages.connection import ApiVersion, ApiVersionsResponse
 
     known = ApiVersion(api_key=_API_VERSIONS, min_version=first_version, max_version=last_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])

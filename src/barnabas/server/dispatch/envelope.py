@@ -15,22 +15,21 @@ import msgspec
 
 from barnabas.network.principal import Principal
 from barnabas.protocol.codec import decode, encode_onto
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.headers import (
     decode_request_header,
     decode_response,
     encode_request,
     encode_response,
 )
-from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.protocol.records.default_principal_data import DefaultPrincipalData
+from barnabas.protocol.messages.nodes import EnvelopeRequest, EnvelopeResponse
+from barnabas.protocol.records.security import DefaultPrincipalData
 from barnabas.server.listeners.listener import address_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.protocol.chunks import Chunk
+    from barnabas.protocol.encoding import Chunk
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import RequestContext
 

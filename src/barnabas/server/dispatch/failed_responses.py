@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import STRING_BYTES_MAX
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.protocol.schema import STRING, Struct
 
 if TYPE_CHECKING:

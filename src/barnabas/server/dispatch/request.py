@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.codec import decode_in_steps
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import encode_response, encode_response_in_steps, frame_bytes
-from barnabas.protocol.protocol_error import ProtocolError
 from barnabas.server.dispatch.failed_responses import give_up, truncate_error_messages
 from barnabas.server.dispatch.slices import release
 from barnabas.server.listeners.listener import address_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.network.connection import Connection
     from barnabas.network.principal import Principal
     from barnabas.network.request_order import ResponseSlot
-    from barnabas.protocol.chunks import Chunk
+    from barnabas.protocol.encoding import Chunk
     from barnabas.protocol.schema import Message
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.loop_watch import LoopWatch

@@ -12,8 +12,7 @@ from math import frexp
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.error_counting import error_counter, step_error_counter
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, error_counter, step_error_counter
 from barnabas.protocol.schema import Array
 
 if TYPE_CHECKING:

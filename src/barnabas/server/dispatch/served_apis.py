@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from barnabas.protocol.acls import AclOperation
 from barnabas.protocol.api_table import ApiKey
+from barnabas.protocol.resources import AclOperation
 
 
 class Right(NamedTuple):

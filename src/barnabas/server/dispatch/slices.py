@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from barnabas.protocol.schema import Message, Struct
-    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.runtime.loop_watch import LoopWatch
-    from barnabas.runtime.timer import Timer
     from barnabas.waiting.steps import Unfinished
 
 T = TypeVar("T")

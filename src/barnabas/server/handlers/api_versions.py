@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 
 from barnabas.metadata.metadata_version import KRAFT_VERSION
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import (
+from barnabas.protocol.messages.connection import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
     SupportedFeatureKey,
 )
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from barnabas.server.dispatch.client_software import ClientSoftware
 from barnabas.server.startup.features import SUPPORTED_FEATURES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.acls import (
+from barnabas.protocol.resources import (
     CLUSTER_NAME,
     LISTED_OPERATIONS,
     AclOperation,

@@ -18,9 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.codec import decode
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.nodes import EnvelopeRequest, EnvelopeResponse
 from barnabas.server.dispatch.envelope import (
     ForwardedClient,
     read_address,
@@ -30,8 +29,8 @@ from barnabas.server.dispatch.envelope import (
 from barnabas.server.dispatch.served_apis import SERVED_APIS
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-    from barnabas.protocol.messages.broker_registration import (
+    from barnabas.protocol.messages.nodes import (
+        BrokerHeartbeatRequest,
         BrokerRegistrationRequest,
         BrokerRegistrationResponse,
     )

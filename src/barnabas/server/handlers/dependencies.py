@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.share.share_coordinator import ShareCoordinator
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-    from barnabas.metadata.acls.acls_image import AclsImage
+    from barnabas.metadata.acls import AclsImage
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.replication.log_dir_moves import LogDirMoves
     from barnabas.replication.replica_manager import ReplicaManager

@@ -17,8 +17,11 @@ from barnabas.controller.result import Refusal
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-    from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+    from barnabas.protocol.messages.partition_changes import (
+        ElectLeadersRequest,
+        ElectLeadersResponse,
+    )
+    from barnabas.protocol.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies

@@ -12,9 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS, problem_of
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import describe_topic_partitions as messages
+from barnabas.protocol.messages import metadata as messages
 from barnabas.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -23,6 +22,7 @@ from barnabas.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.dispatch.slices import sorted_gradually
 from barnabas.server.handlers.authorized_operations import (

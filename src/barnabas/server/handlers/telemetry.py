@@ -9,16 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.get_telemetry_subscriptions import GetTelemetrySubscriptionsResponse
-from barnabas.protocol.messages.push_telemetry import PushTelemetryResponse
+from barnabas.protocol.messages.connection import (
+    GetTelemetrySubscriptionsResponse,
+    PushTelemetryResponse,
+)
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.metrics.client_telemetry import ACCEPTED_COMPRESSIONS, pushing_client
 
 if TYPE_CHECKING:
-    from barnabas.protocol.messages.get_telemetry_subscriptions import (
+    from barnabas.protocol.messages.connection import (
         GetTelemetrySubscriptionsRequest,
+        PushTelemetryRequest,
     )
-    from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 

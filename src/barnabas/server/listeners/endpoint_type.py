@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_cluster import DescribeClusterResponse
+from barnabas.protocol.messages.metadata import DescribeClusterResponse
 
 BROKERS = 1
 CONTROLLERS = 2

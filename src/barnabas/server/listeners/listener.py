@@ -22,8 +22,8 @@ from barnabas.runtime.tls.tls_error import TlsError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.sockets import Listening, Sockets
-    from barnabas.runtime.timer import Cancellable
     from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.listeners.tls_principals import TlsPrincipals
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.runtime.tls.contexts import TlsContext, client_context, server_context
-from barnabas.runtime.tls.key_changes import check_compatible, check_mutual_trust
+from barnabas.runtime.tls.contexts import (
+    TlsContext,
+    check_compatible,
+    check_mutual_trust,
+    client_context,
+    server_context,
+)
 from barnabas.runtime.tls.key_stores import file_versions
 from barnabas.runtime.tls.tls_options import TlsOptionsError
 from barnabas.server.configs.tls_config import (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from barnabas.metadata.configs.client_metrics_configs import (
+from barnabas.metadata.client_metrics_configs import (
     ALL_METRICS,
     CLIENT_ID,
     CLIENT_INSTANCE_ID,
@@ -32,13 +32,13 @@ from barnabas.metadata.configs.client_metrics_configs import (
     matches,
     parse_match,
 )
-from barnabas.metadata.configs.configs_image import CLIENT_METRICS
+from barnabas.metadata.configs_image import CLIENT_METRICS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.protocol.schema import ZERO_UUID
-from barnabas.record.checksum import crc32c
+from barnabas.record.compiled import crc32c
 from barnabas.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, decompress
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.server.dispatch.client_software import UNKNOWN_SOFTWARE, ClientSoftware
 from barnabas.server.metrics.otlp import MetricsReader, OtlpError
 from barnabas.server.quotas.rate import QuotaRate
@@ -48,7 +48,7 @@ from barnabas.waiting.steps import OffLoop
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
+    from barnabas.protocol.messages.connection import PushTelemetryRequest
     from barnabas.record.batch import Buffer
     from barnabas.runtime.clock import Clock
     from barnabas.server.cluster.cluster_view import ClusterView

@@ -20,7 +20,7 @@ from barnabas.storage.errors import DamageKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.metadata.delta import ElectionCounts
+    from barnabas.metadata.image import ElectionCounts
     from barnabas.metadata.topics import TopicsImage
     from barnabas.metrics.measurements import SampledValues
     from barnabas.metrics.registry import Tags

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from barnabas.metrics.registry import Tags
-    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.runtime.loop_watch import LoopWatch
-    from barnabas.runtime.timer import Timer
     from barnabas.server.dispatch.request_statistics import ApiStatistics, RequestStatistics
     from barnabas.server.listeners.listener import Listener
     from barnabas.server.quotas.client_quotas import ClientQuotas, ClientUsage

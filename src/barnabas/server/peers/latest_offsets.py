@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.protocol.messages.log_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Collection, Generator
 
-    from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
+    from barnabas.protocol.messages.log_offsets import ListOffsetsResponse
     from barnabas.replication.partition.results import ListOffsetResult
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.peers.peer_queues import PartsRequest, PeerDependencies

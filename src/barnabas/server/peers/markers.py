@@ -17,7 +17,7 @@ import msgspec
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
 from barnabas.coordinator.runtime.coordinator_record import TransactionEnding, build_end_marker
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.write_txn_markers import (
+from barnabas.protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.transaction.transaction_metadata import Markers
-    from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
+    from barnabas.protocol.messages.transactions import WriteTxnMarkersResponse
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from barnabas.network.network_error import NetworkError
     from barnabas.protocol.schema import Message
     from barnabas.replication.fetcher.leader_channels import LeaderChannel, LeaderChannels
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Clock, Timer
     from barnabas.server.cluster.cluster_view import ClusterView
 
 _log = logging.getLogger(__name__)

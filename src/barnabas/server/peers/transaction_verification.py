@@ -17,13 +17,13 @@ from barnabas.coordinator.transaction.transaction_coordinator import TRANSACTION
 from barnabas.coordinator.transaction.transaction_metadata import Producer
 from barnabas.metrics.measurements import Histogram
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
 from barnabas.record.batch import read_header
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.server.peers.peer_queues import Backoff, PeerQueues, PeerSettings, take_distinct
 from barnabas.storage.topic_partition import TopicPartition
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-    from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
     from barnabas.protocol.messages.produce import ProduceRequest
+    from barnabas.protocol.messages.transactions import AddPartitionsToTxnResponse
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.replica_manager import ReplicaManager

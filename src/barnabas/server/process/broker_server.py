@@ -57,8 +57,7 @@ from barnabas.storage.manager.log_manager import LogManager
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.network.connection import Connection
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.runtime.clock import Clock

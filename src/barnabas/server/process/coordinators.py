@@ -14,7 +14,7 @@ from barnabas.coordinator.group.kind_configs import (
     StreamsGroupConfig,
 )
 from barnabas.coordinator.share.share_coordinator import ShareCoordinator, ShareDependencies
-from barnabas.metadata.configs.configs_image import GROUP
+from barnabas.metadata.configs_image import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

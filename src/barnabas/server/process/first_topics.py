@@ -13,8 +13,8 @@ from barnabas.storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.protocol.messages.create_topics import CreateTopicsResponse
-    from barnabas.runtime.timer import Timer
+    from barnabas.protocol.messages.topics import CreateTopicsResponse
+    from barnabas.runtime.clock import Timer
     from barnabas.server.handlers.dependencies import BrokerDependencies
 
 # Replaced by the default of the broker's configuration.
@@ -84,7 +84,7 @@ class FirstTopics:
         if not topics:
             self._on_created()
             return
-        from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+        from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
         self._names = [topic.name for topic in topics]
         self._deadline_ms = self._dependencies.clock.monotonic_ms() + _TIMEOUT_MS

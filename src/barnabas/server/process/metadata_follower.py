@@ -15,8 +15,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from barnabas.metadata.delta import ClusterDelta
-from barnabas.metadata.image import ClusterImage
+from barnabas.metadata.image import ClusterDelta, ClusterImage
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
 from barnabas.replication.partition.partition_registry import LeadershipChanges
 from barnabas.server.configs.dynamic_config import default_keys
@@ -127,8 +126,8 @@ class MetadataFollower:
             # The change from an empty image to the current one, regardless of the images between
             # them.
             delta = ClusterDelta(ClusterImage())
-            for record, version in image.to_records():
-                delta.replay(record, version)
+            for record, _ in image.to_records():
+                delta.replay(record)
             self._cluster.backlog.add(self._apply(delta, image))
             self._cluster.backlog.when_empty(on_open)
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.network.channel import ChannelDependencies
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.loop import Runtime
-    from barnabas.runtime.timer import Cancellable
     from barnabas.server.configs.configuration import Configuration
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.controller_access.forwarding import ControllerChannels

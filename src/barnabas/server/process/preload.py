@@ -22,7 +22,7 @@ from barnabas.server.dispatch.served_apis import CONTROLLER_APIS, served_apis
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Timer
 
 
 _log = logging.getLogger(__name__)

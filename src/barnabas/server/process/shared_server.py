@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.metadata.configs.configs_image import BROKER
+from barnabas.metadata.configs_image import BROKER
 from barnabas.metadata.credentials import SECRET_KEY
-from barnabas.metadata.delta import ElectionCounts
+from barnabas.metadata.image import ElectionCounts
 from barnabas.metadata.publishing import MetadataPublisher, SnapshotGenerator
 from barnabas.network.connection_limits import ConnectionDependencies, FrameBudget
 from barnabas.network.framed_protocol import new_receive_buffer
@@ -23,7 +23,7 @@ from barnabas.raft.config import RaftConfig
 from barnabas.raft.driver.opening import RaftOpening, open_raft
 from barnabas.raft.driver.quorum_status import has_contact
 from barnabas.raft.election_state import UnprovenVoterFile
-from barnabas.runtime.system.memory import limit_freed_memory
+from barnabas.runtime.system_calls import limit_freed_memory
 from barnabas.server.cluster.change_log import ChangeLog
 from barnabas.server.cluster.cluster_view import Backlog, ClusterView
 from barnabas.server.configs.config import (
@@ -58,8 +58,7 @@ from barnabas.waiting.timing_wheel import TimingWheel
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.network.channel import ChannelDependencies
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.raft.transport.channel_transport import ChannelTransport

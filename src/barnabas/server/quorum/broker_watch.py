@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.network.connection import Connection
     from barnabas.network.network_error import NetworkError
     from barnabas.raft.listener import CommittedBatch, LeaderAndEpoch, LoadedSnapshot
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Timer
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnabas.network.channel import Channel
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.channel import ChannelDependencies
     from barnabas.raft.driver.raft_driver import RaftDriver
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
 
 
 _log = logging.getLogger(__name__)

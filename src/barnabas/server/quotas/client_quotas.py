@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.metadata.configs.configs_image import ClientQuotasImage
+from barnabas.metadata.configs_image import ClientQuotasImage
 from barnabas.metrics.measurements import SampledValues
 from barnabas.protocol.api_table import ApiKey
 from barnabas.server.quotas.limits import QuotaLimits
 from barnabas.server.quotas.rate import QuotaRate, QuotaWindows, UsedRecently, quota_windows
 
 if TYPE_CHECKING:
-    from barnabas.metadata.delta import ClusterDelta
-    from barnabas.metadata.image import ClusterImage
+    from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.runtime.clock import Clock
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
     from barnabas.server.quotas.limits import QuotaLimit

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.configs.configs_image import ClientQuotasImage
+from barnabas.metadata.configs_image import ClientQuotasImage
 from barnabas.server.quotas.config import INT_MAX
 from barnabas.server.quotas.limits import address_limits
 from barnabas.server.quotas.rate import QuotaRate, UsedRecently

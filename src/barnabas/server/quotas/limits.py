@@ -11,12 +11,12 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.metadata.configs.configs_image import CLIENT_ID, IP, USER
+from barnabas.metadata.configs_image import CLIENT_ID, IP, USER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.metadata.configs.configs_image import ClientQuotasImage
+    from barnabas.metadata.configs_image import ClientQuotasImage
 
 # Stands for a missing part of a level. Names are never empty.
 _ABSENT = ""

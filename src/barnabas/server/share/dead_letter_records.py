@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
+from barnabas.protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from barnabas.record.batch import HEADER, HEADER_SIZE, made_header
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.columns import record_slices, uncompressed
 from barnabas.record.compression import NONE, decompressed_bytes_max
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.replication.partition.fetch_params import (
     CONSUMER_REPLICA_ID,
     FetchParams,

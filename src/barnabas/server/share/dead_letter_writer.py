@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Generator
 
-    from barnabas.protocol.messages.create_topics import CreateTopicsResponse
+    from barnabas.protocol.messages.topics import CreateTopicsResponse
     from barnabas.protocol.schema import Message
     from barnabas.replication.fetcher.leader_channels import LeaderChannel, OnResponse
     from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Timer
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.peers.peer_queues import PartsRequest, PeerDependencies

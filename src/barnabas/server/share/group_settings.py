@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.group.kind_configs import DEAD_LETTER_AUTO_CREATE, DEAD_LETTER_PREFIX
-from barnabas.metadata.configs.configs_image import GROUP, TOPIC
-from barnabas.metadata.configs.group_configs import (
+from barnabas.metadata.configs_image import GROUP, TOPIC
+from barnabas.metadata.group_configs import (
     COPY_DEAD_LETTERS,
     DEAD_LETTER_TOPIC,
     GROUP_CONFIGS,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from barnabas.server.controller_access.auto_topics import AutoTopics
     from barnabas.server.peers.peer_queues import PartsRequest, PeerDependencies
 
+
 # All retries take 13 s, which is enough to elect another coordinator. Kafka's first delay is 1 s.
 _BACKOFF = Backoff(first_ms=100.0, retries_max=7, factor=2.0, together_ms=10.0)
 # Maximum number of share partitions in one request, and of those that wait for one coordinator.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.protocol.messages.metadata import DescribeClusterRequest
 from barnabas.server.listeners.endpoint_type import CONTROLLERS
 from barnabas.server.quorum.probes import send_once
 from barnabas.server.startup.node_failure import NodeFailedError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.channel import ChannelDependencies
     from barnabas.network.network_error import NetworkError
-    from barnabas.runtime.timer import Cancellable
+    from barnabas.runtime.clock import Cancellable
     from barnabas.server.configs.configuration import Configuration
 
 _log = logging.getLogger(__name__)

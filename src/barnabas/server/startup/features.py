@@ -21,7 +21,7 @@ from barnabas.metadata.metadata_version import (
     TRANSACTION_VERSION_MAX,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.raft.log.metadata_directory import finalized_features
+from barnabas.raft.log.metadata_log import finalized_features
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:

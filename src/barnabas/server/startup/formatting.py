@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
-from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from barnabas.protocol.records.security import UserScramCredentialRecord
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.raft.election_state import UnprovenVoterFile
-from barnabas.raft.log.metadata_directory import FirstContent, format_metadata_directory
-from barnabas.raft.log.metadata_log import METADATA_PARTITION
+from barnabas.raft.log.metadata_log import (
+    METADATA_PARTITION,
+    FirstContent,
+    format_metadata_directory,
+)
 from barnabas.raft.log.snapshot import BOOTSTRAP_SNAPSHOT, delete_snapshot, list_snapshots
 from barnabas.raft.voter_set import Address, ReplicaKey, Voter, VoterSet
 from barnabas.sasl.scram_keys import (

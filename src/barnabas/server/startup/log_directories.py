@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.protocol.primitives import ZERO_UUID, uuid_to_string
+from barnabas.protocol.primitives import uuid_to_string
+from barnabas.protocol.schema import ZERO_UUID
 from barnabas.raft.log.metadata_log import METADATA_PARTITION
 from barnabas.server.startup.features import check_features
 from barnabas.storage.errors import InconsistentDirectoryError

@@ -32,14 +32,14 @@ from barnabas.record.batch import (
     LOG_OVERHEAD,
     MAGIC_V2,
     NO_TIMESTAMP,
-    CorruptBatchError,
+    ControlType,
+    parse_control_key,
     set_crc,
 )
 from barnabas.record.columns import record_slices, uncompressed
 from barnabas.record.compression import NONE, compress
-from barnabas.record.control import ControlType, parse_control_key
 from barnabas.record.reader import records_of
-from barnabas.record.varint import read_varint, write_varint
+from barnabas.record.record import CorruptBatchError, read_varint, write_varint
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence

@@ -17,11 +17,11 @@ from barnabas.record.batch import (
     MAGIC_V2,
     NO_TIMESTAMP,
     BatchHeader,
-    CorruptBatchError,
     check_crc,
     read_header,
 )
 from barnabas.record.columns import record_slices, uncompressed
+from barnabas.record.record import CorruptBatchError
 from barnabas.storage.cleaner.cleaner_filter import (
     BatchFilter,
     CleanedSegment,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk, File
     from barnabas.storage.cleaner.cleaner_filter import CleaningJob, SourceSegment
     from barnabas.storage.segment.transaction_index import AbortedEntry
+
 
 _BATCH_LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 

@@ -16,7 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.runtime.disk import is_out_of_descriptors
-from barnabas.runtime.workers.offload import OffloadError, OffloadTask, SlicedOffload
+from barnabas.runtime.offload import OffloadError, SlicedOffload
+from barnabas.runtime.offload_task import OffloadTask
 from barnabas.settings.key import ConfigError
 from barnabas.storage.cleaner.cleaner_filter import (
     CleanedSegment,
@@ -41,8 +42,8 @@ from barnabas.storage.topic_partition import CLEANED_FILE_SUFFIX
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from barnabas.runtime.timer import Cancellable
-    from barnabas.runtime.workers.offload import Offload
+    from barnabas.runtime.clock import Cancellable
+    from barnabas.runtime.offload import Offload
     from barnabas.settings.definition import ParsedConfig
     from barnabas.storage.config import CleanerConfig
     from barnabas.storage.files.log_directory import LogDirectory

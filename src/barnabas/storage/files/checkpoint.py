@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.record.checksum import crc32c
+from barnabas.record.compiled import crc32c
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.primitives import ZERO_UUID
+from barnabas.protocol.schema import ZERO_UUID
 from barnabas.storage.errors import DirectoryInUseError, InconsistentDirectoryError
 from barnabas.storage.files.checkpoint import (
     CLEANER_OFFSETS,

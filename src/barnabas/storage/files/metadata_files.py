@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.protocol.primitives import ZERO_UUID, uuid_from_string, uuid_to_string
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
+from barnabas.protocol.schema import ZERO_UUID
 from barnabas.settings.properties import PropertiesError, format_properties, parse_properties
 from barnabas.storage.errors import InconsistentDirectoryError, InconsistentTopicIdError
 from barnabas.storage.topic_partition import PARTITION_METADATA

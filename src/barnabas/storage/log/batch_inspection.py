@@ -21,14 +21,13 @@ from barnabas.record.batch import (
     CREATE_TIME,
     HEADER,
     HEADER_SIZE,
+    LOG_APPEND_TIME,
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
-    CorruptBatchError,
     batches,
     read_header,
     set_crc,
-    set_log_append_time,
     set_max_timestamp,
 )
 from barnabas.record.columns import record_slices, uncompressed
@@ -42,8 +41,8 @@ from barnabas.record.compression import (
     compress,
     decompressed_bytes_max,
 )
-from barnabas.record.errors import DecompressedTooLargeError
 from barnabas.record.producer_records import bounded_slices, largest_timestamp
+from barnabas.record.record import CorruptBatchError, DecompressedTooLargeError
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
 from barnabas.storage.results import AppendOrigin
@@ -247,7 +246,7 @@ class Inspection:
             if header.compression != target:
                 made = yield from self._rebuilt(whole, header, target, largest)
         if self._has_time_of_append:
-            set_log_append_time(batch if made is None else made, 0, self._now_ms)
+            set_max_timestamp(batch if made is None else made, 0, LOG_APPEND_TIME, self._now_ms)
         elif largest is not None and made is None and self._origin is not AppendOrigin.RAFT:
             set_max_timestamp(batch, 0, CREATE_TIME, largest)
         return made

@@ -11,12 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.record.batch import (
-    LOG_OVERHEAD,
-    NO_PRODUCER_ID,
-    UnsupportedMagicError,
-    set_offset_and_epoch,
-)
+from barnabas.record.batch import LOG_OVERHEAD, NO_PRODUCER_ID, set_offset_and_epoch
+from barnabas.record.record import UnsupportedMagicError
 from barnabas.storage.config import LONG_MAX
 from barnabas.storage.errors import (
     CorruptRecordError,

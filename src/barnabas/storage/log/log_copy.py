@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.record.batch import batches
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.record import CorruptBatchError
 from barnabas.runtime.disk import FileSlice
 from barnabas.storage.errors import CorruptRecordError, StorageError
 from barnabas.storage.results import FetchIsolation

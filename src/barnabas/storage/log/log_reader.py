@@ -13,10 +13,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from barnabas.record.batch import NO_TIMESTAMP, CorruptBatchError
+from barnabas.record.batch import NO_TIMESTAMP
 from barnabas.record.columns import record_slices, uncompressed
 from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, decompressed_bytes_max
-from barnabas.record.errors import DecompressedTooLargeError
+from barnabas.record.record import CorruptBatchError, DecompressedTooLargeError
 from barnabas.storage.errors import (
     CorruptRecordError,
     DamagedLogError,

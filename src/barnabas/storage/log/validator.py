@@ -20,20 +20,19 @@ from barnabas.record.batch import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_FLAG,
     BatchHeader,
-    CorruptBatchError,
-    UnsupportedMagicError,
     batches,
     check_crc,
     made_header,
     read_header,
     set_max_timestamp,
 )
-from barnabas.record.checksum import crc32c
 from barnabas.record.columns import uncompressed
+from barnabas.record.compiled import crc32c
 from barnabas.record.compression import CODES, NONE, ZSTD
+from barnabas.record.format_conversion import to_v2
 from barnabas.record.producer_records import AT_ONCE_BYTES, largest_timestamp
 from barnabas.record.reader import RECORD_BYTES_MIN
-from barnabas.record.up_conversion import to_v2
+from barnabas.record.record import CorruptBatchError, UnsupportedMagicError
 from barnabas.storage.errors import (
     CorruptRecordError,
     InvalidProducerEpochError,

@@ -28,8 +28,8 @@ from barnabas.storage.log.flusher import RETRY_MS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.rng import Rng
-    from barnabas.runtime.timer import Cancellable
     from barnabas.storage.config import LogConfig, StorageConfig
     from barnabas.storage.files.checkpoint import OffsetCheckpoint
     from barnabas.storage.files.log_directory import LogDirectory

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from barnabas.record.checksum import crc32c
-from barnabas.record.control import ControlType, parse_control_key, parse_end_marker
-from barnabas.record.errors import CorruptBatchError
+from barnabas.record.batch import ControlType, parse_control_key, parse_end_marker
+from barnabas.record.compiled import crc32c
 from barnabas.record.reader import first_record
+from barnabas.record.record import CorruptBatchError
 from barnabas.storage.errors import CorruptRecordError
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.record.batch import SEQUENCE_MAX
-from barnabas.record.control import ControlType
+from barnabas.record.batch import SEQUENCE_MAX, ControlType
 from barnabas.storage.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,

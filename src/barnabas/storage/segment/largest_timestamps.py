@@ -18,7 +18,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from barnabas.record.checksum import crc32c
+from barnabas.record.compiled import crc32c
 from barnabas.storage.topic_partition import LARGEST_TIMESTAMPS, LOG_SUFFIX
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.disk import Disk
     from barnabas.storage.segment.segment import Segment
+
 
 _log = logging.getLogger(__name__)
 

@@ -11,20 +11,15 @@ from barnabas.client.admin.cluster import UpgradeType
 from barnabas.client.admin.log_dirs import LogDirectory, ReplicaDirectories, ReplicaInfo
 from barnabas.client.errors import BrokerError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
-from barnabas.protocol.messages.leave_group import (
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    MemberResponse,
-)
-from barnabas.protocol.messages.update_features import (
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.groups import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from barnabas.protocol.messages.nodes import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.messages.security import CreateDelegationTokenRequest
+from barnabas.protocol.messages.transactions import WriteTxnMarkersRequest
 from unit.client.admin.call_keeper import call_of
 
 TP = TopicPartition("t", 3)

@@ -15,15 +15,16 @@ from barnabas.client.errors import AdminResultsError, BrokerError, UnsupportedVe
 from barnabas.client.session.session import Waiter
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from barnabas.protocol.messages.describe_topic_partitions import (
+from barnabas.protocol.messages.metadata import (
     CursorResponse,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    FindCoordinatorResponse,
+    MetadataResponse,
+    MetadataResponseTopic,
 )
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorResponse
-from barnabas.protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from barnabas.protocol.messages.topics import DeletableTopicResult, DeleteTopicsResponse
 from unit.client.admin.answering_cluster import AnsweringCluster
 from unit.client.scripted_cluster import HandStepper
 

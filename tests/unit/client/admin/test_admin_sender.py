@@ -12,28 +12,24 @@ from barnabas.client.admin.partitions import delete_records
 from barnabas.client.admin.sender import AdminCall, AdminSender, CoordinatorOf, Plan, run
 from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
-from barnabas.client.errors import (
-    BrokerError,
-    ClientTimeoutError,
-    DisconnectedError,
-    broker_error,
-)
+from barnabas.client.errors import BrokerError, ClientTimeoutError, DisconnectedError, broker_error
 from barnabas.client.session.session import Waiter
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_groups import (
+from barnabas.protocol.messages.groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
 )
-from barnabas.protocol.messages.delete_records import (
+from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from barnabas.protocol.messages.metadata import Coordinator, FindCoordinatorResponse
 from unit.client.admin.answering_cluster import AnsweringCluster
 from unit.client.scripted_cluster import TOPIC_ID, HandStepper
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.client.admin.group_descriptions import GroupDescription, describe_classic
-from barnabas.protocol.messages.describe_groups import (
+from barnabas.protocol.messages.groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsResponse,

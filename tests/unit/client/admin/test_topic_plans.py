@@ -13,8 +13,12 @@ from barnabas.client.admin.topics import NewTopic
 from barnabas.client.connections.metadata_cache import MetadataCache, PartitionInfo, TopicInfo
 from barnabas.client.errors import broker_error
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
-from barnabas.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from barnabas.protocol.messages.topics import (
+    CreatableTopicResult,
+    CreateTopicsResponse,
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+)
 from barnabas.protocol.schema import Message
 from unit.client.connections.metadata_responses import ID, OTHER_ID, answer
 

@@ -27,7 +27,7 @@ from barnabas.client.errors import ClientClosedError, ClientError, OffsetOutOfRa
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
+from barnabas.protocol.messages.log_offsets import ListOffsetsRequest
 from barnabas.record.builder import BatchBuilder
 from unit.client.consumer.assignment.reading import TP, Reading
 from unit.client.consumer.silent_core import Silent, core_over

@@ -15,10 +15,10 @@ from barnabas.client.fetch.record_set import (
     iter_record_set,
     scan_records,
 )
+from barnabas.record.batch import ControlType, encode_control_key
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import ZSTD
-from barnabas.record.control import ControlType, encode_control_key
-from barnabas.record.down_conversion import down_convert
+from barnabas.record.format_conversion import down_convert
 
 
 def batch(base_offset: int, count: int, **options: int | bool) -> bytes:

@@ -10,7 +10,7 @@ from barnabas.client.connections.lookups import Coordinators
 from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolMembership
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.protocol.messages.groups import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

@@ -11,9 +11,10 @@ from barnabas.protocol.api_keys import ApiKey, request_class, schema_versions
 from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_request_header, encode_response
-from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from barnabas.protocol.messages.connection import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.messages.metadata import (
+    Coordinator,
+    FindCoordinatorResponse,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

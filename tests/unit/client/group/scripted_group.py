@@ -25,11 +25,14 @@ from barnabas.client.retries import Backoff, RetryTimer
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorResponse
-from barnabas.protocol.messages.heartbeat import HeartbeatResponse
-from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from barnabas.protocol.messages.leave_group import LeaveGroupResponse
-from barnabas.protocol.messages.sync_group import SyncGroupResponse
+from barnabas.protocol.messages.groups import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from barnabas.protocol.messages.metadata import FindCoordinatorResponse
 from barnabas.sim.world import sim_runtime
 
 ANSWER_MS = 2.0

@@ -10,7 +10,7 @@ from barnabas.client.group.group_calls import GroupCalls
 from barnabas.client.group.group_leader import read_subscription
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.join_group import JoinGroupResponse
+from barnabas.protocol.messages.groups import JoinGroupResponse
 from unit.client.group.group_host import GroupHost
 from unit.client.group.member_story import BEAT, FIND, JOIN, LEAVE, SYNC, CooperativeRange, Story
 from unit.client.group.scripted_group import NODE, ScriptedGroup

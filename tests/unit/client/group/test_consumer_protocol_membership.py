@@ -12,7 +12,7 @@ from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatResponse
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.network import NetworkConditions
 from unit.client.group.modern_group import INTERVAL_MS, Group, T, U, answer, owned

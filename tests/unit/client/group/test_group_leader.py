@@ -12,7 +12,7 @@ from barnabas.client.group.assignor import (
 )
 from barnabas.client.group.group_leader import GroupLeader, write_subscription
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from barnabas.protocol.messages.groups import JoinGroupResponse, JoinGroupResponseMember
 from unit.client.group.scripted_group import ScriptedGroup
 
 TP = TopicPartition("t", 0)

@@ -8,7 +8,7 @@ from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.group.group_calls import Heartbeat, HeartbeatCallbacks
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.heartbeat import HeartbeatResponse
+from barnabas.protocol.messages.groups import HeartbeatResponse
 from unit.client.group.scripted_group import ScriptedGroup
 
 INTERVAL_MS = 100

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.client.errors import broker_error
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.sync_group import SyncGroupResponse
+from barnabas.protocol.messages.groups import SyncGroupResponse
 from unit.client.group.member_story import BEAT, JOIN, SYNC, Story
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from barnabas.client.group.group_leader import (
     write_subscription,
 )
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 
 OWNED = [TopicPartition("s", 0), TopicPartition("t", 1), TopicPartition("t", 2)]
 FULL = MemberSubscription(["s", "t"], OWNED, b"mine", 7, "rack")

@@ -12,7 +12,7 @@ from barnabas.client.group.assignor import Assignment
 from barnabas.client.group.group_leader import write_assignment
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.sync_group import SyncGroupResponse
+from barnabas.protocol.messages.groups import SyncGroupResponse
 from unit.client.group.member_story import BEAT, FIND, JOIN, SYNC, Story
 from unit.client.group.modern_group import INTERVAL_MS, Group, T, answer
 from unit.client.group.scripted_group import GONE

@@ -14,12 +14,12 @@ from barnabas.client.producer.producer_batch import ProducerBatch
 from barnabas.client.producer.sender import Sender
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
 from barnabas.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
+from barnabas.protocol.messages.transactions import InitProducerIdResponse
 from barnabas.record.batch import check_crc, read_header
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
 

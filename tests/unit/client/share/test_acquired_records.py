@@ -14,8 +14,8 @@ from barnabas.client.share.acquired_records import (
     ShareSource,
 )
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.record.batch import ControlType, encode_control_key
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.control import ControlType, encode_control_key
 from barnabas.record.record import Record
 
 ACCEPT, RELEASE, REJECT, RENEW = AcknowledgeType

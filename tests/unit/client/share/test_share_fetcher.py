@@ -15,27 +15,33 @@ from barnabas.client.share.share_fetcher import ShareFetcher, ShareFetchListener
 from barnabas.client.share.share_session import AckGroup, ShareRequests
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import share_acknowledge, share_fetch
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages import share_acknowledge
+from barnabas.protocol.messages.share_consumers import (
+    AcquiredRecords,
+    LeaderIdAndEpoch,
+    PartitionData,
+    ShareFetchableTopicResponse,
+    ShareFetchResponse,
+)
 from barnabas.record.builder import BatchBuilder
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
 
 VERSION = 2
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 LOCK_MS = 1000
-Leader = share_fetch.LeaderIdAndEpoch
+Leader = LeaderIdAndEpoch
 
 
 def partition(
     number: int, count: int = 0, error: int = 0, ack_error: int = 0, leader: int = -1
-) -> share_fetch.PartitionData:
+) -> PartitionData:
     """Partition data with `count` acquired records from offset 0."""
     builder = BatchBuilder()
     for _ in range(count):
         builder.append(0, None, b"v")
-    acquired = share_fetch.AcquiredRecords(first_offset=0, last_offset=count - 1, delivery_count=1)
-    return share_fetch.PartitionData(
+    acquired = AcquiredRecords(first_offset=0, last_offset=count - 1, delivery_count=1)
+    return PartitionData(
         partition_index=number,
         error_code=error,
         acknowledge_error_code=ack_error,
@@ -45,14 +51,12 @@ def partition(
     )
 
 
-def fetched(*partitions: share_fetch.PartitionData, error: int = 0) -> Any:
-    return share_fetch.ShareFetchResponse(
+def fetched(*partitions: PartitionData, error: int = 0) -> Any:
+    return ShareFetchResponse(
         error_code=error,
         acquisition_lock_timeout_ms=LOCK_MS,
         node_endpoints=[],
-        responses=[
-            share_fetch.ShareFetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(partitions))
-        ],
+        responses=[ShareFetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(partitions))],
     )
 
 

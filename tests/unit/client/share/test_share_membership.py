@@ -14,7 +14,7 @@ from barnabas.client.share.share_membership import ShareMembership, ShareMembers
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.share_group_heartbeat import (
+from barnabas.protocol.messages.share_consumers import (
     Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,

@@ -18,11 +18,9 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions.state import TransactionState, check_transition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.protocol.messages.transactions import (
     AddPartitionsToTxnResponse,
-)
-from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
-from barnabas.protocol.messages.txn_offset_commit import (
+    InitProducerIdResponse,
     TxnOffsetCommitResponse,
 )
 from unit.client.transactions.transactional_setup import Setup

@@ -15,9 +15,8 @@ from barnabas.client.errors import (
 )
 from barnabas.client.transactions.state import PreparedTransaction
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.transactions import InitProducerIdResponse
 from unit.client.transactions.transactional_setup import Setup
 
 NO_TIMEOUT_MS = 0x7FFF_FFFF

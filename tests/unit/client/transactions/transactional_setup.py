@@ -10,21 +10,19 @@ from barnabas.client.producer.producer_batch import Delivery
 from barnabas.client.producer.producer_core import ProducerCore
 from barnabas.client.producer.user_objects import ProducerParts
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from barnabas.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopicResult,
-)
-from barnabas.protocol.messages.end_txn import EndTxnResponse
-from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
+from barnabas.protocol.messages.metadata import Coordinator, FindCoordinatorResponse
 from barnabas.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
-from barnabas.protocol.messages.txn_offset_commit import (
+from barnabas.protocol.messages.transactions import (
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+    EndTxnResponse,
+    InitProducerIdResponse,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,

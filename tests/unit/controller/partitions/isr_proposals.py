@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.messages.alter_partition import (
+from barnabas.protocol.messages.partition_changes import (
     AlterPartitionRequest,
     BrokerState,
     PartitionDataRequest,

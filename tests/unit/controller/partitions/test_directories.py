@@ -14,7 +14,7 @@ from barnabas.metadata.partition_registration import (
     PartitionRegistration,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.assign_replicas_to_dirs import (
+from barnabas.protocol.messages.log_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryDataRequest,
     PartitionDataRequest,

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.controller.partitions.in_sync_replicas import IsrControl
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_partition import (
+from barnabas.protocol.messages.partition_changes import (
     AlterPartitionRequest,
 )
 from unit.controller.partitions.isr_proposals import proposal, request

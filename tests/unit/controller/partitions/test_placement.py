@@ -14,7 +14,7 @@ from barnabas.controller.partitions.new_partitions import (
 )
 from barnabas.controller.result import Refusal
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.broker_registration_change_record import (
+from barnabas.protocol.records.nodes import (
     BrokerRegistrationChangeRecord,
 )
 from barnabas.runtime.rng import SeededRng

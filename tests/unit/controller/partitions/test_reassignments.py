@@ -11,25 +11,22 @@ from barnabas.controller.partitions.in_sync_replicas import IsrControl
 from barnabas.controller.partitions.reassignments import ReassignmentControl
 from barnabas.controller.registrations import UnregistrationControl
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_partition import (
+from barnabas.protocol.messages.nodes import UnregisterBrokerRequest
+from barnabas.protocol.messages.partition_changes import (
+    AlterPartitionReassignmentsRequest,
     AlterPartitionRequest,
     BrokerState,
-    PartitionDataRequest,
-    TopicDataRequest,
-)
-from barnabas.protocol.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
-from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from barnabas.protocol.messages.list_partition_reassignments import (
+    ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
+    PartitionDataRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+    TopicDataRequest,
+    TopicPartitions,
 )
-from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from barnabas.protocol.records.fence_broker_record import FenceBrokerRecord
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.nodes import FenceBrokerRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 from steps import finish
 from unit.controller.parts import applied, elections_of, kinds, view_of
 from unit.metadata.clusters import (

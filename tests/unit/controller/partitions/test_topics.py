@@ -5,26 +5,19 @@ from __future__ import annotations
 import pytest
 
 from barnabas.controller.config_rules import ConfigSource
-from barnabas.metadata.configs.configs_image import BROKER, TOPIC
+from barnabas.metadata.configs_image import BROKER, TOPIC
 from barnabas.protocol.codec import decode, encode_bytes
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreateTopicsResponse
-from barnabas.protocol.messages.delete_topics import (
+from barnabas.protocol.messages.topics import (
+    CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from barnabas.protocol.records.partition_record import PartitionRecord
+from barnabas.protocol.records.topics import PartitionRecord
 from barnabas.protocol.schema import ZERO_UUID
 from steps import counted, finish
-from unit.controller.parts import (
-    applied,
-    creation,
-    kinds,
-    new_topic,
-    topics_of,
-    view_of,
-)
+from unit.controller.parts import applied, creation, kinds, new_topic, topics_of, view_of
 from unit.metadata.clusters import (
     broker,
     config,

@@ -36,16 +36,15 @@ from barnabas.coordinator.group.share.share_group import ShareShard
 from barnabas.coordinator.group.streams.streams_group import StreamsShard
 from barnabas.coordinator.group.topics import TopicHashes
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.record_frame import read_prefix
-from barnabas.protocol.records.consumer_group_current_member_assignment import (
+from barnabas.protocol.records.classic_groups import OffsetCommitKey
+from barnabas.protocol.records.consumer_groups import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     TopicPartitions,
 )
-from barnabas.protocol.records.offset_commit import OffsetCommitKey
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 
 GROUP = "g"
 MEMBER = ConsumerMember("m", client_id="c", subscribed_topic_names=frozenset({"t"}))

@@ -10,13 +10,12 @@ from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.coordinator.runtime.loader import Loader
 from barnabas.coordinator.runtime.shard import ShardState
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
-from barnabas.protocol.records.partition_record import PartitionRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord, PartitionRecord
 from barnabas.record.batch import set_crc
 from steps import finish
 from unit.coordinator.coordinator_world import OFFSETS_ID, CoordinatorWorld

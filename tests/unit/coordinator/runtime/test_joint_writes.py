@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.coordinator.group.consumer.heartbeats import ConsumerHeartbeat
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )

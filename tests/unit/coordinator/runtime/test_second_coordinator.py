@@ -15,9 +15,8 @@ from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencie
 from barnabas.coordinator.runtime.shard import Shard, ShardContext
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
-from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.protocol.records.topic_record import TopicRecord
-from barnabas.protocol.records.transaction_log import TransactionLogKey, TransactionLogValue
+from barnabas.protocol.records.coordinator_logs import TransactionLogKey, TransactionLogValue
+from barnabas.protocol.records.topics import PartitionRecord, TopicRecord
 from unit.coordinator.coordinator_world import Topics
 from unit.replication.replica_set import LEADER, ReplicaSet
 

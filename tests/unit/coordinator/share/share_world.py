@@ -19,8 +19,7 @@ from barnabas.protocol.messages import (
     read_share_group_state_summary as summary,
     write_share_group_state as write,
 )
-from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.topics import PartitionRecord, TopicRecord
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import run_in_slices
 from unit.coordinator.coordinator_world import Topics

@@ -16,7 +16,7 @@ from barnabas.coordinator.transaction.transaction_metadata import (
     TransactionState,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
 from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition

@@ -18,8 +18,7 @@ from barnabas.coordinator.transaction.transaction_metadata import (
     TransactionState,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.partition_record import PartitionRecord
-from barnabas.protocol.records.topic_record import TopicRecord
+from barnabas.protocol.records.topics import PartitionRecord, TopicRecord
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from unit.coordinator.coordinator_world import Topics
 from unit.replication.replica_set import LEADER, ReplicaSet

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, strategies as st
 
-from barnabas.runtime.tls.client_hello import check_client_hello, is_complete
+from barnabas.runtime.tls.handshakes import check_client_hello, is_first_record_complete
 
 
 def hello_of(version: ssl.TLSVersion) -> bytes:
@@ -56,8 +56,8 @@ def shares(*values: int) -> bytes:
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_the_hello_of_openssl_is_answered(version: ssl.TLSVersion) -> None:
     hello = hello_of(version)
-    assert is_complete(hello)
-    assert not any(is_complete(hello[:size]) for size in range(len(hello)))
+    assert is_first_record_complete(hello)
+    assert not any(is_first_record_complete(hello[:size]) for size in range(len(hello)))
     assert check_client_hello(hello) is None
 
 
@@ -102,7 +102,7 @@ def test_a_hello_that_is_divided_among_records_is_refused() -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_an_exception(data: bytes) -> None:
     data = b"\x16\3\1" + data
-    if is_complete(data):
+    if is_first_record_complete(data):
         check_client_hello(data)
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.runtime.tls.cipher_suites import openssl_name
-from barnabas.runtime.tls.contexts import client_context, server_context
+from barnabas.runtime.tls.contexts import client_context, openssl_name, server_context
 from barnabas.runtime.tls.tls_options import (
     ClientAuth,
     KeySource,

@@ -10,7 +10,7 @@ from barnabas.runtime.loop import Runtime
 from barnabas.runtime.sockets import Stream
 from barnabas.runtime.stepper import LoopStepper
 from barnabas.runtime.tls.contexts import TlsContext, client_context, server_context
-from barnabas.runtime.tls.handshakes import HandshakeLimits, Handshakes
+from barnabas.runtime.tls.handshakes import Handshake, HandshakeLimits, Handshakes
 from barnabas.runtime.tls.tls_session import TlsSession
 from barnabas.runtime.tls.tls_sockets import TlsSockets
 from barnabas.runtime.tls.tls_stream import TlsDependencies
@@ -229,8 +229,11 @@ def test_ten_thousand_half_done_handshakes_take_bounded_memory() -> None:
 
     owners = [Owner() for _ in range(10_000)]
     for owner in owners:
-        handshake = server.handshakes.new_handshake(
-            owner, lambda: TlsSession(server.server_context, None), is_outgoing=False
+        handshake = Handshake(
+            owner,
+            server.handshakes,
+            lambda: TlsSession(server.server_context, None),
+            is_outgoing=False,
         )
         handshake.expect()
         handshake.receive(first)

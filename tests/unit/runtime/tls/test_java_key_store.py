@@ -11,13 +11,14 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from barnabas.runtime.tls.java_key_store import (
+from barnabas.runtime.tls.key_stores import (
     JavaKeyStoreError,
     WrongPasswordError,
+    load_own_key,
+    load_trusted,
     read_java_key_store,
     unprotect,
 )
-from barnabas.runtime.tls.key_stores import load_own_key, load_trusted
 from barnabas.runtime.tls.tls_options import KeySource, TlsOptionsError, TrustSource
 
 STORE_PASSWORD, KEY_PASSWORD, TRUST_PASSWORD = "störe-secret", "key-secret", "trust-secret"

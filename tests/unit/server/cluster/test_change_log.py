@@ -7,8 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 from barnabas.protocol.schema import ZERO_UUID
 from unit.server.simulated_broker import SimulatedBroker
 from unit.server.simulated_cluster import three_nodes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
 from unit.server.simulated_cluster import SimulatedCluster, three_nodes
 
 

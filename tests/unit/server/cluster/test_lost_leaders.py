@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.metadata.delta import ClusterDelta
+from barnabas.metadata.image import ClusterDelta
 from barnabas.server.cluster.lost_leaders import DELAY_MS, LostLeaders
 from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel

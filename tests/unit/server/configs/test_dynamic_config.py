@@ -11,7 +11,7 @@ from barnabas.coordinator.group.kind_configs import (
     DEAD_LETTER_AUTO_CREATE,
     DEAD_LETTER_PREFIX,
 )
-from barnabas.metadata.configs.configs_image import BROKER
+from barnabas.metadata.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.configs.configuration import BROKER_KEYS
 from barnabas.server.configs.dynamic_config import DynamicBrokerConfig, default_keys

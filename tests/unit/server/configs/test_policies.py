@@ -19,7 +19,7 @@ from barnabas import (
     PolicyViolationError,
 )
 from barnabas.controller.config import ALTER_CONFIG_POLICY, CREATE_TOPIC_POLICY
-from barnabas.protocol.config_resource import ConfigResource, ResourceType
+from barnabas.protocol.resources import ConfigResource, ResourceType
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.configs.policies import (
     close_policy,

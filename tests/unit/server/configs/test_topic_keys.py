@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.metadata.configs.configs_image import TOPIC
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import batches
 from barnabas.record.builder import BatchBuilder

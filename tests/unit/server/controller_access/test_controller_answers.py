@@ -9,7 +9,7 @@ import pytest
 from barnabas.network.channel import ChannelDependencies
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_partition import (
+from barnabas.protocol.messages.partition_changes import (
     AlterPartitionResponse,
     PartitionDataResponse,
     TopicDataResponse,

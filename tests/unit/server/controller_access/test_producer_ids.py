@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
+from barnabas.protocol.messages.nodes import AllocateProducerIdsResponse
 from barnabas.server.controller_access.broker_requests import ProducerIds
 
 if TYPE_CHECKING:

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.broker_heartbeat import (
+from barnabas.protocol.messages.nodes import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
-)
-from barnabas.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )

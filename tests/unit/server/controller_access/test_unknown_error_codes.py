@@ -9,22 +9,20 @@ import pytest
 from barnabas.metadata.broker_registration import ControllerRegistration
 from barnabas.metadata.image import ClusterImage
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_partition import (
+from barnabas.protocol.messages.log_dirs import AssignReplicasToDirsResponse
+from barnabas.protocol.messages.nodes import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    ControllerRegistrationResponse,
+)
+from barnabas.protocol.messages.partition_changes import (
     AlterPartitionResponse,
     PartitionDataResponse,
     TopicDataResponse,
 )
-from barnabas.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
-from barnabas.protocol.messages.broker_heartbeat import (
-    BrokerHeartbeatRequest,
-    BrokerHeartbeatResponse,
-)
-from barnabas.protocol.messages.broker_registration import (
-    BrokerRegistrationRequest,
-    BrokerRegistrationResponse,
-)
-from barnabas.protocol.messages.controller_registration import ControllerRegistrationResponse
-from barnabas.protocol.messages.vote import (
+from barnabas.protocol.messages.quorum import (
     PartitionDataResponse as VotePartition,
     TopicDataResponse as VoteTopic,
     VoteResponse,

@@ -7,8 +7,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.record.builder import BatchBuilder
-from barnabas.record.conversion import read_records
-from barnabas.record.legacy import write_message_set
+from barnabas.record.legacy import read_records, write_message_set
 from barnabas.record.record import Record
 from barnabas.server.conversion import old_versions
 from unit.server.simulated_broker import SimulatedBroker, produce_request

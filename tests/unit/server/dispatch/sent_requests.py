@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from unit.server.simulated_broker import (
     SimulatedBroker,
 )

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.metadata.configs.configs_image import TOPIC
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.protocol.messages.log_offsets import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from barnabas.record.builder import BatchBuilder
 from barnabas.replication.partition.partition import Partition
 from barnabas.server.controller_access import forwarding

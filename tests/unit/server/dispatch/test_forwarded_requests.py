@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.network.principal import Principal
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from barnabas.protocol.messages.topics import DeletableTopicResult, DeleteTopicsResponse
 from barnabas.runtime.loop_watch import unused_watch
 from barnabas.server.dispatch.request import RequestContext, RequestDependencies
 from barnabas.server.dispatch.request_statistics import ApiStatistics

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.vote import VoteRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
+from barnabas.protocol.messages.quorum import VoteRequest
 from barnabas.server.dispatch.client_software import PAIRS_MAX
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 

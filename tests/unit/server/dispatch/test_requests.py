@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.protocol.messages.describe_user_scram_credentials import (
+from barnabas.protocol.messages.connection import ApiVersionsRequest
+from barnabas.protocol.messages.metadata import (
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
+from barnabas.protocol.messages.security import (
     DescribeUserScramCredentialsRequest,
 )
-from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
-from barnabas.record.conversion import read_records
-from barnabas.record.legacy import write_message_set
+from barnabas.protocol.messages.topics import DeleteTopicsRequest
+from barnabas.protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest
+from barnabas.protocol.records.security import UserScramCredentialRecord
+from barnabas.record.legacy import read_records, write_message_set
 from barnabas.record.record import Record
 from barnabas.server.dispatch.served_apis import SERVED_APIS
 from unit.server.dispatch.sent_requests import alter, describe, fetch_request

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
-from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.protocol.messages.groups import (
+    ConsumerGroupHeartbeatRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from barnabas.protocol.messages.share_consumers import ShareGroupHeartbeatRequest
+from barnabas.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
 from barnabas.protocol.schema import Message
 from barnabas.server.dispatch import dispatcher
 from unit.server.simulated_broker import SimulatedBroker

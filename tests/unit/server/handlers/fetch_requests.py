@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
 )
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from barnabas.record.builder import BatchBuilder
 from unit.server.simulated_broker import produce_request
 from unit.server.simulated_cluster import SimulatedCluster

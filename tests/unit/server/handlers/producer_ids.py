@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
+from barnabas.protocol.messages.transactions import InitProducerIdRequest
 from unit.server.simulated_broker import SimulatedBroker
 
 

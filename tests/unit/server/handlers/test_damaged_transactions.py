@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import random
 
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    InitProducerIdRequest,
 )
-from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
-from barnabas.protocol.records.transaction_log import (
+from barnabas.protocol.records.coordinator_logs import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,

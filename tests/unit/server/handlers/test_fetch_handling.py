@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_client_quotas import (
+from barnabas.protocol.messages.configs import (
     AlterClientQuotasRequest,
     EntityDataRequest,
     EntryDataRequest,

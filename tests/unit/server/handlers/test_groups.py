@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_partitions import (
+from barnabas.protocol.messages.groups import (
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+)
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
+from barnabas.protocol.messages.topics import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
+    DeleteTopicsRequest,
+    DeleteTopicState,
 )
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from barnabas.server.handlers.groups.members import MEMBERS_AT_ONCE, leave_group
 from steps import counted
 from unit.server.handlers.offset_requests import broker_with_groups, commit, committed

@@ -10,18 +10,18 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import decode_response, encode_request
-from barnabas.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.list_offsets import (
+from barnabas.protocol.messages.log_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest
+from barnabas.protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    InitProducerIdRequest,
+)
 from barnabas.record.builder import BatchBuilder
 from barnabas.replication.requests.replica_appends import REQUESTS_MAX
 from barnabas.sim.disk import DiskFault

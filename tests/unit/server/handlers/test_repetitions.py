@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.protocol.messages.describe_transactions import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    TopicRequest,
+)
+from barnabas.protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from unit.server.handlers.producer_ids import initialize
 from unit.server.simulated_broker import SimulatedBroker
 

@@ -7,21 +7,19 @@ from typing import Any
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_configs import (
+from barnabas.protocol.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
+from barnabas.protocol.messages.nodes import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
-from barnabas.protocol.messages.streams_group_heartbeat import (
+from barnabas.protocol.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,
-    Topology,
-)
-from barnabas.protocol.messages.streams_group_topology_description_update import (
     StreamsGroupTopologyDescriptionUpdateRequest,
+    Topology,
     TopologyDescription,
 )
-from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from unit.coordinator.streams_world import by_subtopology, topology
 from unit.server.simulated_broker import TIMEOUT_MS, SimulatedBroker
 

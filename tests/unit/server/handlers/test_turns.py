@@ -7,64 +7,64 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.protocol.messages import alter_configs, incremental_alter_configs
-from barnabas.protocol.messages.alter_client_quotas import (
+from barnabas.protocol.messages import alter_configs
+from barnabas.protocol.messages.committed_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from barnabas.protocol.messages.configs import (
     AlterClientQuotasRequest,
+    AlterConfigsResource,
+    DescribeClientQuotasRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
     EntityDataRequest,
     EntryDataRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
     OpData,
 )
-from barnabas.protocol.messages.alter_replica_log_dirs import (
+from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from barnabas.protocol.messages.delete_records import (
+from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
-)
-from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
-from barnabas.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from barnabas.protocol.messages.describe_topic_partitions import (
-    CursorRequest,
-    DescribeTopicPartitionsRequest,
-    TopicRequest,
-)
-from barnabas.protocol.messages.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-    UserName,
-)
-from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from barnabas.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
+from barnabas.protocol.messages.metadata import (
+    CursorRequest,
+    DescribeTopicPartitionsRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+    TopicRequest,
 )
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from barnabas.protocol.messages.security import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
+from barnabas.protocol.messages.share_groups import ShareGroupDescribeRequest
 from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
-from barnabas.protocol.messages.streams_group_heartbeat import (
+from barnabas.protocol.messages.streams_groups import (
     StreamsGroupHeartbeatRequest,
     Subtopology,
     Topology,
 )
+from barnabas.protocol.messages.transactions import ListTransactionsRequest
 from barnabas.server.dispatch import slices
 from barnabas.server.handlers.records import offsets
 from barnabas.storage.topic_partition import TopicPartition
@@ -122,9 +122,9 @@ def configs_of_an_unknown_type() -> DescribeConfigsRequest:
     )
 
 
-def changes_of_other_brokers() -> incremental_alter_configs.IncrementalAlterConfigsRequest:
-    resource = incremental_alter_configs.AlterConfigsResource
-    return incremental_alter_configs.IncrementalAlterConfigsRequest(
+def changes_of_other_brokers() -> IncrementalAlterConfigsRequest:
+    resource = AlterConfigsResource
+    return IncrementalAlterConfigsRequest(
         resources=[
             resource(resource_type=BROKER, resource_name=each, configs=[]) for each in NAMES
         ],

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.protocol.acls import AclOperation
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -21,6 +19,8 @@ from barnabas.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.resources import AclOperation
 from barnabas.record.builder import BatchBuilder
 from barnabas.replication.partition.partition import Partition
 from barnabas.replication.requests import delayed_fetch, fetch_session_cache

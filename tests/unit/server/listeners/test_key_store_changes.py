@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.metadata.configs.configs_image import BROKER
+from barnabas.metadata.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as LegacyConfig,
     AlterConfigsRequest,
     AlterConfigsResource as LegacyResource,
 )
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.runtime.loop import Runtime
 from barnabas.runtime.sockets import Sockets
 from barnabas.runtime.tls.contexts import client_context

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from barnabas.network.connection import Connection
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from unit.server.quotas.client_quotas import set_quota
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 

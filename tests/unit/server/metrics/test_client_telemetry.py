@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from barnabas.metadata.configs.configs_image import CLIENT_METRICS
+from barnabas.metadata.configs_image import CLIENT_METRICS
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.get_telemetry_subscriptions import (
+from barnabas.protocol.messages.connection import (
+    ApiVersionsRequest,
     GetTelemetrySubscriptionsRequest,
+    PushTelemetryRequest,
 )
-from barnabas.protocol.messages.push_telemetry import PushTelemetryRequest
 from barnabas.record.compression import GZIP, ZSTD, compress
 from barnabas.server.metrics import client_telemetry
 from barnabas.server.metrics.client_telemetry import LoggingReceiver

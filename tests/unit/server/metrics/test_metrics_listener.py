@@ -17,7 +17,7 @@ from barnabas.metrics.metrics_listener import (
 )
 from barnabas.metrics.registry import MetricFamily
 from barnabas.network.principal import Principal
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from unit.runtime.streams import Recorder
 from unit.server.process.drain import long_fetch
 from unit.server.simulated_broker import HOST, SimulatedBroker, SimulatedClient
@@ -181,7 +181,7 @@ def test_many_partitions_are_sent_in_chunks_of_one_response() -> None:
 
 
 def test_a_deleted_topic_is_not_in_the_scrape() -> None:
-    from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+    from barnabas.protocol.messages.topics import DeleteTopicsRequest
 
     broker = observed()
     broker.make_topic("t")

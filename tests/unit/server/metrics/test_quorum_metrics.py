@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.metrics import names
 from barnabas.metrics.measurements import SampledValues
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from unit.server.metrics.quorum_metrics import metrics
 from unit.server.simulated_broker import SimulatedBroker
 from unit.server.simulated_cluster import SimulatedCluster, three_nodes

@@ -13,11 +13,15 @@ from barnabas.coordinator.transaction.transaction_metadata import Markers, Produ
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import (
-    add_partitions_to_txn as adding,
-    list_offsets as listing,
     produce as producing,
+    transactions,
     write_share_group_state as writing,
-    write_txn_markers as marking,
+)
+from barnabas.protocol.messages.log_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 )
 from barnabas.runtime.executor import InlineExecutor
 from barnabas.server.conversion.conversion_queue import ConversionQueue
@@ -144,16 +148,16 @@ class Verification(Sender):
             lambda results: self.end(number, results == {key: ErrorCode.NONE}),
         )
 
-    def response(self, request: adding.AddPartitionsToTxnRequest) -> Any:
-        return adding.AddPartitionsToTxnResponse(
+    def response(self, request: transactions.AddPartitionsToTxnRequest) -> Any:
+        return transactions.AddPartitionsToTxnResponse(
             results_by_transaction=[
-                adding.AddPartitionsToTxnResult(
+                transactions.AddPartitionsToTxnResult(
                     transactional_id=each.transactional_id,
                     topic_results=[
-                        adding.AddPartitionsToTxnTopicResult(
+                        transactions.AddPartitionsToTxnTopicResult(
                             name=topic.name,
                             results_by_partition=[
-                                adding.AddPartitionsToTxnPartitionResult(
+                                transactions.AddPartitionsToTxnPartitionResult(
                                     partition_index=index, partition_error_code=0
                                 )
                                 for index in topic.partitions
@@ -181,16 +185,16 @@ class MarkerSender(Sender):
         markers = Markers("id", 0, producer_id, 0, 1, True, 2, partitions)
         self.sender.send(markers, lambda _: None, lambda error: self.end(number, not error))
 
-    def response(self, request: marking.WriteTxnMarkersRequest) -> Any:
-        return marking.WriteTxnMarkersResponse(
+    def response(self, request: transactions.WriteTxnMarkersRequest) -> Any:
+        return transactions.WriteTxnMarkersResponse(
             markers=[
-                marking.WritableTxnMarkerResult(
+                transactions.WritableTxnMarkerResult(
                     producer_id=each.producer_id,
                     topics=[
-                        marking.WritableTxnMarkerTopicResult(
+                        transactions.WritableTxnMarkerTopicResult(
                             name=topic.name,
                             partitions=[
-                                marking.WritableTxnMarkerPartitionResult(
+                                transactions.WritableTxnMarkerPartitionResult(
                                     partition_index=index, error_code=0
                                 )
                                 for index in topic.partition_indexes
@@ -260,13 +264,13 @@ class Offsets(Sender):
         key = TopicPartition(SURROGATE if number == BAD else "t", number)
         self.offsets.find([key], lambda found: self.end(number, found == {key: 77}))
 
-    def response(self, request: listing.ListOffsetsRequest) -> Any:
-        return listing.ListOffsetsResponse(
+    def response(self, request: ListOffsetsRequest) -> Any:
+        return ListOffsetsResponse(
             topics=[
-                listing.ListOffsetsTopicResponse(
+                ListOffsetsTopicResponse(
                     name=topic.name,
                     partitions=[
-                        listing.ListOffsetsPartitionResponse(
+                        ListOffsetsPartitionResponse(
                             partition_index=each.partition_index, error_code=0, offset=77
                         )
                         for each in topic.partitions

@@ -15,7 +15,7 @@ import pytest
 from barnabas.coordinator.transaction.transaction_metadata import Markers
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.write_txn_markers import (
+from barnabas.protocol.messages.transactions import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -29,7 +29,7 @@ from barnabas.storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+    from barnabas.protocol.messages.transactions import WriteTxnMarkersRequest
 
 PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1))
 MANY = tuple(TopicPartition("t", number) for number in range(5_000))

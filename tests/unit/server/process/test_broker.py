@@ -5,17 +5,18 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
 )
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from barnabas.record.conversion import read_records
+from barnabas.protocol.messages.connection import ApiVersionsRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
+from barnabas.protocol.messages.nodes import UnregisterBrokerRequest
+from barnabas.record.legacy import read_records
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.process.node import Node
 from barnabas.storage.errors import DirectoryInUseError, InconsistentDirectoryError

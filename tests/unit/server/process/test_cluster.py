@@ -9,32 +9,34 @@ import pytest
 
 from barnabas.protocol.api_table import API_ROWS
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from barnabas.protocol.messages.alter_client_quotas import (
+from barnabas.protocol.messages.configs import (
+    AlterableConfig,
     AlterClientQuotasRequest,
+    AlterConfigsResource,
     EntityDataRequest,
     EntryDataRequest,
+    IncrementalAlterConfigsRequest,
     OpData,
 )
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     PartitionDataRequest,
     TopicDataRequest,
 )
-from barnabas.protocol.messages.envelope import EnvelopeRequest
-from barnabas.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
+from barnabas.protocol.messages.metadata import (
+    DescribeClusterRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
 )
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from barnabas.protocol.messages.unregister_controller import UnregisterControllerRequest
+from barnabas.protocol.messages.nodes import (
+    BrokerHeartbeatRequest,
+    EnvelopeRequest,
+    UnregisterBrokerRequest,
+    UnregisterControllerRequest,
+)
+from barnabas.protocol.messages.quorum import AddRaftVoterRequest, Listener, RemoveRaftVoterRequest
+from barnabas.protocol.messages.transactions import InitProducerIdRequest
 from barnabas.raft.listener import NO_LEADER, LeaderAndEpoch
 from barnabas.server.dispatch.served_apis import CONTROLLER_APIS
 from barnabas.storage.errors import InconsistentDirectoryError

@@ -7,7 +7,7 @@ from zlib import crc32
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.topics import DeleteTopicsRequest
 from barnabas.storage.errors import DamageKind
 from barnabas.storage.files.metadata_files import encode_topic_id, read_topic_id
 from barnabas.storage.topic_partition import TopicPartition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
 from unit.server.process.drain import begin_stop, long_fetch
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient, produce_request
 

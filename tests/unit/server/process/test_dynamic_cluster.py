@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
+from barnabas.protocol.messages.nodes import FeatureUpdateKey, UpdateFeaturesRequest
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from barnabas.settings.key import ConfigError
 from unit.server.simulated_cluster import CONTROLLER_PORT, SimulatedCluster
 

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.metadata.broker_registration import features_as
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.broker_registration import (
+from barnabas.protocol.messages.nodes import (
     BrokerRegistrationRequest,
     Feature,
     Listener,

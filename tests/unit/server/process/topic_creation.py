@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
 ENOUGH_MS = 10_000
 

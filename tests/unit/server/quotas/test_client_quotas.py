@@ -9,18 +9,16 @@ import pytest
 
 from barnabas.metrics import names
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.protocol.messages.describe_client_quotas import (
-    ComponentData,
-    DescribeClientQuotasRequest,
-)
+from barnabas.protocol.messages.configs import ComponentData, DescribeClientQuotasRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
 from barnabas.server.metrics.node_metrics import quota_families
 from barnabas.server.quotas.client_quotas import THROTTLE_MS_MAX, CountedRequest
 from barnabas.server.quotas.rate import ENTRIES_MAX

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metadata.configs.configs_image import ClientQuotasImage, QuotaEntity
+from barnabas.metadata.configs_image import ClientQuotasImage, QuotaEntity
 from barnabas.server.quotas.limits import QuotaLimits, address_limits
 
 KEY = "producer_byte_rate"

@@ -7,22 +7,20 @@ from typing import Any
 
 import pytest
 
-from barnabas.metadata.credentials import evolve_tokens, token_hmac
+from barnabas.metadata.credentials import token_hmac
 from barnabas.metadata.image import ClusterImage
 from barnabas.network.principal import Principal
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_delegation_token import (
+from barnabas.protocol.messages.security import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
-)
-from barnabas.protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
+    ExpireDelegationTokenRequest,
+    RenewDelegationTokenRequest,
 )
-from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
+from barnabas.protocol.records.security import DelegationTokenRecord
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.sasl.mechanism import SaslError
 from barnabas.sasl.scram import ScramClient, ScramServer
 from barnabas.sasl.scram_keys import ScramMechanism
@@ -46,7 +44,7 @@ class Cluster:
     def __init__(self, *tokens: DelegationTokenRecord) -> None:
         image = ClusterImage()
         changes = {each.token_id: each for each in tokens}
-        self.image = ClusterImage(tokens=evolve_tokens(image.tokens, changes))
+        self.image = ClusterImage(tokens=image.tokens.with_changes(changes))
 
 
 def token(

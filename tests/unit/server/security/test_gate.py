@@ -11,10 +11,12 @@ import pytest
 from barnabas.network.connection import Connection
 from barnabas.network.network_error import NetworkErrorKind
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.connection import (
+    ApiVersionsRequest,
+    SaslAuthenticateRequest,
+    SaslHandshakeRequest,
+)
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.schema import Message
 from barnabas.runtime.line_limit import LINES_MAX, PERIOD_MS
 from barnabas.server.security.sasl.gate import LOGIN_MS_MAX

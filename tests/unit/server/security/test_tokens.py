@@ -12,9 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.connection import SaslAuthenticateRequest, SaslHandshakeRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.sasl.jaas import OAUTHBEARER_MODULE
 from barnabas.sasl.oauthbearer import ACKNOWLEDGMENT, INVALID_TOKEN, bearer_message
 from barnabas.sasl.token_claims import make_unsecured

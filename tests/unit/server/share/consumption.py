@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.metadata.broker_registration import SupportedLevels
 from barnabas.metadata.metadata_version import SHARE_VERSION
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -17,19 +17,19 @@ from barnabas.protocol.messages.initialize_share_group_state import (
     InitializeStateData,
     PartitionData,
 )
+from barnabas.protocol.messages.nodes import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgementBatch as AcknowledgeBatch,
     AcknowledgePartition,
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
 )
-from barnabas.protocol.messages.share_fetch import (
+from barnabas.protocol.messages.share_consumers import (
     AcknowledgementBatch,
     FetchPartition,
     FetchTopic,
     ShareFetchRequest,
 )
-from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES, SUPPORTED_FEATURES
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 

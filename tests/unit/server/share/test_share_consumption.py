@@ -5,14 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.protocol.messages.end_txn import EndTxnRequest
-from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-from barnabas.protocol.messages.share_acknowledge import (
-    AcknowledgePartition,
-    AcknowledgeTopic,
-)
+from barnabas.protocol.messages.metadata import FindCoordinatorRequest
+from barnabas.protocol.messages.share_acknowledge import AcknowledgePartition, AcknowledgeTopic
+from barnabas.protocol.messages.topics import DeleteTopicsRequest
+from barnabas.protocol.messages.transactions import EndTxnRequest, InitProducerIdRequest
 from barnabas.server.share.persister import Persister
 from barnabas.server.share.records.acquisition import BATCHES_MAX
 from barnabas.server.share.share_sessions import UNKNOWN_MAX
@@ -32,6 +28,7 @@ if TYPE_CHECKING:
     import pytest
 
     from unit.server.simulated_broker import SimulatedBroker
+
 
 ACCEPT, RELEASE = [1], [2]
 

@@ -11,7 +11,7 @@ from barnabas.protocol.messages import (
     read_share_group_state as read,
     write_share_group_state as write,
 )
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from unit.server.simulated_cluster import SimulatedCluster
 
 GROUP, TOPIC, STATE_TOPIC = "g", "t", "__share_group_state"

@@ -6,8 +6,7 @@ import pytest
 
 from barnabas.server.share.records.acquisition import AcquiredRange
 from barnabas.server.share.share_meters import FetchMeters, PartitionMeters, ShareMeters
-from barnabas.sim.clock import SimClock
-from barnabas.sim.scheduler import SimScheduler
+from barnabas.sim.clock import SimClock, SimScheduler
 
 
 def test_a_read_counts_its_time_and_its_share_of_the_time_since_the_previous_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.share_fetch import AcknowledgementBatch
+from barnabas.protocol.messages.share_consumers import AcknowledgementBatch
 from barnabas.protocol.messages.write_share_group_state import (
     PartitionResult,
     WriteShareGroupStateResponse,

@@ -18,7 +18,7 @@ from barnabas.protocol.messages.share_acknowledge import (
     AcknowledgeTopic,
     ShareAcknowledgeRequest,
 )
-from barnabas.protocol.messages.share_fetch import (
+from barnabas.protocol.messages.share_consumers import (
     AcknowledgementBatch as FetchBatch,
     FetchPartition,
     FetchTopic,

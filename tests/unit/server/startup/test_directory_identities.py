@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.primitives import ZERO_UUID
+from barnabas.protocol.schema import ZERO_UUID
 from barnabas.runtime.rng import SeededRng
 from barnabas.server.startup.log_directories import DirectoryPaths, open_data_directories
 from barnabas.sim.disk import SimDisk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.raft.log.metadata_directory import format_metadata_directory
+from barnabas.raft.log.metadata_log import format_metadata_directory
 from barnabas.runtime.rng import SeededRng
 from barnabas.server.startup.features import (
     BOOTSTRAP_FEATURES,

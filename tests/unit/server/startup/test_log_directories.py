@@ -7,24 +7,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_replica_log_dirs import (
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
-)
-from barnabas.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
-from barnabas.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
 )
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from barnabas.record.conversion import read_records
+from barnabas.protocol.messages.log_offsets import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from barnabas.protocol.messages.topics import DeleteTopicsRequest
+from barnabas.record.legacy import read_records
 from barnabas.runtime.rng import SeededRng
 from barnabas.server.startup.log_directories import DirectoryPaths, open_data_directories
 from barnabas.sim.disk import DiskFault

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from barnabas.runtime.loop import ProcessControl, Runtime, run
 from barnabas.server.startup.node_failure import NodeFailedError
 from barnabas.sim.disk import DiskFault

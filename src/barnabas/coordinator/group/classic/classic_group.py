@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from barnabas.coordinator.group.classic.classic_member import subscribed_topics
 from barnabas.coordinator.group.group_base import PENDING_IDS_MAX, Group, pending_id_bytes
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from barnabas.protocol.messages.sync_group import SyncGroupResponse
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.groups import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupResponse,
+)
 from barnabas.waiting.state_machine import state_after
 
 if TYPE_CHECKING:

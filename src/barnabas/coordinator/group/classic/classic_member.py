@@ -13,20 +13,19 @@ import msgspec
 
 from barnabas.coordinator.group.group_base import TOPIC_NAMES_MAX, member_bytes
 from barnabas.protocol.codec import decode, decode_from
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.record_frame import encode_coordinator_value, read_prefix
+from barnabas.protocol.records.classic_groups import ConsumerProtocolSubscription
 from barnabas.protocol.records.consumer_protocol_assignment import (
     ConsumerProtocolAssignment,
     TopicPartition,
 )
-from barnabas.protocol.records.consumer_protocol_subscription import ConsumerProtocolSubscription
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from barnabas.coordinator.runtime.responses import PendingResponse
-    from barnabas.protocol.messages.join_group import JoinGroupResponse
-    from barnabas.protocol.messages.sync_group import SyncGroupResponse
+    from barnabas.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 
 
 NO_ASSIGNMENT = b""

@@ -36,20 +36,22 @@ from barnabas.coordinator.group.group_base import PENDING_IDS_MAX, member_bytes
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.leave_group import MemberResponse
+from barnabas.protocol.messages.groups import MemberResponse
 from barnabas.protocol.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.rebalance import Rebalance, Written
     from barnabas.coordinator.group.group_map import GroupMap
     from barnabas.coordinator.runtime.responses import PendingResponse
-    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-    from barnabas.protocol.messages.leave_group import (
+    from barnabas.protocol.messages.groups import (
+        HeartbeatRequest,
+        JoinGroupRequest,
+        JoinGroupResponse,
         LeaveGroupRequest,
         MemberIdentity as LeavingMember,
+        SyncGroupRequest,
+        SyncGroupResponse,
     )
-    from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
     from barnabas.runtime.rng import Rng
 
 

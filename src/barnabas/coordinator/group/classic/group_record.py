@@ -11,9 +11,9 @@ from barnabas.coordinator.group.classic.classic_member import (
     MemberTimes,
 )
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
-from barnabas.protocol.records.group_metadata import (
+from barnabas.protocol.records.classic_groups import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,

@@ -39,13 +39,12 @@ from barnabas.coordinator.group.consumer.heartbeats import (
 from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.group_config import MigrationPolicy
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
+    SyncGroupResponse,
     TopicPartitionsRequest,
 )
-from barnabas.protocol.messages.sync_group import SyncGroupResponse
-from barnabas.protocol.protocol_error import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,9 +54,12 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
     from barnabas.coordinator.runtime.responses import PendingResponse
-    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.join_group import JoinGroupResponse
-    from barnabas.protocol.messages.sync_group import SyncGroupRequest
+    from barnabas.protocol.messages.groups import (
+        HeartbeatRequest,
+        JoinGroupResponse,
+        SyncGroupRequest,
+    )
+
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 

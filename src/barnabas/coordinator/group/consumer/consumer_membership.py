@@ -48,12 +48,12 @@ from barnabas.coordinator.group.group_base import RefusalError
 from barnabas.coordinator.group.topics import NOTHING_OWNED, Target
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import (
+from barnabas.protocol.messages.groups import (
     Assignment,
     ConsumerGroupHeartbeatResponse,
+    MemberResponse,
     TopicPartitionsResponse,
 )
-from barnabas.protocol.messages.leave_group import MemberResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.conversion import Downgrade, Upgrade
     from barnabas.coordinator.group.consumer.heartbeats import ConsumerHeartbeat
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+    from barnabas.protocol.messages.groups import LeaveGroupRequest
 
     Answer = CoordinatorResult[ConsumerGroupHeartbeatResponse]
 

@@ -16,38 +16,26 @@ from barnabas.coordinator.group.consumer.consumer_group import (
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, KindRecords, RecordReplay
 from barnabas.coordinator.group.topics import NOTHING_OWNED, Owned
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-from barnabas.protocol.protocol_error import ProtocolError
-from barnabas.protocol.records.consumer_group_current_member_assignment import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    TopicPartitions,
-)
-from barnabas.protocol.records.consumer_group_member_metadata import (
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.records.consumer_groups import (
     ClassicMemberMetadata,
     ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
-)
-from barnabas.protocol.records.consumer_group_metadata import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
-)
-from barnabas.protocol.records.consumer_group_partition_metadata import (
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
-)
-from barnabas.protocol.records.consumer_group_regular_expression import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
-)
-from barnabas.protocol.records.consumer_group_target_assignment_member import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
-    TopicPartition,
-)
-from barnabas.protocol.records.consumer_group_target_assignment_metadata import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    TopicPartition,
+    TopicPartitions,
 )
 
 if TYPE_CHECKING:

@@ -44,8 +44,7 @@ from barnabas.coordinator.group.consumer.consumer_records import group_records, 
 from barnabas.coordinator.group.group_base import GroupMemory, RefusalError
 from barnabas.coordinator.group.topics import NOTHING, target_of
 from barnabas.coordinator.runtime.responses import client_error
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -56,9 +55,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.group_map import GroupMap
     from barnabas.coordinator.group.topics import Target, TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.records.consumer_protocol_subscription import (
-        ConsumerProtocolSubscription,
-    )
+    from barnabas.protocol.records.classic_groups import ConsumerProtocolSubscription
 
 
 # Default limit of a batch of `__consumer_offsets`. The log rejects a larger conversion, which would

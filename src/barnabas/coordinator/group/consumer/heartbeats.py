@@ -31,7 +31,7 @@ from barnabas.coordinator.group.group_base import (
     fenced_epoch,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard, ConsumerTimers
     from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+    from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatRequest
 
 
 class ConsumerHeartbeat(msgspec.Struct):

@@ -11,13 +11,18 @@ from barnabas.coordinator.group.streams.streams_group import StreamsGroupState
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
-from barnabas.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from barnabas.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from barnabas.protocol.messages.offset_delete import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
+)
+from barnabas.protocol.messages.groups import (
+    DeletableGroupResult,
+    DeleteGroupsResponse,
+    DescribedGroup,
+    DescribedGroupMember,
+    ListedGroup,
+    ListGroupsResponse,
 )
 
 if TYPE_CHECKING:
@@ -28,8 +33,8 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.offset_store import PartitionKey
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-    from barnabas.protocol.messages.list_groups import ListGroupsRequest
-    from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
+    from barnabas.protocol.messages.committed_offsets import OffsetDeleteRequest
+    from barnabas.protocol.messages.groups import ListGroupsRequest
 
 
 D = TypeVar("D")

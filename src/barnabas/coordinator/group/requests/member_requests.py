@@ -28,8 +28,8 @@ from barnabas.protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from barnabas.protocol.messages.heartbeat import HeartbeatResponse
-from barnabas.protocol.messages.leave_group import (
+from barnabas.protocol.messages.groups import (
+    HeartbeatResponse,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
@@ -46,11 +46,15 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-    from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
-    from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+    from barnabas.protocol.messages.groups import (
+        ConsumerGroupHeartbeatResponse,
+        HeartbeatRequest,
+        JoinGroupRequest,
+        JoinGroupResponse,
+        LeaveGroupRequest,
+        SyncGroupRequest,
+        SyncGroupResponse,
+    )
 
 
 # The types of members, by the protocol that they use.

@@ -14,21 +14,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-from barnabas.coordinator.group.offset_changes import (
-    MemberClaim,
-    OffsetsToCommit,
-    check_fetch,
-)
+from barnabas.coordinator.group.offset_changes import MemberClaim, OffsetsToCommit, check_fetch
 from barnabas.coordinator.group.offset_store import CommittedOffset
 from barnabas.coordinator.group.streams.streams_group import StreamsGroup
 from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -48,13 +42,14 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import TransactionalProducer
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-    from barnabas.protocol.messages.offset_commit import (
+    from barnabas.protocol.messages.committed_offsets import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
         OffsetCommitRequestTopic,
+        OffsetFetchRequest,
     )
-    from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
     from barnabas.runtime.clock import Clock
+
 
 _log = logging.getLogger(__name__)
 

@@ -8,26 +8,22 @@ import msgspec
 
 from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_share_group_offsets import (
-    AlterShareGroupOffsetsResponse,
-    AlterShareGroupOffsetsResponsePartition,
-    AlterShareGroupOffsetsResponseTopic,
-)
-from barnabas.protocol.messages.delete_share_group_offsets import (
-    DeleteShareGroupOffsetsResponse,
-    DeleteShareGroupOffsetsResponseTopic,
-)
-from barnabas.protocol.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsResponseGroup,
-    DescribeShareGroupOffsetsResponsePartition,
-    DescribeShareGroupOffsetsResponseTopic,
-)
 from barnabas.protocol.messages.read_share_group_state_summary import (
     PartitionData,
     ReadShareGroupStateSummaryRequest,
     ReadStateSummaryData,
 )
-from barnabas.protocol.primitives import ZERO_UUID
+from barnabas.protocol.messages.share_groups import (
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from barnabas.protocol.schema import ZERO_UUID
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -38,18 +34,18 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.share.share_state import Alteration, Deletion, ShareStateStore
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-    from barnabas.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
-    from barnabas.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
     from barnabas.protocol.messages.delete_share_group_state import DeleteShareGroupStateResponse
-    from barnabas.protocol.messages.describe_share_group_offsets import (
-        DescribeShareGroupOffsetsRequestGroup,
-    )
     from barnabas.protocol.messages.initialize_share_group_state import (
         InitializeShareGroupStateResponse,
     )
     from barnabas.protocol.messages.read_share_group_state_summary import (
         PartitionResult,
         ReadShareGroupStateSummaryResponse,
+    )
+    from barnabas.protocol.messages.share_groups import (
+        AlterShareGroupOffsetsRequest,
+        DeleteShareGroupOffsetsRequest,
+        DescribeShareGroupOffsetsRequestGroup,
     )
 
     # Latest offset by partition, or the error that prevents it.

@@ -16,7 +16,7 @@ from barnabas.coordinator.group.share.share_membership import (
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.share_group_describe import (
+from barnabas.protocol.messages.share_groups import (
     Assignment,
     DescribedGroup,
     Member,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         InitializeShareGroupStateRequest,
         InitializeShareGroupStateResponse,
     )
-    from barnabas.protocol.messages.share_group_heartbeat import (
+    from barnabas.protocol.messages.share_consumers import (
         ShareGroupHeartbeatRequest,
         ShareGroupHeartbeatResponse,
     )

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.task_reconciliation import StreamsMember
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-    from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-    from barnabas.protocol.records import streams_group_topology as records
-    from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
+    from barnabas.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
+    from barnabas.protocol.records import streams_groups
+    from barnabas.protocol.records.streams_groups import StreamsGroupTopologyValue
 
 
 def described(configured: ConfiguredTopology) -> Topology:
@@ -73,7 +73,7 @@ def described(configured: ConfiguredTopology) -> Topology:
     )
 
 
-def described_value(value: records.StreamsGroupTopologyValue) -> Topology:
+def described_value(value: streams_groups.StreamsGroupTopologyValue) -> Topology:
     """Return the description of a topology that is not configured."""
     return Topology(
         epoch=value.epoch,
@@ -90,7 +90,7 @@ def described_value(value: records.StreamsGroupTopologyValue) -> Topology:
     )
 
 
-def _id_order(subtopology: records.Subtopology) -> bytes:
+def _id_order(subtopology: streams_groups.Subtopology) -> bytes:
     return string_order(subtopology.subtopology_id)
 
 
@@ -118,7 +118,7 @@ def _internal(topics: Iterable[ConfiguredInternalTopic]) -> list[TopicInfo]:
     return sorted(found, key=_name_order)
 
 
-def _declared(topics: Iterable[records.TopicInfo]) -> list[TopicInfo]:
+def _declared(topics: Iterable[streams_groups.TopicInfo]) -> list[TopicInfo]:
     found = [
         TopicInfo(
             name=topic.name,

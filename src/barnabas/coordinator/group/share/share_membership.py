@@ -48,7 +48,7 @@ from barnabas.coordinator.group.topics import NOTHING, Target
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.initialize_share_group_state import InitializeShareGroupStateRequest  # noqa: TC001 - field type
-from barnabas.protocol.messages.share_group_heartbeat import (
+from barnabas.protocol.messages.share_consumers import (
     Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,

@@ -11,33 +11,23 @@ from barnabas.coordinator.group.replayed_group import NO_EPOCH, KindRecords, Rec
 from barnabas.coordinator.group.share.share_group import ShareMember, StateTopic, StateTopics
 from barnabas.coordinator.group.topics import NOTHING, target_of
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-from barnabas.protocol.records.share_group_current_member_assignment import (
+from barnabas.protocol.records.share_groups import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
-    TopicPartitions,
-)
-from barnabas.protocol.records.share_group_member_metadata import (
     ShareGroupMemberMetadataKey,
     ShareGroupMemberMetadataValue,
-)
-from barnabas.protocol.records.share_group_metadata import (
     ShareGroupMetadataKey,
     ShareGroupMetadataValue,
-)
-from barnabas.protocol.records.share_group_state_partition_metadata import (
     ShareGroupStatePartitionMetadataKey,
     ShareGroupStatePartitionMetadataValue,
-    TopicInfo,
-    TopicPartitionsInfo,
-)
-from barnabas.protocol.records.share_group_target_assignment_member import (
     ShareGroupTargetAssignmentMemberKey,
     ShareGroupTargetAssignmentMemberValue,
-    TopicPartition,
-)
-from barnabas.protocol.records.share_group_target_assignment_metadata import (
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
+    TopicInfo,
+    TopicPartition,
+    TopicPartitions,
+    TopicPartitionsInfo,
 )
 
 if TYPE_CHECKING:

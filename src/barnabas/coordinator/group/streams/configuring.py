@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
-    from barnabas.protocol.messages.streams_group_heartbeat import Topology
-    from barnabas.protocol.records.streams_group_topology import (
+    from barnabas.protocol.messages.streams_groups import Topology
+    from barnabas.protocol.records.streams_groups import (
         CopartitionGroup,
         StreamsGroupTopologyValue,
         Subtopology,

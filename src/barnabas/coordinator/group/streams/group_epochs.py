@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.targets import GroupCopy
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
+    from barnabas.protocol.records.streams_groups import StreamsGroupTopologyValue
 
     _Copy: TypeAlias = GroupCopy[StreamsGroup, StreamsMember, MemberTasks]
 

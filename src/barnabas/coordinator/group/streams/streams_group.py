@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
     from barnabas.coordinator.group.streams.task_reconciliation import MemberOffsets, OwnedTasks
     from barnabas.coordinator.group.streams.topology import StreamsTopology
-    from barnabas.protocol.messages.streams_group_heartbeat import EndpointToPartitions
+    from barnabas.protocol.messages.streams_groups import EndpointToPartitions
 
 
 class StreamsGroupState(Enum):

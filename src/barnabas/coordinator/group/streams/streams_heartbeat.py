@@ -20,7 +20,7 @@ from barnabas.coordinator.group.streams.task_reconciliation import (
 )
 from barnabas.coordinator.group.streams.topology import check_topology
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.streams_group_heartbeat import (
+from barnabas.protocol.messages.streams_groups import (
     EndpointResponse,
     EndpointToPartitions,
     Status,
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.topology import StreamsTopology
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.messages.streams_group_heartbeat import (
+    from barnabas.protocol.messages.streams_groups import (
         KeyValue,
         StreamsGroupHeartbeatRequest,
         TaskIdsRequest,
     )
-    from barnabas.protocol.records.streams_group_topology import StreamsGroupTopologyValue
+    from barnabas.protocol.records.streams_groups import StreamsGroupTopologyValue
 
 
 def endpoint_partitions(

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         StreamsClient,
     )
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.protocol.messages.streams_group_heartbeat import (
+    from barnabas.protocol.messages.streams_groups import (
         StreamsGroupHeartbeatRequest,
         StreamsGroupHeartbeatResponse,
     )

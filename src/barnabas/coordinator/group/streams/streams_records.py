@@ -22,29 +22,21 @@ from barnabas.protocol.records.streams_group_current_member_assignment import (
     StreamsGroupCurrentMemberAssignmentValue,
     TaskIds as CurrentTaskIds,
 )
-from barnabas.protocol.records.streams_group_member_metadata import (
+from barnabas.protocol.records.streams_groups import (
     Endpoint,
     KeyValue,
+    LastAssignmentConfig,
     StreamsGroupMemberMetadataKey,
     StreamsGroupMemberMetadataValue,
-)
-from barnabas.protocol.records.streams_group_metadata import (
-    LastAssignmentConfig,
     StreamsGroupMetadataKey,
     StreamsGroupMetadataValue,
-)
-from barnabas.protocol.records.streams_group_target_assignment_member import (
     StreamsGroupTargetAssignmentMemberKey,
     StreamsGroupTargetAssignmentMemberValue,
-    TaskIds,
-)
-from barnabas.protocol.records.streams_group_target_assignment_metadata import (
     StreamsGroupTargetAssignmentMetadataKey,
     StreamsGroupTargetAssignmentMetadataValue,
-)
-from barnabas.protocol.records.streams_group_topology import (
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
+    TaskIds,
 )
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Set as AbstractSet
 
-    from barnabas.protocol.messages.streams_group_heartbeat import TaskOffset
+    from barnabas.protocol.messages.streams_groups import TaskOffset
 
     Task = tuple[str, int]
 

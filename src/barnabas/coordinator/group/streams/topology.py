@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.group_base import NAMES_LENGTH_MAX, RefusalError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import encode_coordinator_value
-from barnabas.protocol.records.streams_group_topology import (
+from barnabas.protocol.records.streams_groups import (
     CopartitionGroup,
     StreamsGroupTopologyValue,
     Subtopology,
@@ -22,10 +22,10 @@ from barnabas.protocol.records.streams_group_topology import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from barnabas.protocol.messages import streams_group_heartbeat as heartbeat
+    from barnabas.protocol.messages import streams_groups
 
 
-def topology_value(topology: heartbeat.Topology) -> StreamsGroupTopologyValue:
+def topology_value(topology: streams_groups.Topology) -> StreamsGroupTopologyValue:
     """Return the value of the record of a topology that a member has sent."""
     return StreamsGroupTopologyValue(
         epoch=topology.epoch,
@@ -80,7 +80,7 @@ def inputs_of(subtopology: Subtopology) -> Iterator[str]:
         yield topic.name
 
 
-def topology_size(topology: StreamsGroupTopologyValue | heartbeat.Topology) -> int:
+def topology_size(topology: StreamsGroupTopologyValue | streams_groups.Topology) -> int:
     """Return the number of subtopologies, topics, configs and members of copartition groups."""
     size = len(topology.subtopologies)
     for each in topology.subtopologies:
@@ -92,7 +92,7 @@ def topology_size(topology: StreamsGroupTopologyValue | heartbeat.Topology) -> i
     return size
 
 
-def _topics(topics: list[heartbeat.TopicInfo]) -> list[TopicInfo]:
+def _topics(topics: list[streams_groups.TopicInfo]) -> list[TopicInfo]:
     return [
         TopicInfo(
             name=topic.name,
@@ -115,7 +115,7 @@ def _by_id(value: StreamsGroupTopologyValue) -> dict[str, Subtopology]:
 TOPOLOGY_SIZE_MAX = 10_000
 
 
-def check_topology(topology: heartbeat.Topology) -> None:
+def check_topology(topology: streams_groups.Topology) -> None:
     """Check a topology.
 
     Raises:
@@ -152,7 +152,7 @@ def check_topology(topology: heartbeat.Topology) -> None:
         _check_topics(each)
 
 
-def _names(topology: heartbeat.Topology) -> Iterator[str]:
+def _names(topology: streams_groups.Topology) -> Iterator[str]:
     """Yield the names of subtopologies and topics, and the configs of topics."""
     for each in topology.subtopologies:
         yield each.subtopology_id
@@ -165,7 +165,7 @@ def _names(topology: heartbeat.Topology) -> Iterator[str]:
                 yield config.value
 
 
-def _check_topics(subtopology: heartbeat.Subtopology) -> None:
+def _check_topics(subtopology: streams_groups.Subtopology) -> None:
     where = f"of subtopology {subtopology.subtopology_id}"
     for kind, topics in (
         ("repartition source topic", subtopology.repartition_source_topics),
@@ -182,7 +182,7 @@ def _check_topics(subtopology: heartbeat.Subtopology) -> None:
         )
 
 
-def _check_topic(topic: heartbeat.TopicInfo) -> None:
+def _check_topic(topic: streams_groups.TopicInfo) -> None:
     if topic.partitions < 0:
         _refuse(f"Topic {topic.name} has a negative partition count of {topic.partitions}.")
     _check_unique(f"config of topic {topic.name}", [each.key for each in topic.topic_configs])

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.acls.acl import UNKNOWN, AclFilter
-from barnabas.protocol.acls import PatternType
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_acls import (
+from barnabas.metadata.acls import UNKNOWN, AclFilter
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.security import (
     AclDescription,
     DescribeAclsRequest,
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.resources import PatternType
 from barnabas.server.handlers.forwarded import forward_request
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.metadata.acls.acls_image import AclsImage
-    from barnabas.protocol.messages.create_acls import CreateAclsRequest
-    from barnabas.protocol.messages.delete_acls import DeleteAclsRequest
+    from barnabas.metadata.acls import AclsImage
+    from barnabas.protocol.messages.security import CreateAclsRequest, DeleteAclsRequest
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies
 

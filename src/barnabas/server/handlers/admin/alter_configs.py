@@ -11,14 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.result import Refusal
-from barnabas.metadata.configs.configs_image import BROKER
+from barnabas.metadata.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from barnabas.protocol.messages.incremental_alter_configs import (
+from barnabas.protocol.messages.configs import (
     AlterConfigsResourceResponse as IncrementalResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,

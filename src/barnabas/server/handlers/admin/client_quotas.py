@@ -9,10 +9,10 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.configs.configs_image import CLIENT_ID, IP, USER
+from barnabas.metadata.configs_image import CLIENT_ID, IP, USER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.java_collections import JavaTable, string_hash
-from barnabas.protocol.messages.describe_client_quotas import (
+from barnabas.protocol.messages.configs import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     EntityData,
@@ -23,7 +23,7 @@ from barnabas.protocol.messages.describe_client_quotas import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from barnabas.metadata.configs.configs_image import QuotaEntity
+    from barnabas.metadata.configs_image import QuotaEntity
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 

@@ -18,22 +18,19 @@ from barnabas.controller.credentials import owner_of, refuse_create_token, refus
 from barnabas.controller.result import Refusal
 from barnabas.metadata.credentials import SECRET_KEY, principal_parts, token_hmac
 from barnabas.network.principal import USER
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_delegation_token import (
+from barnabas.protocol.messages.security import (
+    CredentialInfo,
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenResponse,
-)
-from barnabas.protocol.messages.describe_user_scram_credentials import (
-    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenResponse,
 )
-from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenResponse
-from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenResponse
-from barnabas.protocol.records.user_scram_credential_record import UserScramCredentialRecord
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.dispatch.slices import drained
 from barnabas.server.handlers.forwarded import forward_request
 from barnabas.waiting.steps import count_gradually, gradually
@@ -42,17 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.metadata.credentials import Tokens
-    from barnabas.protocol.messages.create_delegation_token import (
+    from barnabas.protocol.messages.security import (
         CreateDelegationTokenRequest,
         CreateDelegationTokenResponse,
-    )
-    from barnabas.protocol.messages.describe_delegation_token import (
         DescribeDelegationTokenOwner,
         DescribeDelegationTokenRequest,
+        ExpireDelegationTokenRequest,
+        RenewDelegationTokenRequest,
     )
-    from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
-    from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-    from barnabas.protocol.records.delegation_token_record import DelegationTokenRecord
+    from barnabas.protocol.records.security import DelegationTokenRecord
     from barnabas.server.dispatch.request import Access, Handle, RequestContext
     from barnabas.server.handlers.dependencies import NodeDependencies
 
@@ -85,13 +80,13 @@ def describe_user_scram_credentials(dependencies: NodeDependencies) -> Handle:
 
     def credentials() -> dict[str, list[CredentialInfo]]:
         """Return the mechanisms and iterations by user."""
-        credentials: dict[str, list[CredentialInfo]] = {}
-        for record, _ in cluster.image.retained:
-            if isinstance(record, UserScramCredentialRecord):
-                credentials.setdefault(record.name, []).append(
-                    CredentialInfo(mechanism=record.mechanism, iterations=record.iterations)
-                )
-        return credentials
+        infos: dict[str, list[CredentialInfo]] = {}
+        stored = cluster.image.credentials
+        for record in map(stored.__getitem__, sorted(stored)):
+            infos.setdefault(record.name, []).append(
+                CredentialInfo(mechanism=record.mechanism, iterations=record.iterations)
+            )
+        return infos
 
     return handle_describe_user_scram_credentials
 

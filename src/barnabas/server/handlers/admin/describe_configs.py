@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.config_rules import ConfigSource
 from barnabas.controller.topic_names import problem_of
-from barnabas.metadata.configs.configs_image import (
+from barnabas.metadata.configs_image import (
     ALL_BROKERS,
     BROKER,
     BROKER_LOGGER,
@@ -22,16 +22,14 @@ from barnabas.metadata.configs.configs_image import (
     TOPIC,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_configs import (
+from barnabas.protocol.messages.configs import (
+    ConfigResource,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
-)
-from barnabas.protocol.messages.list_config_resources import (
-    ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.coordinator.group.requests.member_requests import failed_group
 from barnabas.coordinator.group.requests.share_requests import failed_share_group
 from barnabas.coordinator.group.requests.streams_requests import failed_streams_group
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
-from barnabas.protocol.messages.describe_groups import DescribeGroupsResponse
-from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeResponse
+from barnabas.protocol.messages.groups import DescribeGroupsResponse
+from barnabas.protocol.messages.share_groups import ShareGroupDescribeResponse
 from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeResponse
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.handlers.authorized_operations import GROUP_OPERATIONS
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.metadata_version import FeaturesImage
     from barnabas.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
-    from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
-    from barnabas.protocol.messages.share_group_describe import DescribedGroup as ShareGroup
+    from barnabas.protocol.messages.groups import DescribeGroupsRequest
+    from barnabas.protocol.messages.share_groups import DescribedGroup as ShareGroup
     from barnabas.protocol.messages.streams_group_describe import DescribedGroup as StreamsGroup
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Access, Handle, RequestContext

@@ -11,7 +11,7 @@ from barnabas.coordinator.runtime.coordinator_runtime import partition_for
 from barnabas.coordinator.share.share_partition_state import SharePartitionKey
 from barnabas.metadata.partition_registration import NO_LEADER
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.find_coordinator import (
+from barnabas.protocol.messages.metadata import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,

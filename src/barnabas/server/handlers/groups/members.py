@@ -21,13 +21,13 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     StreamsClient,
     failed_streams_heartbeat,
 )
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from barnabas.protocol.messages.streams_group_heartbeat import Status
-from barnabas.protocol.messages.streams_group_topology_description_update import (
+from barnabas.protocol.messages.groups import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.protocol.messages.streams_groups import (
+    Status,
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.cluster.streams_topic_names import topology_problem
 from barnabas.server.dispatch.dispatcher import MEMBER_REQUEST_BYTES_MAX
 from barnabas.waiting.steps import in_parts
@@ -37,26 +37,27 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.group.requests.member_requests import MemberRequests
     from barnabas.coordinator.group.streams.streams_heartbeat import StreamsHeartbeatResult
-    from barnabas.protocol.messages.consumer_group_heartbeat import (
+    from barnabas.protocol.messages.groups import (
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,
+        DeleteGroupsRequest,
+        HeartbeatRequest,
+        JoinGroupRequest,
+        JoinGroupResponse,
+        ListGroupsRequest,
+        ListGroupsResponse,
+        SyncGroupRequest,
+        SyncGroupResponse,
     )
-    from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
-    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-    from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-    from barnabas.protocol.messages.share_group_heartbeat import (
+    from barnabas.protocol.messages.share_consumers import (
         ShareGroupHeartbeatRequest,
         ShareGroupHeartbeatResponse,
     )
-    from barnabas.protocol.messages.streams_group_heartbeat import (
+    from barnabas.protocol.messages.streams_groups import (
         StreamsGroupHeartbeatRequest,
         StreamsGroupHeartbeatResponse,
-    )
-    from barnabas.protocol.messages.streams_group_topology_description_update import (
         StreamsGroupTopologyDescriptionUpdateRequest,
     )
-    from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
     from barnabas.protocol.schema import Message
     from barnabas.server.controller_access.auto_topics import InternalStreamsTopics
     from barnabas.server.dispatch.request import Access, Handle, RequestContext

@@ -24,20 +24,18 @@ from barnabas.coordinator.group.requests.share_offset_requests import (
     failed_offsets,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_share_group_offsets import (
-    DescribeShareGroupOffsetsResponse,
-)
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
+)
+from barnabas.protocol.messages.share_groups import (
+    DescribeShareGroupOffsetsResponse,
 )
 from barnabas.waiting.steps import gradually
 
@@ -45,19 +43,15 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.coordinator.group.requests.share_offset_requests import ShareOffsetDescriptions
-    from barnabas.protocol.messages.alter_share_group_offsets import (
+    from barnabas.protocol.messages.committed_offsets import OffsetDeleteRequest
+    from barnabas.protocol.messages.share_groups import (
         AlterShareGroupOffsetsRequest,
         AlterShareGroupOffsetsResponse,
-    )
-    from barnabas.protocol.messages.delete_share_group_offsets import (
         DeleteShareGroupOffsetsRequest,
         DeleteShareGroupOffsetsResponse,
-    )
-    from barnabas.protocol.messages.describe_share_group_offsets import (
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsResponseGroup,
     )
-    from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies

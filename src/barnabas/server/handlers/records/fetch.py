@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -23,6 +22,7 @@ from barnabas.protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
+from barnabas.protocol.resources import CLUSTER_NAME, AclOperation, AclResourceType
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.replication.partition.fetch_params import (
     ISOLATION_LEVELS,

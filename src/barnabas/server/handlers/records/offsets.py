@@ -16,21 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_records import (
+from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
-)
-from barnabas.protocol.messages.list_offsets import (
+    EpochEndOffset,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
-)
-from barnabas.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.codec import encode
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import (
@@ -20,6 +19,7 @@ from barnabas.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.replication.partition.results import FetchResult, failed_fetch
 from barnabas.replication.requests.fetch_session import answer_in_steps
 from barnabas.server.conversion.old_versions import FETCH_MAGIC_2_SINCE

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -24,6 +23,7 @@ from barnabas.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.record.batch import HEADER_SIZE
 from barnabas.replication.requests.delayed_writes import DelayedProduce
 from barnabas.server.conversion.old_versions import PRODUCE_MAGIC_2_SINCE, OldProduce

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.share_acknowledge import (
     LeaderIdAndEpoch,
@@ -21,6 +20,7 @@ from barnabas.protocol.messages.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.share.records.acknowledgement import AcknowledgedBatch
 from barnabas.server.share.records.record_states import GAP, REJECT, RENEW
 from barnabas.server.share.share_sessions import FINAL_EPOCH, ShareSessionKey

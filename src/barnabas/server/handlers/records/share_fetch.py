@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.codec import encode
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.share_fetch import (
+from barnabas.protocol.messages.share_consumers import (
     AcquiredRecords,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -42,7 +42,7 @@ from barnabas.waiting.steps import in_parts, run_to_end
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.share_fetch import ShareFetchRequest
+    from barnabas.protocol.messages.share_consumers import ShareFetchRequest
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies

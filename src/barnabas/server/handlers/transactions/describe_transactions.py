@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING
 from barnabas.controller.topic_names import problem_of
 from barnabas.coordinator.transaction.transaction_metadata import STATE_LABELS
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.describe_producers import (
+from barnabas.protocol.messages.describe_transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
-    PartitionResponse,
-    ProducerState,
-    TopicResponse,
-)
-from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    PartitionResponse,
+    ProducerState,
     TopicData,
+    TopicResponse,
     TransactionState,
 )
-from barnabas.protocol.messages.list_transactions import (
+from barnabas.protocol.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState as ListedTransaction,

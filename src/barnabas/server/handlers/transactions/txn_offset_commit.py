@@ -15,12 +15,12 @@ from barnabas.coordinator.group.requests.offset_requests import InTransaction
 from barnabas.coordinator.runtime.coordinator_record import TransactionalProducer
 from barnabas.coordinator.transaction.transaction_metadata import Producer
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.txn_offset_commit import (
+from barnabas.protocol.messages.transactions import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -32,7 +32,7 @@ from barnabas.storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
+    from barnabas.protocol.messages.committed_offsets import OffsetCommitResponse
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.coordinator.runtime.coordinator_record import TransactionEnding
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.write_txn_markers import (
+from barnabas.protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,

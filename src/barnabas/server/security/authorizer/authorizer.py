@@ -10,13 +10,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.acls.decision import Action, canonical_address, decide, is_allowed_somewhere
-from barnabas.protocol.acls import CLUSTER_NAME, LISTED_OPERATIONS, AclOperation, AclResourceType
+from barnabas.metadata.acl_decision import Action, canonical_address, decide, is_allowed_somewhere
+from barnabas.protocol.resources import (
+    CLUSTER_NAME,
+    LISTED_OPERATIONS,
+    AclOperation,
+    AclResourceType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.metadata.acls.acls_image import AclsImage
+    from barnabas.metadata.acls import AclsImage
     from barnabas.metadata.image import ClusterImage
     from barnabas.runtime.clock import Clock
     from barnabas.server.configs.config import AuthorizerConfig

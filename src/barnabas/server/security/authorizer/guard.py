@@ -20,7 +20,7 @@ from barnabas.server.security.authorizer.checks.check import Partial
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from barnabas.metadata.acls.acls_image import AclsImage
+    from barnabas.metadata.acls import AclsImage
     from barnabas.metadata.image import ClusterImage
     from barnabas.runtime.clock import Clock
     from barnabas.server.configs.config import AuthorizerConfig

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.network.principal import Principal
 from barnabas.protocol.api_table import API_ROWS, ApiKey
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.api_versions import ApiVersionsResponse
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.messages.connection import (
+    ApiVersionsResponse,
+    SaslAuthenticateResponse,
+    SaslHandshakeResponse,
+)
 from barnabas.server.dispatch.dispatcher import Dispatcher, Entry
 from barnabas.server.security.sasl.login import Login, LoginState
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from barnabas.network.connection import Connection
     from barnabas.protocol.schema import Message
-    from barnabas.runtime.timer import Timer
+    from barnabas.runtime.clock import Timer
     from barnabas.server.configs.listener_sasl import ListenerSasl
     from barnabas.server.dispatch.request import Handle, RequestContext, RequestDependencies
     from barnabas.server.security.sasl.failure_log import FailureLog

@@ -44,7 +44,7 @@ from barnabas.settings.key import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.metadata.credentials import RetainedRecords, Tokens
+    from barnabas.metadata.credentials import Credentials, Tokens
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.loop import Runtime
     from barnabas.sasl.mechanism import ServerMechanism
@@ -118,7 +118,7 @@ _READ_MAX = 10_000
 class _DummyData(msgspec.Struct, frozen=True):
     """The data of dummy credentials, for one state of the stored records."""
 
-    source: RetainedRecords
+    source: Credentials
     secret: bytes
     # Iterations of each credential of a mechanism, sorted.
     iterations: dict[int, tuple[int, ...]]
@@ -143,7 +143,7 @@ class ImageUsers:
 
     def find(self, mechanism: ScramMechanism, name: str) -> ScramUser | None:
         """Return the credential of a user; None if there is none."""
-        found = find_credential(self._cluster.image.retained, mechanism, name)
+        found = find_credential(self._cluster.image.credentials, mechanism, name)
         return None if found is None else ScramUser(found, Identity(name))
 
     def find_token(self, mechanism: ScramMechanism, token_id: str) -> ScramUser | None:
@@ -156,22 +156,22 @@ class ImageUsers:
         Its salt stays the same on all brokers, and its iterations are those of a user. The
         secret is made of stored keys: clients know the cluster id, but not the keys.
         """
-        retained = self._cluster.image.retained
+        stored = self._cluster.image.credentials
         known = self._dummy
-        if known is None or known.source is not retained:
-            known = self._dummy = self._read(retained)
+        if known is None or known.source is not stored:
+            known = self._dummy = self._read(stored)
         return dummy_credential(mechanism, name, known.secret, known.iterations.get(mechanism, ()))
 
-    def _read(self, retained: RetainedRecords) -> _DummyData:
+    def _read(self, stored: Credentials) -> _DummyData:
         iterations: dict[int, list[int]] = {}
         keys = []
-        for mechanism, credential in islice(credentials(retained), _READ_MAX):
+        for mechanism, credential in islice(credentials(stored), _READ_MAX):
             iterations.setdefault(mechanism, []).append(credential.iterations)
             keys.append(credential.server_key)
         # Only a few keys, so that a new user rarely changes the secret.
         secret = hashlib.sha256(b"".join([self._cluster_id, *nsmallest(_SECRET_KEYS, keys)]))
         return _DummyData(
-            retained,
+            stored,
             secret.digest(),
             {mechanism: tuple(sorted(each)) for mechanism, each in iterations.items()},
         )

@@ -22,9 +22,8 @@ from barnabas.sasl.token_claims import identity_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.runtime.clock import Clock
+    from barnabas.runtime.clock import Cancellable, Clock
     from barnabas.runtime.loop import Runtime
-    from barnabas.runtime.timer import Cancellable
     from barnabas.sasl.mechanism import Identity
     from barnabas.sasl.token_claims import ClaimRules
     from barnabas.server.configs.oauth_settings import KeySource

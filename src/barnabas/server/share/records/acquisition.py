@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.record.batch import HEADER, HEADER_SIZE, made_header
-from barnabas.record.control import ControlType
+from barnabas.record.batch import HEADER, HEADER_SIZE, ControlType, made_header
 from barnabas.runtime.disk import FileSlice
 from barnabas.server.share.records.in_flight_records import InFlightBatch
 from barnabas.server.share.records.record_states import RecordState

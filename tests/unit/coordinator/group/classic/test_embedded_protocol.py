@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.coordinator.group.classic.classic_member import (
-    decode_subscription,
-    subscribed_topics,
-)
+from barnabas.coordinator.group.classic.classic_member import decode_subscription, subscribed_topics
 from barnabas.coordinator.group.group_base import TOPIC_NAMES_MAX
-from barnabas.protocol.protocol_error import ProtocolError
+from barnabas.protocol.errors import ProtocolError
 from unit.coordinator.members_world import subscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
 
 PLAIN = subscription("a", "b")
 

@@ -9,7 +9,7 @@ from barnabas.coordinator.group.classic.classic_member import (
 )
 from barnabas.protocol.codec import encode_bytes
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.consumer_protocol_subscription import (
+from barnabas.protocol.records.classic_groups import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )

@@ -8,11 +8,11 @@ from barnabas.coordinator.group.classic.classic_member import (
 )
 from barnabas.protocol.codec import encode_bytes
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.records.consumer_protocol_subscription import (
+from barnabas.protocol.records.classic_groups import (
     ConsumerProtocolSubscription,
     TopicPartition,
 )
-from barnabas.protocol.records.partition_change_record import PartitionChangeRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 from unit.coordinator.consumers_world import ConsumersWorld
 from unit.coordinator.coordinator_world import OFFSETS_ID
 from unit.coordinator.members_world import DELAY_MS, SESSION_MS

@@ -7,7 +7,7 @@ import pytest
 from barnabas.coordinator.group.offset_store import CommittedOffset
 from barnabas.coordinator.group.requests.offset_requests import GroupOffsets, fetch_group
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

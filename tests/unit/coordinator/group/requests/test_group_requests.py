@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.offset_delete import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from barnabas.protocol.messages.groups import ListGroupsRequest
 from steps import counted, finish
 from unit.coordinator.members_world import MembersWorld, subscription
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
+from barnabas.protocol.messages.streams_groups import StreamsGroupHeartbeatResponse
 from unit.coordinator.streams_world import StreamsWorld, Tasks, by_subtopology, topology
 
 TASKS = 6

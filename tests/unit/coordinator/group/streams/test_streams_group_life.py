@@ -9,12 +9,11 @@ from barnabas.coordinator.group.offset_changes import MemberClaim, OffsetsToComm
 from barnabas.coordinator.group.offset_store import CommittedOffset
 from barnabas.metrics import names
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_groups import DeleteGroupsResponse
-from barnabas.protocol.messages.list_groups import ListGroupsRequest
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
+from barnabas.protocol.messages.groups import DeleteGroupsResponse, ListGroupsRequest
 from steps import finish
 from unit.coordinator.streams_world import StreamsWorld, by_subtopology, topology
 

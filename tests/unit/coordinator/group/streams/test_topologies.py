@@ -22,7 +22,7 @@ from barnabas.coordinator.group.streams.topology import (
     topology_value,
 )
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.streams_group_heartbeat import (
+from barnabas.protocol.messages.streams_groups import (
     CopartitionGroup,
     KeyValue,
     Subtopology,

@@ -19,7 +19,7 @@ from barnabas.coordinator.group.streams.configuring import (
 )
 from barnabas.coordinator.group.streams.topology import check_topology, topology_value
 from barnabas.protocol.messages import streams_group_describe as describe
-from barnabas.protocol.messages.streams_group_heartbeat import (
+from barnabas.protocol.messages.streams_groups import (
     CopartitionGroup,
     KeyValue,
     Subtopology,

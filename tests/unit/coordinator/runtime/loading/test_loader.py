@@ -9,16 +9,15 @@ import pytest
 from barnabas.coordinator.runtime.loader import Loader
 from barnabas.coordinator.runtime.shard import ShardState
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_fetch import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from barnabas.record.batch import HEADER_SIZE, set_crc
+from barnabas.record.batch import HEADER_SIZE, ControlType, set_crc
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.compression import GZIP
-from barnabas.record.control import ControlType
-from barnabas.record.varint import read_varint
+from barnabas.record.record import read_varint
 from barnabas.storage.results import AppendOrigin
 from steps import finish
 from unit.coordinator.coordinator_world import STATE, CoordinatorWorld

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.network.principal import Principal
-from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
+from barnabas.protocol.messages.security import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+)
+from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.server.configs.config import STANDARD_AUTHORIZER
 from unit.server.simulated_broker import SimulatedBroker, SimulatedClient
 
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.network.connection import Connection
+
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 SETTINGS = {

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.metadata.acls.acl import Acl
-from barnabas.metadata.acls.acls_image import AclsImage
-from barnabas.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
+from barnabas.metadata.acls import Acl, AclsImage
+from barnabas.protocol.resources import AclOperation, AclPermission, AclResourceType, PatternType
 from barnabas.server.configs.config import AuthorizerConfig, parse_super_users
 from barnabas.server.security.authorizer.authorizer import DECISIONS_MAX, Authorizer, NotLoadedError
 

@@ -7,22 +7,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.network.principal import Principal
-from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from barnabas.protocol.messages.alter_client_quotas import (
+from barnabas.protocol.messages.configs import (
     AlterClientQuotasRequest,
     EntityDataRequest,
     EntryDataRequest,
     OpData,
 )
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from barnabas.protocol.messages.create_acls import CreateAclsRequest
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
-from barnabas.protocol.messages.envelope import EnvelopeRequest
-from barnabas.protocol.messages.vote import VoteRequest
+from barnabas.protocol.messages.connection import ApiVersionsRequest
+from barnabas.protocol.messages.metadata import DescribeClusterRequest
+from barnabas.protocol.messages.nodes import (
+    AllocateProducerIdsRequest,
+    BrokerHeartbeatRequest,
+    EnvelopeRequest,
+)
+from barnabas.protocol.messages.quorum import VoteRequest
+from barnabas.protocol.messages.security import CreateAclsRequest
+from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.dispatch.envelope import read_principal
 from unit.server.security.authorizer.secured_broker import MARY, SETTINGS, allowing, log_in
 from unit.server.simulated_cluster import (

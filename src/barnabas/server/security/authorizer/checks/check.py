@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from barnabas.protocol.acls import AclOperation, AclResourceType
+from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.protocol.schema import Message
 
 if TYPE_CHECKING:

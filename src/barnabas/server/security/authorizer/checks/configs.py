@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from barnabas.controller.config_changes import ConfigOperation
-from barnabas.metadata.configs import configs_image
+from barnabas.metadata import configs_image
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages import alter_configs, incremental_alter_configs
-from barnabas.protocol.messages.describe_configs import DescribeConfigsResult
+from barnabas.protocol.messages import alter_configs
+from barnabas.protocol.messages.configs import (
+    AlterConfigsResourceResponse,
+    DescribeConfigsResult,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.server.security.authorizer.checks.check import (
     ALTER_CONFIGS,
     CLUSTER_ACTION,
@@ -29,16 +33,13 @@ from barnabas.server.security.authorizer.checks.check import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.describe_configs import (
-        DescribeConfigsRequest,
-        DescribeConfigsResponse,
-    )
+    from barnabas.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
     from barnabas.server.security.authorizer.authorizer import Rights
     from barnabas.server.security.authorizer.checks.check import Verdict
 
     R = TypeVar(
         "R",
-        incremental_alter_configs.IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsRequest,
         alter_configs.AlterConfigsRequest,
     )
 
@@ -119,7 +120,7 @@ def _own_legacy_problem(resource: Any) -> str:
     return ""
 
 
-_INCREMENTAL_RESULT = incremental_alter_configs.AlterConfigsResourceResponse
+_INCREMENTAL_RESULT = AlterConfigsResourceResponse
 _INCREMENTAL = _AlterRules(_INCREMENTAL_RESULT, _KINDS)
 _LEGACY = _AlterRules(alter_configs.AlterConfigsResourceResponse, _KINDS)
 _OWN_INCREMENTAL = _AlterRules(

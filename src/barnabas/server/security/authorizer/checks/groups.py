@@ -10,14 +10,14 @@ from barnabas.coordinator.group.requests.member_requests import failed_group
 from barnabas.coordinator.group.requests.streams_requests import failed_streams_group
 from barnabas.coordinator.group.streams.streams_heartbeat import failed_streams_heartbeat
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.delete_groups import DeletableGroupResult
-from barnabas.protocol.messages.describe_groups import DescribedGroup
-from barnabas.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from barnabas.protocol.messages.heartbeat import HeartbeatResponse
-from barnabas.protocol.messages.leave_group import LeaveGroupResponse
-from barnabas.protocol.messages.streams_group_topology_description_update import (
-    StreamsGroupTopologyDescriptionUpdateResponse,
+from barnabas.protocol.messages.groups import (
+    DeletableGroupResult,
+    DescribedGroup,
+    HeartbeatResponse,
+    LeaveGroupResponse,
 )
+from barnabas.protocol.messages.metadata import Coordinator, FindCoordinatorResponse
+from barnabas.protocol.messages.streams_groups import StreamsGroupTopologyDescriptionUpdateResponse
 from barnabas.server.cluster.streams_topic_names import topology_problem, topology_topics
 from barnabas.server.security.authorizer.checks.check import (
     CLUSTER_ACTION,
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
     from typing import Any
 
     from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-    from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-    from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-    from barnabas.protocol.messages.describe_groups import (
+    from barnabas.protocol.messages.groups import (
+        ConsumerGroupHeartbeatRequest,
+        DeleteGroupsRequest,
+        DeleteGroupsResponse,
         DescribeGroupsRequest,
         DescribeGroupsResponse,
+        HeartbeatRequest,
+        JoinGroupRequest,
+        LeaveGroupRequest,
+        ListGroupsRequest,
+        ListGroupsResponse,
+        SyncGroupRequest,
     )
-    from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
-    from barnabas.protocol.messages.heartbeat import HeartbeatRequest
-    from barnabas.protocol.messages.join_group import JoinGroupRequest
-    from barnabas.protocol.messages.leave_group import LeaveGroupRequest
-    from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+    from barnabas.protocol.messages.metadata import FindCoordinatorRequest
     from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
-    from barnabas.protocol.messages.streams_group_heartbeat import (
+    from barnabas.protocol.messages.streams_groups import (
         StreamsGroupHeartbeatRequest,
+        StreamsGroupTopologyDescriptionUpdateRequest,
         Topology,
     )
-    from barnabas.protocol.messages.streams_group_topology_description_update import (
-        StreamsGroupTopologyDescriptionUpdateRequest,
-    )
-    from barnabas.protocol.messages.sync_group import SyncGroupRequest
     from barnabas.protocol.schema import Message
     from barnabas.server.security.authorizer.authorizer import Rights
     from barnabas.server.security.authorizer.checks.check import Verdict

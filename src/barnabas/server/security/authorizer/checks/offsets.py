@@ -9,17 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.committed_offsets import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
-)
-from barnabas.protocol.messages.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
-)
-from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -27,7 +23,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from barnabas.protocol.messages.txn_offset_commit import (
+from barnabas.protocol.messages.transactions import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -47,21 +43,17 @@ from barnabas.server.security.authorizer.checks.check import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.protocol.messages.offset_commit import (
+    from barnabas.protocol.messages.committed_offsets import (
         OffsetCommitRequest,
         OffsetCommitRequestTopic,
-    )
-    from barnabas.protocol.messages.offset_delete import (
         OffsetDeleteRequest,
         OffsetDeleteRequestTopic,
-    )
-    from barnabas.protocol.messages.offset_fetch import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchRequestTopic,
         OffsetFetchRequestTopics,
     )
-    from barnabas.protocol.messages.txn_offset_commit import (
+    from barnabas.protocol.messages.transactions import (
         TxnOffsetCommitRequest,
         TxnOffsetCommitRequestTopic,
     )

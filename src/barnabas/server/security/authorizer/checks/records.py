@@ -7,29 +7,26 @@ from typing import TYPE_CHECKING
 from barnabas.controller.topic_names import INTERNAL_TOPICS, problem_of
 from barnabas.coordinator.transaction.transaction_metadata import NO_EPOCH, NO_PRODUCER_ID
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from barnabas.protocol.messages.add_partitions_to_txn import (
+from barnabas.protocol.messages.describe_transactions import (
+    PartitionResponse,
+    TopicResponse,
+    TransactionState,
+)
+from barnabas.protocol.messages.log_offsets import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsTopicResult,
+    EpochEndOffset,
+    ListOffsetsPartitionResponse,
+    ListOffsetsTopicResponse,
+    OffsetForLeaderTopicResult,
+)
+from barnabas.protocol.messages.transactions import (
+    AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-)
-from barnabas.protocol.messages.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsTopicResult,
-)
-from barnabas.protocol.messages.describe_producers import PartitionResponse, TopicResponse
-from barnabas.protocol.messages.describe_transactions import TransactionState
-from barnabas.protocol.messages.end_txn import EndTxnResponse
-from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
-from barnabas.protocol.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsTopicResponse,
-)
-from barnabas.protocol.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
-    OffsetForLeaderTopicResult,
-)
-from barnabas.protocol.messages.write_txn_markers import (
+    EndTxnResponse,
+    InitProducerIdResponse,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -55,41 +52,31 @@ from barnabas.server.security.authorizer.checks.check import (
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-    from barnabas.protocol.messages.add_partitions_to_txn import (
-        AddPartitionsToTxnRequest,
-        AddPartitionsToTxnTopic,
-    )
-    from barnabas.protocol.messages.delete_records import (
-        DeleteRecordsRequest,
-        DeleteRecordsResponse,
-        DeleteRecordsTopic,
-    )
-    from barnabas.protocol.messages.describe_producers import (
+    from barnabas.protocol.messages.describe_transactions import (
         DescribeProducersRequest,
         DescribeProducersResponse,
-    )
-    from barnabas.protocol.messages.describe_transactions import (
         DescribeTransactionsRequest,
         DescribeTransactionsResponse,
     )
-    from barnabas.protocol.messages.end_txn import EndTxnRequest
-    from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
-    from barnabas.protocol.messages.list_offsets import (
+    from barnabas.protocol.messages.log_offsets import (
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
+        DeleteRecordsTopic,
         ListOffsetsRequest,
         ListOffsetsResponse,
         ListOffsetsTopic,
-    )
-    from barnabas.protocol.messages.list_transactions import (
-        ListTransactionsRequest,
-        ListTransactionsResponse,
-    )
-    from barnabas.protocol.messages.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderEpochResponse,
         OffsetForLeaderTopic,
     )
-    from barnabas.protocol.messages.write_txn_markers import (
+    from barnabas.protocol.messages.transactions import (
+        AddOffsetsToTxnRequest,
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnTopic,
+        EndTxnRequest,
+        InitProducerIdRequest,
+        ListTransactionsRequest,
+        ListTransactionsResponse,
         WritableTxnMarker,
         WriteTxnMarkersRequest,
     )

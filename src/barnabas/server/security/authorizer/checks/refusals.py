@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.errors import ErrorCode
 
+
 _ERROR_MESSAGE = "error_message"
 
 
@@ -41,7 +42,7 @@ def _names(response: type[Message]) -> frozenset[str]:
 def alter_replica_log_dirs(
     request: Any, error: ErrorCode, _message: str
 ) -> Generator[None, None, Message]:
-    from barnabas.protocol.messages.alter_replica_log_dirs import (
+    from barnabas.protocol.messages.log_dirs import (
         AlterReplicaLogDirPartitionResult,
         AlterReplicaLogDirsResponse,
         AlterReplicaLogDirTopicResult,
@@ -62,7 +63,7 @@ def alter_replica_log_dirs(
 
 
 def describe_cluster(_request: Any, error: ErrorCode, message: str) -> Message:
-    from barnabas.protocol.messages.describe_cluster import DescribeClusterResponse
+    from barnabas.protocol.messages.metadata import DescribeClusterResponse
 
     return DescribeClusterResponse(
         error_code=error, error_message=message, cluster_id="", brokers=[]
@@ -70,7 +71,7 @@ def describe_cluster(_request: Any, error: ErrorCode, message: str) -> Message:
 
 
 def describe_client_quotas(_request: Any, error: ErrorCode, _message: str) -> Message:
-    from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+    from barnabas.protocol.messages.configs import DescribeClientQuotasResponse
 
     return DescribeClientQuotasResponse(error_code=error, error_message=None, entries=None)
 
@@ -78,7 +79,7 @@ def describe_client_quotas(_request: Any, error: ErrorCode, _message: str) -> Me
 def describe_user_scram_credentials(
     request: Any, error: ErrorCode, _message: str
 ) -> Generator[None, None, Message]:
-    from barnabas.protocol.messages.describe_user_scram_credentials import (
+    from barnabas.protocol.messages.security import (
         DescribeUserScramCredentialsResponse,
         DescribeUserScramCredentialsResult,
     )

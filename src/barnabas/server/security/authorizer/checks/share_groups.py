@@ -14,18 +14,14 @@ from barnabas.coordinator.group.requests.share_requests import failed_share_grou
 from barnabas.coordinator.group.share.share_membership import failed_share_heartbeat
 from barnabas.coordinator.share import state_api
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.alter_share_group_offsets import (
+from barnabas.protocol.messages.share_groups import (
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
-)
-from barnabas.protocol.messages.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
-)
-from barnabas.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-from barnabas.protocol.primitives import ZERO_UUID
+from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.security.authorizer.checks.check import (
     CLUSTER_ACTION,
     DELETE,
@@ -42,23 +38,19 @@ from barnabas.server.security.authorizer.checks.groups import check_described_gr
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.alter_share_group_offsets import (
+    from barnabas.protocol.messages.share_consumers import ShareGroupHeartbeatRequest
+    from barnabas.protocol.messages.share_groups import (
         AlterShareGroupOffsetsRequest,
         AlterShareGroupOffsetsRequestTopic,
         AlterShareGroupOffsetsResponse,
-    )
-    from barnabas.protocol.messages.delete_share_group_offsets import (
         DeleteShareGroupOffsetsRequest,
         DeleteShareGroupOffsetsRequestTopic,
         DeleteShareGroupOffsetsResponse,
-    )
-    from barnabas.protocol.messages.describe_share_group_offsets import (
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsRequestTopic,
         DescribeShareGroupOffsetsResponse,
+        ShareGroupDescribeRequest,
     )
-    from barnabas.protocol.messages.share_group_describe import ShareGroupDescribeRequest
-    from barnabas.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
     from barnabas.server.security.authorizer.authorizer import Rights
     from barnabas.server.security.authorizer.checks.check import Verdict
 

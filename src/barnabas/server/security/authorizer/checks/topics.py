@@ -6,12 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
-from barnabas.protocol.acls import CLUSTER_NAME, AclResourceType
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.create_partitions import CreatePartitionsTopicResult
-from barnabas.protocol.messages.create_topics import CreatableTopicResult
-from barnabas.protocol.messages.delete_topics import DeletableTopicResult
 from barnabas.protocol.messages.metadata import MetadataRequestTopic, MetadataResponseTopic
+from barnabas.protocol.messages.topics import (
+    CreatableTopicResult,
+    CreatePartitionsTopicResult,
+    DeletableTopicResult,
+)
+from barnabas.protocol.resources import CLUSTER_NAME, AclResourceType
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.server.security.authorizer.checks.check import (
     ALTER,
@@ -27,22 +29,18 @@ from barnabas.server.security.authorizer.checks.check import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.protocol.messages.create_partitions import (
+    from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+    from barnabas.protocol.messages.topics import (
+        CreatableTopic,
         CreatePartitionsRequest,
         CreatePartitionsResponse,
         CreatePartitionsTopic,
-    )
-    from barnabas.protocol.messages.create_topics import (
-        CreatableTopic,
         CreateTopicsRequest,
         CreateTopicsResponse,
-    )
-    from barnabas.protocol.messages.delete_topics import (
         DeleteTopicsRequest,
         DeleteTopicsResponse,
         DeleteTopicState,
     )
-    from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
     from barnabas.server.security.authorizer.authorizer import Rights
     from barnabas.server.security.authorizer.checks.check import Verdict
 

@@ -1,1 +1,0 @@
-"""Access control lists in the metadata image."""

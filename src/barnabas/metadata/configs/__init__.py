@@ -1,1 +1,0 @@
-"""Configurations in the image: of topics, brokers, groups, clients' metrics and quotas."""

@@ -1,1 +1,0 @@
-"""The operating system: signals, memory, processes and the service manager."""

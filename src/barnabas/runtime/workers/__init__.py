@@ -1,1 +1,0 @@
-"""Work outside the event loop: threads and child processes."""
