@@ -118,7 +118,7 @@ def test_a_share_consumer_reads_added_partitions() -> None:
             core.end_poll()
             yield Until(lambda: core.is_awake, 50)
 
-    Actor(runtime, read_on(), core.run_callbacks)
+    Actor(runtime, read_on(), core.results.run)
     broker.world.run_for(5_000)
     add_partitions(broker)
     broker.world.run_for(15_000)

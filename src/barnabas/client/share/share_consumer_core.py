@@ -2,7 +2,7 @@
 
 A consumer class calls `round` and `take` until there are records or its timeout passes. In between
 it waits until `is_awake`, which callbacks on the event loop set. Callbacks of the user run only in
-`run_callbacks`, which the consumer class calls.
+`results.run`, which this core and the consumer class call.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Scene:
 
     def fence(self, broker_id: int) -> None:
         delta = ClusterDelta(IMAGE)
-        delta.replay(broker(broker_id, epoch=6, fenced=True), 0)
+        delta.replay(broker(broker_id, epoch=6, fenced=True))
         self.leaders.on_change(delta)
         self.world.run_for(1)
 
