@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from barnabas.spark.delta.columns import delta_schema
 from barnabas.spark.delta.plan import plan_write, renewed, table_state
 from barnabas.spark.errors import DeltaTableError
-from barnabas.spark.tables.commits import retry_conflicts
+from barnabas.spark.tables.commits import CLOCKS_MS, retry_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,11 +68,11 @@ class DeltaTarget:
             # some batches later, and until then readers find a table without rows.
             return
         if not commit_files(self.options, self.plan, written.files, identity):
-            remove_unnamed(self.options, written.files)
+            remove_unnamed(self.options, written.files, written.since_ms)
 
     def abort(self, written: WrittenFiles, *, has_failed_task: bool) -> None:
         """Delete the written files, unless the failed commit has added them after all."""
-        remove_unnamed(self.options, written.files)
+        remove_unnamed(self.options, written.files, written.since_ms)
 
 
 def open_files(options: DeltaOptions) -> pafs.FileSystem:
@@ -105,26 +105,59 @@ def load_table(options: DeltaOptions) -> DeltaTable | None:
         ) from error
 
 
-def remove_unnamed(options: DeltaOptions, files: Sequence[WrittenFile]) -> None:
-    """Delete the files that the table does not contain.
+def remove_unnamed(options: DeltaOptions, files: Sequence[WrittenFile], since_ms: int) -> None:
+    """Delete the files that no version of the table contains.
 
     The table may contain them although the commit failed: an error can follow the actual commit.
+    An overwrite or a compaction may then have removed them from the current version, but readers
+    of earlier versions need them.
+
+    Args:
+        options: address of the table.
+        files: the files.
+        since_ms: when the first of their tasks began, by the clock of its machine.
     """
     import pyarrow as pa
     from deltalake import DeltaTable
 
     if not files:
         return
-    named: set[str] = set()
+    filesystem = open_files(options)
+    # The log has paths percent-encoded.
+    added: set[str] = set()
     if DeltaTable.is_deltatable(options.address, options.storage):
         table = DeltaTable(options.address, storage_options=options.storage)
-        actions = pa.table(table.get_add_actions(flatten=True))
-        # The log has them percent-encoded.
-        named.update(unquote(each) for each in actions.column("path").to_pylist())
-    filesystem = open_files(options)
+        current = pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist()
+        added = set(map(unquote, current))
+        added |= _added_since(filesystem, table.version(), since_ms - CLOCKS_MS)
     for file in files:
-        if file.path not in named:
+        if file.path not in added:
             filesystem.delete_file(file.path)
+
+
+def _added_since(filesystem: pafs.FileSystem, last_version: int, since_ms: int) -> set[str]:
+    """Return the paths of the files that commits have added since a time.
+
+    Args:
+        filesystem: the table's directory.
+        last_version: version of the newest commit that is read.
+        since_ms: time of the oldest commit that is read.
+    """
+    added: set[str] = set()
+    for version in range(last_version, -1, -1):
+        try:
+            with filesystem.open_input_stream(f"_delta_log/{version:020}.json") as stream:
+                actions = [json.loads(line) for line in stream.readall().splitlines()]
+        except FileNotFoundError:
+            # Old commits are deleted when a checkpoint has their content.
+            break
+        added.update(unquote(each["add"]["path"]) for each in actions if "add" in each)
+        info: dict[str, Any] = next(
+            (each["commitInfo"] for each in actions if "commitInfo" in each), {}
+        )
+        if info.get("timestamp", since_ms) < since_ms:
+            break
+    return added
 
 
 def commit_files(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.spark.errors import IcebergTableError
 from barnabas.spark.iceberg.catalog import open_table
-from barnabas.spark.tables.commits import retry_conflicts
+from barnabas.spark.tables.commits import CLOCKS_MS, retry_conflicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 QUERY_ID, BATCH_ID = "barnabas.query-id", "barnabas.batch-id"
 # Property of the table for each query: the last batch and its snapshot, as BATCH@SNAPSHOT.
 LAST_BATCH_PREFIX = "barnabas.last-batch."
-# A snapshot with a file may be older by this than the file if clocks differ (ms).
-_CLOCKS_MS = 3_600_000
 
 T = TypeVar("T")
 
@@ -264,7 +262,7 @@ def remove_unnamed(name: TableName, files: Sequence[DataFile], since_ms: int) ->
     except NoSuchTableError:
         return
     paths = {each.file_path for each in files}
-    recent = [each for each in table.snapshots() if each.timestamp_ms >= since_ms - _CLOCKS_MS]
+    recent = [each for each in table.snapshots() if each.timestamp_ms >= since_ms - CLOCKS_MS]
     manifests = {
         manifest.manifest_path: manifest
         for snapshot in recent

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # For how long a commit is tried while others change the table, and the pauses between (seconds).
 TIMEOUT_S = 120.0
 _PAUSE_S, _PAUSE_MAX_S = 0.05, 2.0
+# A commit with a file may be older by this than the file if clocks differ (ms).
+CLOCKS_MS = 3_600_000
 T = TypeVar("T")
 
 

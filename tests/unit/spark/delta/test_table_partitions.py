@@ -129,7 +129,7 @@ def test_committed_files_stay_and_other_files_go(tmp_path: Path) -> None:
     tasks = [written_files(options, batch) for _ in range(2)]
     plan = plan_write(options, columns_of(SCHEMA), None, removes_rows=False)
     commit_files(options, plan, tasks[0], None)
-    remove_unnamed(options, [*tasks[0], *tasks[1]])
+    remove_unnamed(options, [*tasks[0], *tasks[1]], 0)
     assert stored_files(tmp_path) == {Path(each.path).name for each in tasks[0]}
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from barnabas.spark.errors import IcebergTableError
 from barnabas.spark.iceberg.catalog import TableName, open_table
-from barnabas.spark.iceberg.commit import commit_files, last_batch, remove_unnamed
+from barnabas.spark.iceberg.commit import last_batch
 from barnabas.spark.iceberg.maintenance import expire_snapshots
-from spark.iceberg_tables import SCHEMA, Writer, named, now_ms, rows, stored_files
+from spark.iceberg_tables import SCHEMA, Writer, named, now_ms, rows
 
 
 @pytest.fixture
@@ -69,17 +69,6 @@ def test_a_table_that_was_rolled_back_takes_the_batches_again(
     assert not writer.write(0, batch=0)
     assert writer.write(10, batch=1)
     assert rows(name) == [0, 10]
-
-
-def test_only_files_that_no_snapshot_names_are_removed(
-    writer: Writer, name: TableName, tmp_path: Path
-) -> None:
-    committed, left = writer.files(1), writer.files(2)
-    commit_files(name, writer.plan, committed, False, None)
-    writer.write(3, overwrite=True)
-    before = stored_files(tmp_path)
-    remove_unnamed(name, [*committed, *left], 0)
-    assert before - stored_files(tmp_path) == {Path(left[0].file_path).name}
 
 
 def test_files_of_an_earlier_schema_fit_a_table_with_more_columns(

@@ -80,15 +80,16 @@ def test_an_overwrite_replaces_all_rows(table: BatchTable) -> None:
     assert table.ids() == []
 
 
-def test_only_files_that_the_table_does_not_name_are_removed(
+def test_only_files_that_no_version_of_the_table_names_are_removed(
     table: BatchTable, tmp_path: Path
 ) -> None:
     target = table.target()
     committed, left = table.files(target, 1), table.files(target, 2)
     target.commit(WrittenFiles(committed, "query"), None)
+    table.write(3, batch=0, overwrite=True)
     before = stored_files(tmp_path)
     target.abort(WrittenFiles([*committed, *left], "query"), has_failed_task=True)
-    [removed] = before - stored_files(tmp_path)
+    (removed,) = before - stored_files(tmp_path)
     assert removed in repr(left)
 
 
