@@ -40,6 +40,15 @@ def test_a_topic_may_be_given_by_an_option_as_in_kcat(shell: Shell, tmp_path: Pa
     assert shell.ok("partitions", "-t", topic).startswith(f"{topic}\t0\t")
 
 
+def test_topics_that_exist_are_described_beside_one_that_does_not(shell: Shell) -> None:
+    shell.ok("topics", "create", shell.topic)
+    absent = f"{shell.topic}-absent"
+    described = shell.run("topics", "describe", absent, shell.topic)
+    assert described.returncode == 1
+    assert described.stdout.startswith(f"{shell.topic}: 1 partition")
+    assert f"error: {absent}: UNKNOWN_TOPIC_OR_PARTITION (no such topic" in described.stderr
+
+
 def test_configs_may_have_units(shell: Shell) -> None:
     units = ("--config", "retention.ms=7d", "--config", "segment.bytes=1MiB")
     shell.ok("topics", "create", shell.topic, *units)

@@ -219,3 +219,11 @@ def test_the_lag_of_a_query_names_two_topics_and_counts_more(
 
 def test_a_driver_that_does_not_answer_is_no_error() -> None:
     assert scrape_queries("127.0.0.1:1") is None
+
+
+@pytest.mark.parametrize("option", ["--queries", "--metrics"])
+@pytest.mark.parametrize("address", ["nonsense", ":9309", "host:"])
+def test_addresses_without_host_and_port_are_usage_errors(option: str, address: str) -> None:
+    result = CliRunner().invoke(top, [option, address])
+    assert result.exit_code == 2
+    assert f"{address} is not HOST:PORT" in result.output

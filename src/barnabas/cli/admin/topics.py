@@ -24,7 +24,7 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, strong, warn
 from barnabas.cli.common.terminal import confirm, yes_option
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, UnknownTopicError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 
@@ -90,7 +90,8 @@ def list_topics(pattern: str | None, internal: bool, is_long: bool, options: Cli
 def describe_topics(names: Sequence[str], all_configs: bool, options: ClientOptions) -> None:
     """Show the partitions, leaders, offsets and configs of topics."""
     with connected(options) as client:
-        found = client.describe_topics(names, may_be_new=False)
+        found, unknown = _known_topics(client, names)
+        names = list(found)
         # A partition without a leader has no offsets, but it is still shown.
         partitions = [
             TopicPartition(name, number) for name in names for number in found[name].available
@@ -113,6 +114,24 @@ def describe_topics(names: Sequence[str], all_configs: bool, options: ClientOpti
                 echo_json(described)
             else:
                 _echo_topic(found[name], offsets, kept)
+    for error in unknown:
+        problem(str(error))
+    if unknown:
+        sys.exit(EXIT_FAILED)
+
+
+def _known_topics(
+    client: Client, names: Sequence[str]
+) -> tuple[dict[str, TopicInfo], list[UnknownTopicError]]:
+    """Return the topics that exist by name, and an error for each of the others."""
+    try:
+        return client.describe_topics(names, may_be_new=False), []
+    except UnknownTopicError as error:
+        if len(names) == 1:
+            return {}, [error]
+    parts = [_known_topics(client, [name]) for name in dict.fromkeys(names)]
+    found = {name: topic for topics, _ in parts for name, topic in topics.items()}
+    return found, [error for _, errors in parts for error in errors]
 
 
 def _echo_topic(

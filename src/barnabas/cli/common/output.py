@@ -81,10 +81,24 @@ config_file_option = click.option(
     help=f"A properties file of Kafka's clients, for example with credentials.  "
     f"[env var: {CONFIG_VARIABLE}]",
 )
+
+
+def _check_addresses(
+    _context: click.Context, _parameter: click.Parameter, addresses: Sequence[str]
+) -> Sequence[str]:
+    """Refuse addresses without a port, which no listener can have."""
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not (host and port.isdigit()):
+            raise click.BadParameter(f"{address} is not HOST:PORT")
+    return addresses
+
+
 metrics_option = click.option(
     "-m",
     "--metrics",
     multiple=True,
+    callback=_check_addresses,
     metavar="HOST:PORT",
     help="A broker's metrics listener; may be given for each broker.",
 )
@@ -92,6 +106,7 @@ metrics_option = click.option(
 queries_option = click.option(
     "--queries",
     multiple=True,
+    callback=_check_addresses,
     metavar="HOST:PORT",
     help="The metrics of Spark's streaming queries in a driver; may be given for each driver.",
 )
