@@ -152,6 +152,7 @@ class LoopStream(asyncio.BufferedProtocol):
         "_error",
         "_fd",
         "_handler",
+        "_is_paused",
         "_loop",
         "_on_opened",
         "_on_sent",
@@ -206,6 +207,8 @@ class LoopStream(asyncio.BufferedProtocol):
         self._on_sent: Callable[[], None] | None = None
         # From this number of received bytes on, the kernel reports them (SO_RCVLOWAT).
         self._receive_bytes = 1
+        # Whether the handler has stopped reading.
+        self._is_paused = False
         # The last notification of the handler: false above HIGH_WATER_BYTES, true again at or
         # below LOW_WATER_BYTES.
         self._writable = True
@@ -273,14 +276,28 @@ class LoopStream(asyncio.BufferedProtocol):
             )
 
     def pause_reading(self) -> None:
-        """Stop reading until `resume_reading`; the kernel buffers received bytes."""
+        """Stop reading until `resume_reading`; the kernel buffers received bytes.
+
+        A stream that is paused in `on_connected` may report received bytes once more.
+        """
         if self._transport is not None and not self.is_closing:
+            self._is_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Start receiving again."""
         if self._transport is not None and not self.is_closing:
+            self._is_paused = False
             self._transport.resume_reading()
+
+    def _pause_again(self) -> None:
+        """Stop the reading that event loops start after `connection_made`, even if it was paused.
+
+        asyncio ignores a second pause, so the reading is resumed in between.
+        """
+        if self._is_paused and self._transport is not None and not self.is_closing:
+            self._transport.resume_reading()
+            self._transport.pause_reading()
 
     def close(self) -> None:
         """Send the queued data, then close."""
@@ -312,6 +329,8 @@ class LoopStream(asyncio.BufferedProtocol):
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
         self._handler.on_connected(self)
+        if self._is_paused:
+            self._loop.call_soon(self._pause_again)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the stream; called by the event loop while the descriptor is still open."""

@@ -38,6 +38,22 @@ class Collector(Recorder):
         self.stream.receive_at_least(self.wanted_bytes - len(self.data))
 
 
+class Paused(Recorder):
+    """Stops reading as soon as it is connected."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    def on_connected(self, stream: Stream) -> None:
+        super().on_connected(stream)
+        stream.pause_reading()
+
+    def on_received(self, count: int) -> None:
+        super().on_received(count)
+        self.reads += 1
+
+
 class Pair:
     """Both ends of one connection."""
 
@@ -196,6 +212,31 @@ def test_a_closed_peer_is_detected_while_reading_is_paused(place: Place) -> None
     assert not pair.far.has_peer_ended
     pair.near.close()
     place.until(lambda: pair.far.has_peer_ended)
+
+
+def test_a_stream_that_is_paused_from_the_start_reads_when_it_is_resumed(place: Place) -> None:
+    server, client = Paused(), Recorder()
+    sockets = place.runtime.sockets
+    listening = sockets.listen("127.0.0.1", 0, lambda: server)
+    sockets.connect("127.0.0.1", listening.port, client, lambda e: pytest.fail(str(e)), LIMIT_MS)
+    place.until(lambda: server.stream is not None)
+    sent = b""
+    for number in range(4):
+        place.settle()
+        # With TLS, there is no connection before the server has read.
+        if client.stream is not None:
+            client.stream.write([bytes([number]) * 54])
+            sent += bytes([number]) * 54
+    place.settle()
+    # Event loops may read once before the pause applies.
+    assert server.reads <= 1
+    assert server.stream is not None
+    server.stream.resume_reading()
+    place.until(lambda: client.stream is not None)
+    assert client.stream is not None
+    client.stream.write([b"end"])
+    place.until(lambda: len(server.data) == len(sent) + 3)
+    assert server.data == sent + b"end"
 
 
 def test_connecting_to_a_closed_port_fails(place: Place) -> None:
