@@ -47,7 +47,6 @@ import org.apache.kafka.coordinator.group.streams.StreamsTopology;
 import org.apache.kafka.coordinator.group.streams.assignor.AssignmentConfigsImpl;
 import org.apache.kafka.coordinator.group.streams.assignor.GroupSpecImpl;
 import org.apache.kafka.coordinator.group.streams.assignor.MemberMetadataAndStateImpl;
-import org.apache.kafka.coordinator.group.streams.assignor.MockAssignor;
 import org.apache.kafka.coordinator.group.streams.assignor.StickyTaskAssignor;
 import org.apache.kafka.coordinator.group.streams.topics.ConfiguredInternalTopic;
 import org.apache.kafka.coordinator.group.streams.topics.ConfiguredTopology;
@@ -111,7 +110,7 @@ public class StreamsGroups {
         private final Map<String, MemberMetadataAndStateImpl> members = new HashMap<>();
 
         AssignorCase(String[] words) {
-            assignor = words[1].equals("mock") ? new MockAssignor() : new StickyTaskAssignor();
+            assignor = new StickyTaskAssignor();
             replicas = Integer.parseInt(words[2]);
         }
 
