@@ -238,6 +238,9 @@ class TransactionManager:
     ) -> None:
         """Commit the group's offsets as part of the transaction."""
         self.check_sending()
+        if not offsets:
+            on_done(True, None)
+            return
         self._offsets.append(OffsetsToSend(dict(offsets), group, on_done))
         self.advance()
 
