@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.sender import checked, error_or_none, fixed_call, raise_error
+from barnabas.client.admin.sender import checked, fixed_call, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
-from barnabas.client.errors import BrokerError, broker_error
+from barnabas.client.errors import BrokerError, broker_error, error_or_none
 from barnabas.protocol.messages.security import (
     AclCreation,
     AclDescription,

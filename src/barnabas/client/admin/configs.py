@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from barnabas.client.admin.cluster import require_broker
-from barnabas.client.admin.sender import AdminCall, error_or_none, fixed_call, raise_error
+from barnabas.client.admin.sender import AdminCall, fixed_call, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
+from barnabas.client.errors import error_or_none
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as ReplacedConfig,

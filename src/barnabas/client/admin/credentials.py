@@ -10,8 +10,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.admin.sender import AdminCall, checked, error_or_none, fixed_call, raise_error
+from barnabas.client.admin.sender import AdminCall, checked, fixed_call, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
+from barnabas.client.errors import error_or_none
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.messages.security import (

@@ -15,14 +15,13 @@ from barnabas.client.admin.sender import (
     CoordinatorOf,
     checked,
     each_partition,
-    error_or_none,
     errors_by_name,
     fixed_call,
     names_of,
     raise_error,
 )
 from barnabas.client.connections.versions import OFFSET_COMMIT_MAX_BY_NAME
-from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.errors import BrokerError, ClientError, error_or_none
 from barnabas.client.group.group_offsets import CommittedOffset, commit_request, offsets_of
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import K, TopicPartition, as_partitions, by_topic

@@ -9,12 +9,11 @@ from barnabas.client.admin.cluster import require_broker
 from barnabas.client.admin.sender import (
     AdminCall,
     each_partition,
-    error_or_none,
     fixed_call,
     raise_error,
     raise_failed,
 )
-from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.errors import BrokerError, ClientError, error_or_none
 from barnabas.client.topic_partition import K, TopicPartition, as_partition, numbers_by_topic
 from barnabas.protocol.messages.log_dirs import (
     AlterReplicaLogDir,

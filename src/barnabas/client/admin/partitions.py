@@ -17,11 +17,11 @@ from barnabas.client.admin.sender import (
     AdminCall,
     checked,
     each_partition,
-    error_or_none,
     fixed_call,
     raise_error,
 )
 from barnabas.client.connections.cluster import CONTROLLER
+from barnabas.client.errors import error_or_none
 from barnabas.client.fetch.offset_lookups import ListedOffset, offset_spec
 from barnabas.client.topic_partition import (
     K,

@@ -25,6 +25,7 @@ from barnabas.client.errors import (
     ClientError,
     UnknownTopicError,
     broker_error,
+    error_or_none,
 )
 from barnabas.client.group.group_offsets import GroupOffsets
 from barnabas.client.retries import OnDone, RetryingCall
@@ -50,7 +51,6 @@ __all__ = [
     "Step",
     "checked",
     "each_partition",
-    "error_or_none",
     "errors_by_name",
     "errors_of",
     "fixed_call",
@@ -103,11 +103,6 @@ def raise_error(code: int, subject: str, detail: str | None = None) -> None:
     """Raise the broker's error unless the code is 0."""
     if code:
         raise broker_error(code, subject, detail)
-
-
-def error_or_none(code: int, subject: str, detail: str | None = None) -> BrokerError | None:
-    """Return the broker's error; None if the code is 0."""
-    return broker_error(code, subject, detail) if code else None
 
 
 def errors_by_name(

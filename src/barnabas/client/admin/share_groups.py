@@ -16,14 +16,19 @@ from barnabas.client.admin.sender import (
     CoordinatorOf,
     checked,
     each_partition,
-    error_or_none,
     fixed_call,
     names_of,
     raise_error,
 )
 from barnabas.client.admin.topics import describe_topic_partitions
 from barnabas.client.connections.lookups import SHARE
-from barnabas.client.errors import BrokerError, ClientError, UnknownTopicError, broker_error
+from barnabas.client.errors import (
+    BrokerError,
+    ClientError,
+    UnknownTopicError,
+    broker_error,
+    error_or_none,
+)
 from barnabas.client.topic_partition import K, TopicPartition, as_partitions, by_partition, by_topic
 from barnabas.protocol.messages import (
     read_share_group_state as state,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.client.admin.sender import (
     AdminCall,
     checked,
-    error_or_none,
     errors_by_name,
     errors_of,
     fixed_call,
@@ -21,7 +20,13 @@ from barnabas.client.admin.sender import (
     raise_failed,
 )
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
-from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError, broker_error
+from barnabas.client.errors import (
+    BrokerError,
+    ClientError,
+    UnsupportedVersionError,
+    broker_error,
+    error_or_none,
+)
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.messages.metadata import (

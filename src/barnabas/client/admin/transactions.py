@@ -10,14 +10,13 @@ from barnabas.client.admin.sender import (
     AdminCall,
     CoordinatorOf,
     each_partition,
-    error_or_none,
     fixed_call,
     names_of,
     raise_error,
     raise_failed,
 )
 from barnabas.client.connections.lookups import TRANSACTION
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, error_or_none
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions import requests
 from barnabas.client.transactions.requests import ProducerIdAndEpoch
