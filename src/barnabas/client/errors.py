@@ -48,6 +48,7 @@ __all__ = [
     "UnsupportedVersionError",
     "UnusableResponseError",
     "broker_error",
+    "error_or_none",
 ]
 
 
@@ -406,3 +407,8 @@ def broker_error(code: int, subject: str, detail: str | None = None) -> BrokerEr
     if error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not detail:
         return UnknownTopicError(subject)
     return BrokerError(error_code, subject, detail)
+
+
+def error_or_none(code: int, subject: str, detail: str | None = None) -> BrokerError | None:
+    """Return the broker's error; None if the code is 0."""
+    return broker_error(code, subject, detail) if code else None

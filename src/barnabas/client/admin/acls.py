@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.sender import AdminCall, checked, error_or_none, raise_error
+from barnabas.client.admin.sender import checked, fixed_call, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
-from barnabas.client.errors import BrokerError, broker_error
-from barnabas.protocol.api_keys import ApiKey
+from barnabas.client.errors import BrokerError, broker_error, error_or_none
 from barnabas.protocol.messages.security import (
     AclCreation,
     AclDescription,
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.client.admin.sender import AdminSender, Plan
-    from barnabas.protocol.schema import Message
 
 __all__ = ["Acl", "AclFilter", "AclOperation", "AclPermission", "AclResourceType", "PatternType"]
 
@@ -74,23 +72,21 @@ class DeletedAcls:
 def describe_acls(sender: AdminSender, wanted: AclFilter | None = None) -> Plan[list[Acl]]:
     """Describe the entries that match the filter; None means all entries."""
     selected = wanted or AclFilter()
-
-    def build(_version: int) -> Message:
-        return DescribeAclsRequest(
-            resource_type_filter=selected.resource_type,
-            resource_name_filter=selected.resource_name,
-            pattern_type_filter=selected.pattern_type,
-            principal_filter=selected.principal,
-            host_filter=selected.host,
-            operation=selected.operation,
-            permission_type=selected.permission,
-        )
+    request = DescribeAclsRequest(
+        resource_type_filter=selected.resource_type,
+        resource_name_filter=selected.resource_name,
+        pattern_type_filter=selected.pattern_type,
+        principal_filter=selected.principal,
+        host_filter=selected.host,
+        operation=selected.operation,
+        permission_type=selected.permission,
+    )
 
     def read(response: DescribeAclsResponse) -> list[Acl]:
         raise_error(response.error_code, "ACLs", response.error_message)
         return [_acl(resource, each) for resource in response.resources for each in resource.acls]
 
-    return sender.send(ANY_NODE, AdminCall(ApiKey.DESCRIBE_ACLS, build, read))
+    return sender.send(ANY_NODE, fixed_call(request, read))
 
 
 def create_acls(
@@ -104,34 +100,27 @@ def create_acls(
     Raises:
         AdminResultsError: an entry was not created; not raised with `raise_errors=False`.
     """
-
-    def build(_version: int) -> Message:
-        return CreateAclsRequest(
-            creations=[
-                AclCreation(
-                    resource_type=acl.resource_type,
-                    resource_name=acl.resource_name,
-                    resource_pattern_type=acl.pattern_type,
-                    principal=acl.principal,
-                    host=acl.host,
-                    operation=acl.operation,
-                    permission_type=acl.permission,
-                )
-                for acl in entries
-            ]
+    creations = [
+        AclCreation(
+            resource_type=acl.resource_type,
+            resource_name=acl.resource_name,
+            resource_pattern_type=acl.pattern_type,
+            principal=acl.principal,
+            host=acl.host,
+            operation=acl.operation,
+            permission_type=acl.permission,
         )
+        for acl in entries
+    ]
 
     def read(response: CreateAclsResponse) -> dict[Acl, BrokerError | None]:
-        found: dict[Acl, BrokerError | None] = {}
-        for acl, result in zip(entries, response.results, strict=True):
-            code, text = result.error_code, result.error_message
-            found[acl] = error_or_none(code, f"ACL for {acl.principal}", text)
-        return found
+        return {
+            acl: error_or_none(each.error_code, f"ACL for {acl.principal}", each.error_message)
+            for acl, each in zip(entries, response.results, strict=True)
+        }
 
-    return checked(
-        sender.send(CONTROLLER, AdminCall(ApiKey.CREATE_ACLS, build, read)),
-        raise_errors=raise_errors,
-    )
+    call = fixed_call(CreateAclsRequest(creations=creations), read)
+    return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
 
 
 def delete_acls(
@@ -145,36 +134,28 @@ def delete_acls(
     Raises:
         AdminResultsError: a filter failed; not raised with `raise_errors=False`.
     """
-
-    def build(_version: int) -> Message:
-        return DeleteAclsRequest(
-            filters=[
-                DeleteAclsFilter(
-                    resource_type_filter=each.resource_type,
-                    resource_name_filter=each.resource_name,
-                    pattern_type_filter=each.pattern_type,
-                    principal_filter=each.principal,
-                    host_filter=each.host,
-                    operation=each.operation,
-                    permission_type=each.permission,
-                )
-                for each in filters
-            ]
+    wanted = [
+        DeleteAclsFilter(
+            resource_type_filter=each.resource_type,
+            resource_name_filter=each.resource_name,
+            pattern_type_filter=each.pattern_type,
+            principal_filter=each.principal,
+            host_filter=each.host,
+            operation=each.operation,
+            permission_type=each.permission,
         )
+        for each in filters
+    ]
 
     def read(response: DeleteAclsResponse) -> dict[AclFilter, DeletedAcls | BrokerError]:
-        found: dict[AclFilter, DeletedAcls | BrokerError] = {}
-        for each, result in zip(filters, response.filter_results, strict=True):
-            if result.error_code:
-                found[each] = broker_error(result.error_code, "delete ACLs", result.error_message)
-            else:
-                found[each] = _deleted(result.matching_acls)
-        return found
+        return {
+            each: error_or_none(result.error_code, "delete ACLs", result.error_message)
+            or _deleted(result.matching_acls)
+            for each, result in zip(filters, response.filter_results, strict=True)
+        }
 
-    return checked(
-        sender.send(CONTROLLER, AdminCall(ApiKey.DELETE_ACLS, build, read)),
-        raise_errors=raise_errors,
-    )
+    call = fixed_call(DeleteAclsRequest(filters=wanted), read)
+    return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
 
 
 def _acl(

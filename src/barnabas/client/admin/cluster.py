@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from barnabas.client.admin.sender import AdminCall, raise_error, require_success
+from barnabas.client.admin.sender import AdminCall, fixed_call, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
 from barnabas.client.connections.connections import SOFTWARE_NAME, SOFTWARE_VERSION
 from barnabas.client.connections.metadata_cache import NodeInfo
@@ -203,22 +203,24 @@ def update_features(
 
 def unregister_broker(sender: AdminSender, node: int) -> Plan[None]:
     """Remove a broker from the cluster metadata after it was shut down permanently."""
-    call = AdminCall(
-        ApiKey.UNREGISTER_BROKER,
-        lambda _version: UnregisterBrokerRequest(broker_id=node),
-        require_success(f"unregister broker {node}"),
-    )
-    yield from sender.send(CONTROLLER, call)
+    request = UnregisterBrokerRequest(broker_id=node)
+    yield from _change(sender, CONTROLLER, request, f"unregister broker {node}")
 
 
 def unregister_controller(sender: AdminSender, node: int) -> Plan[None]:
     """Remove a controller from the cluster metadata after it was shut down permanently."""
-    call = AdminCall(
-        ApiKey.UNREGISTER_CONTROLLER,
-        lambda _version: UnregisterControllerRequest(controller_id=node),
-        require_success(f"unregister controller {node}"),
-    )
-    yield from sender.send(CONTROLLER, call)
+    request = UnregisterControllerRequest(controller_id=node)
+    yield from _change(sender, CONTROLLER, request, f"unregister controller {node}")
+
+
+def _change(sender: AdminSender, to: int, request: Message, subject: str) -> Plan[None]:
+    """Send a change whose response only has an error code and a message."""
+
+    def read(response: Any) -> bool:
+        raise_error(response.error_code, subject, response.error_message)
+        return True
+
+    yield from sender.send(to, fixed_call(request, read))
 
 
 class VoterEndpoint(NamedTuple):
@@ -255,11 +257,8 @@ class QuorumDescription:
 
 def describe_quorum(sender: AdminSender, *, once: bool = False) -> Plan[QuorumDescription]:
     """Describe the metadata quorum; `once` makes one attempt only."""
-
-    def build(_version: int) -> Message:
-        partitions = [PartitionDataRequest(partition_index=0)]
-        topic = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=partitions)
-        return DescribeQuorumRequest(topics=[topic])
+    partitions = [PartitionDataRequest(partition_index=0)]
+    topic = TopicDataRequest(topic_name=METADATA_TOPIC, partitions=partitions)
 
     def read(response: DescribeQuorumResponse) -> QuorumDescription:
         raise_error(response.error_code, "metadata quorum", response.error_message)
@@ -279,7 +278,8 @@ def describe_quorum(sender: AdminSender, *, once: bool = False) -> Plan[QuorumDe
             },
         )
 
-    return sender.send(ANY_NODE, AdminCall(ApiKey.DESCRIBE_QUORUM, build, read), once=once)
+    call = fixed_call(DescribeQuorumRequest(topics=[topic]), read)
+    return sender.send(ANY_NODE, call, once=once)
 
 
 def _replicas(states: Iterable[ReplicaState]) -> tuple[QuorumReplica, ...]:
@@ -299,32 +299,21 @@ def add_voter(
     sender: AdminSender, node: int, directory_id: bytes, endpoints: Sequence[VoterEndpoint]
 ) -> Plan[None]:
     """Make a controller that is an observer of the metadata log a voter of the quorum."""
-
-    def build(_version: int) -> Message:
-        return AddRaftVoterRequest(
-            cluster_id=None,
-            timeout_ms=sender.timeout_ms,
-            voter_id=node,
-            voter_directory_id=directory_id,
-            listeners=[
-                Listener(name=each.listener, host=each.host, port=each.port) for each in endpoints
-            ],
-        )
-
-    yield from sender.send(
-        ANY_NODE, AdminCall(ApiKey.ADD_RAFT_VOTER, build, require_success(f"add voter {node}"))
+    request = AddRaftVoterRequest(
+        cluster_id=None,
+        timeout_ms=sender.timeout_ms,
+        voter_id=node,
+        voter_directory_id=directory_id,
+        listeners=[
+            Listener(name=each.listener, host=each.host, port=each.port) for each in endpoints
+        ],
     )
+    yield from _change(sender, ANY_NODE, request, f"add voter {node}")
 
 
 def remove_voter(sender: AdminSender, node: int, directory_id: bytes) -> Plan[None]:
     """Remove a voter from the metadata quorum."""
-
-    def build(_version: int) -> Message:
-        return RemoveRaftVoterRequest(
-            cluster_id=None, voter_id=node, voter_directory_id=directory_id
-        )
-
-    yield from sender.send(
-        ANY_NODE,
-        AdminCall(ApiKey.REMOVE_RAFT_VOTER, build, require_success(f"remove voter {node}")),
+    request = RemoveRaftVoterRequest(
+        cluster_id=None, voter_id=node, voter_directory_id=directory_id
     )
+    yield from _change(sender, ANY_NODE, request, f"remove voter {node}")

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from barnabas.client.admin.cluster import require_broker
-from barnabas.client.admin.sender import AdminCall, error_or_none, raise_error
+from barnabas.client.admin.sender import AdminCall, fixed_call, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
+from barnabas.client.errors import error_or_none
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.alter_configs import (
     AlterableConfig as ReplacedConfig,
@@ -42,7 +43,7 @@ from barnabas.protocol.messages.configs import (
 from barnabas.protocol.resources import ConfigResource, ResourceType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.errors import ClientError
@@ -233,19 +234,16 @@ def _alter_incrementally(
     validate_only: bool = False,
 ) -> Plan[None]:
     """Send one incremental change from tuples (key, operation, value) (KIP-339)."""
-
-    def build(_version: int) -> Message:
-        altered = AlterConfigsResource(
-            resource_type=resource.type,
-            resource_name=resource.name,
-            configs=[
-                AlterableConfig(name=key, config_operation=operation, value=value)
-                for key, operation, value in configs
-            ],
-        )
-        return IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
-
-    return _send(sender, resource, ApiKey.INCREMENTAL_ALTER_CONFIGS, build)
+    altered = AlterConfigsResource(
+        resource_type=resource.type,
+        resource_name=resource.name,
+        configs=[
+            AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in configs
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[altered], validate_only=validate_only)
+    return _send(sender, resource, request)
 
 
 def replace_configs(
@@ -262,21 +260,16 @@ def replace_configs(
     Raises:
         BrokerError: the change was refused; nothing was changed.
     """
-
-    def build(_version: int) -> Message:
-        replaced = ReplacedResource(
-            resource_type=resource.type,
-            resource_name=resource.name,
-            configs=[ReplacedConfig(name=key, value=value) for key, value in values.items()],
-        )
-        return AlterConfigsRequest(resources=[replaced], validate_only=validate_only)
-
-    return _send(sender, resource, ApiKey.ALTER_CONFIGS, build)
+    replaced = ReplacedResource(
+        resource_type=resource.type,
+        resource_name=resource.name,
+        configs=[ReplacedConfig(name=key, value=value) for key, value in values.items()],
+    )
+    request = AlterConfigsRequest(resources=[replaced], validate_only=validate_only)
+    return _send(sender, resource, request)
 
 
-def _send(
-    sender: AdminSender, resource: ConfigResource, api_key: ApiKey, build: Callable[[int], Message]
-) -> Plan[None]:
+def _send(sender: AdminSender, resource: ConfigResource, request: Message) -> Plan[None]:
     """Send a change of one resource to its broker, or to the controller.
 
     Raises:
@@ -291,8 +284,7 @@ def _send(
     node = resource.node_id
     if node is not None:
         yield from require_broker(sender, node)
-    call = AdminCall(api_key, build, read)
-    yield from sender.send(CONTROLLER if node is None else node, call)
+    yield from sender.send(CONTROLLER if node is None else node, fixed_call(request, read))
 
 
 def list_config_resources(
@@ -331,12 +323,9 @@ def describe_quotas(
         The quotas by entity, in Kafka's units: bytes per second for `producer_byte_rate` and
         `consumer_byte_rate`, percent for `request_percentage`.
     """
-
-    def build(_version: int) -> Message:
-        return DescribeClientQuotasRequest(
-            components=[_component(kind, name) for kind, name in components.items()],
-            strict=strict,
-        )
+    request = DescribeClientQuotasRequest(
+        components=[_component(kind, name) for kind, name in components.items()], strict=strict
+    )
 
     def read(response: DescribeClientQuotasResponse) -> dict[QuotaEntity, dict[str, float]]:
         raise_error(response.error_code, "quotas", response.error_message)
@@ -347,8 +336,7 @@ def describe_quotas(
             for entry in response.entries or []
         }
 
-    call = AdminCall(ApiKey.DESCRIBE_CLIENT_QUOTAS, build, read)
-    return sender.send(ANY_NODE, call)
+    return sender.send(ANY_NODE, fixed_call(request, read))
 
 
 def _component(kind: str, name: str | None) -> ComponentData:
@@ -370,20 +358,16 @@ def alter_quotas(
     Raises:
         BrokerError: the change was refused.
     """
-
-    def build(_version: int) -> Message:
-        ops = [
-            OpData(key=key, value=value or 0.0, remove=value is None)
-            for key, value in changes.items()
-        ]
-        parts = [EntityDataRequest(entity_type=kind, entity_name=name) for kind, name in entity]
-        entry = EntryDataRequest(entity=parts, ops=ops)
-        return AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
+    ops = [
+        OpData(key=key, value=value or 0.0, remove=value is None) for key, value in changes.items()
+    ]
+    parts = [EntityDataRequest(entity_type=kind, entity_name=name) for kind, name in entity]
+    entry = EntryDataRequest(entity=parts, ops=ops)
+    request = AlterClientQuotasRequest(entries=[entry], validate_only=validate_only)
 
     def read(response: AlterClientQuotasResponse) -> bool:
         for entry in response.entries:
             raise_error(entry.error_code, "quotas", entry.error_message)
         return True
 
-    call = AdminCall(ApiKey.ALTER_CLIENT_QUOTAS, build, read)
-    yield from sender.send(CONTROLLER, call)
+    yield from sender.send(CONTROLLER, fixed_call(request, read))

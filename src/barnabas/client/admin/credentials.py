@@ -10,9 +10,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.admin.sender import AdminCall, checked, error_or_none, raise_error
+from barnabas.client.admin.sender import AdminCall, checked, fixed_call, raise_error
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
-from barnabas.client.errors import BrokerError, broker_error
+from barnabas.client.errors import error_or_none
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.messages.security import (
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.client.admin.sender import AdminSender, Plan
+    from barnabas.client.errors import BrokerError
     from barnabas.client.retries import OnDone
     from barnabas.protocol.schema import Message
 
@@ -97,29 +98,28 @@ def describe_scram_credentials(
     Returns:
         The credentials, or an error (RESOURCE_NOT_FOUND without any), for each user.
     """
-
-    def build(_version: int) -> Message:
-        names = None if users is None else [UserName(name=user) for user in users]
-        return DescribeUserScramCredentialsRequest(users=names)
+    names = None if users is None else [UserName(name=user) for user in users]
 
     def read(
         response: DescribeUserScramCredentialsResponse,
     ) -> dict[str, list[ScramCredential] | BrokerError]:
         raise_error(response.error_code, "SCRAM credentials", response.error_message)
-        found: dict[str, list[ScramCredential] | BrokerError] = {}
-        for result in response.results:
-            if result.error_code:
-                subject = f"SCRAM credentials of {result.user}"
-                found[result.user] = broker_error(result.error_code, subject, result.error_message)
-            else:
-                found[result.user] = [
-                    ScramCredential(ScramMechanism(each.mechanism), each.iterations)
-                    for each in result.credential_infos
-                ]
-        return found
+        return {
+            result.user: _scram_error(result)
+            or [
+                ScramCredential(ScramMechanism(each.mechanism), each.iterations)
+                for each in result.credential_infos
+            ]
+            for result in response.results
+        }
 
-    call = AdminCall(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, build, read)
+    call = fixed_call(DescribeUserScramCredentialsRequest(users=names), read)
     return sender.send(ANY_NODE, call)
+
+
+def _scram_error(result: Any) -> BrokerError | None:
+    subject = f"SCRAM credentials of {result.user}"
+    return error_or_none(result.error_code, subject, result.error_message)
 
 
 def salted_upsertion(given: ScramUpsertion, random: bytes) -> ScramCredentialUpsertion:
@@ -178,26 +178,17 @@ def alter_scram_credentials(
     hashed = (yield {"hash": start})["hash"]
     if isinstance(hashed, Exception):
         raise hashed
-
-    def build(_version: int) -> Message:
-        return AlterUserScramCredentialsRequest(
-            deletions=[
-                ScramCredentialDeletion(name=each.user, mechanism=each.mechanism)
-                for each in deletions
-            ],
-            upsertions=hashed,
-        )
+    request = AlterUserScramCredentialsRequest(
+        deletions=[
+            ScramCredentialDeletion(name=each.user, mechanism=each.mechanism) for each in deletions
+        ],
+        upsertions=hashed,
+    )
 
     def read(response: AlterUserScramCredentialsResponse) -> dict[str, BrokerError | None]:
-        found: dict[str, BrokerError | None] = {}
-        for result in response.results:
-            code = result.error_code
-            subject = f"SCRAM credentials of {result.user}"
-            found[result.user] = error_or_none(code, subject, result.error_message)
-        return found
+        return {result.user: _scram_error(result) for result in response.results}
 
-    call = AdminCall(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, build, read)
-    sending: Plan[dict[str, BrokerError | None]] = sender.send(CONTROLLER, call)
+    sending = sender.send(CONTROLLER, fixed_call(request, read))
     return (yield from checked(sending, raise_errors=raise_errors))
 
 
@@ -270,17 +261,8 @@ def renew_delegation_token(sender: AdminSender, hmac: bytes, period_ms: int = -1
     Returns:
         The new expiry time in ms since 1970.
     """
-
-    def read(response: RenewDelegationTokenResponse) -> int:
-        raise_error(response.error_code, "renew delegation token")
-        return response.expiry_timestamp_ms
-
-    call = AdminCall(
-        ApiKey.RENEW_DELEGATION_TOKEN,
-        lambda _version: RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms),
-        read,
-    )
-    return sender.send(CONTROLLER, call)
+    request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms)
+    return _change_expiry(sender, request, "renew delegation token")
 
 
 def expire_delegation_token(sender: AdminSender, hmac: bytes, period_ms: int = -1) -> Plan[int]:
@@ -289,31 +271,28 @@ def expire_delegation_token(sender: AdminSender, hmac: bytes, period_ms: int = -
     Returns:
         The new expiry time in ms since 1970.
     """
+    request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
+    return _change_expiry(sender, request, "expire delegation token")
 
-    def build(_version: int) -> Message:
-        return ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms)
 
-    def read(response: ExpireDelegationTokenResponse) -> int:
-        raise_error(response.error_code, "expire delegation token")
+def _change_expiry(sender: AdminSender, request: Message, subject: str) -> Plan[int]:
+    def read(response: ExpireDelegationTokenResponse | RenewDelegationTokenResponse) -> int:
+        raise_error(response.error_code, subject)
         return response.expiry_timestamp_ms
 
-    call = AdminCall(ApiKey.EXPIRE_DELEGATION_TOKEN, build, read)
-    return sender.send(CONTROLLER, call)
+    return sender.send(CONTROLLER, fixed_call(request, read))
 
 
 def describe_delegation_tokens(
     sender: AdminSender, owners: Sequence[str] | None = None
 ) -> Plan[list[DelegationToken]]:
     """Describe the tokens of these owners; None means all tokens that the caller may see."""
-
-    def build(_version: int) -> Message:
-        wanted = None
-        if owners is not None:
-            wanted = [
-                DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
-                for kind, name in map(_split, owners)
-            ]
-        return DescribeDelegationTokenRequest(owners=wanted)
+    wanted = None
+    if owners is not None:
+        wanted = [
+            DescribeDelegationTokenOwner(principal_type=kind, principal_name=name)
+            for kind, name in map(_split, owners)
+        ]
 
     def read(response: DescribeDelegationTokenResponse) -> list[DelegationToken]:
         raise_error(response.error_code, "delegation tokens")
@@ -333,7 +312,7 @@ def describe_delegation_tokens(
             for each in response.tokens
         ]
 
-    return sender.send(ANY_NODE, AdminCall(ApiKey.DESCRIBE_DELEGATION_TOKEN, build, read))
+    return sender.send(ANY_NODE, fixed_call(DescribeDelegationTokenRequest(owners=wanted), read))
 
 
 def _split(principal: str) -> tuple[str, str]:

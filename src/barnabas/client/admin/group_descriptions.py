@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from barnabas.client.admin.sender import AdminCall, names_of
+from barnabas.client.admin.sender import AdminCall, fixed_call, names_of
 from barnabas.client.errors import (
     BrokerError,
     ClientError,
@@ -17,7 +17,6 @@ from barnabas.client.errors import (
     broker_error,
 )
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.codec import decode
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.messages import (
@@ -28,6 +27,7 @@ from barnabas.protocol.messages import (
 from barnabas.protocol.messages.share_groups import (
     Assignment,
     DescribedGroup,
+    Member,
     ShareGroupDescribeRequest,
 )
 from barnabas.protocol.records.classic_groups import ConsumerProtocolSubscription
@@ -203,20 +203,28 @@ def describe_streams_groups(
 
 
 def _describe_by(
-    api_key: ApiKey, request: Callable[[list[str]], Message], convert: Callable[[Any], T]
-) -> Callable[[list[str]], AdminCall[dict[str, T]]]:
-    """Return a function that makes the call for some groups; `convert` reads one group."""
+    request: Callable[[list[str]], Message], convert: Callable[[Any], T], ignored: int = 0
+) -> Callable[[list[str]], AdminCall[dict[str, T | ClientError]]]:
+    """Return a function that makes the call for some groups.
 
-    def read(response: Any) -> dict[str, T]:
-        return {group.group_id: convert(group) for group in response.groups}
+    Args:
+        request: Returns the request for these groups.
+        convert: Converts a group in the response.
+        ignored: The error code of groups that are converted nevertheless.
+    """
 
-    return lambda groups: AdminCall(api_key, lambda _version: request(groups), read)
+    def read(response: Any) -> dict[str, T | ClientError]:
+        return {
+            group.group_id: convert(group)
+            if group.error_code in {0, ignored}
+            else broker_error(group.error_code, f"group {group.group_id}", group.error_message)
+            for group in response.groups
+        }
+
+    return lambda groups: fixed_call(request(groups), read)
 
 
-def _classic(group: classic_groups.DescribedGroup) -> GroupDescription | ClientError:
-    # From version 6 on, a missing group is an error; before, it was a state (KIP-1043).
-    if group.error_code and group.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-        return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
+def _classic(group: classic_groups.DescribedGroup) -> GroupDescription:
     is_consumer = group.protocol_type == "consumer"
     return GroupDescription(
         group.group_id,
@@ -267,30 +275,34 @@ def _assigned(payload: bytes) -> tuple[TopicPartition, ...]:
     return tuple(sorted(TopicPartition(t.topic, number) for t in topics for number in t.partitions))
 
 
-def _consumer(group: consumer_groups.DescribedGroup) -> GroupDescription | ClientError:
-    if group.error_code:
-        return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
-    members = tuple(
-        GroupMember(
-            member_id=member.member_id,
-            instance_id=member.instance_id,
-            client_id=member.client_id,
-            host=member.client_host.removeprefix("/"),
-            topics=tuple(sorted(member.subscribed_topic_names)),
-            assignment=_partitions(member.assignment),
-            target=_partitions(member.target_assignment),
-            epoch=member.member_epoch,
-        )
-        for member in group.members
-    )
+def _consumer_or_share(
+    group: consumer_groups.DescribedGroup | DescribedGroup,
+) -> GroupDescription:
+    kind = "share" if isinstance(group, DescribedGroup) else "consumer"
     return GroupDescription(
         group_id=group.group_id,
-        type="consumer",
+        type=kind,
         state=group.group_state,
-        protocol_type="consumer",
+        protocol_type=kind,
         protocol=group.assignor_name,
-        members=members,
+        members=tuple(map(_member, group.members)),
         epoch=group.group_epoch,
+    )
+
+
+def _member(member: consumer_groups.Member | Member) -> GroupMember:
+    instance_id, target = None, None
+    if isinstance(member, consumer_groups.Member):
+        instance_id, target = member.instance_id, _partitions(member.target_assignment)
+    return GroupMember(
+        member_id=member.member_id,
+        instance_id=instance_id,
+        client_id=member.client_id,
+        host=member.client_host.removeprefix("/"),
+        topics=tuple(sorted(member.subscribed_topic_names)),
+        assignment=_partitions(member.assignment),
+        target=target,
+        epoch=member.member_epoch,
     )
 
 
@@ -306,35 +318,7 @@ def _partitions(
     )
 
 
-def _share(group: DescribedGroup) -> GroupDescription | ClientError:
-    if group.error_code:
-        return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
-    members = tuple(
-        GroupMember(
-            member.member_id,
-            None,
-            member.client_id,
-            member.client_host.removeprefix("/"),
-            tuple(sorted(member.subscribed_topic_names)),
-            _partitions(member.assignment),
-            epoch=member.member_epoch,
-        )
-        for member in group.members
-    )
-    return GroupDescription(
-        group_id=group.group_id,
-        type="share",
-        state=group.group_state,
-        protocol_type="share",
-        protocol=group.assignor_name,
-        members=members,
-        epoch=group.group_epoch,
-    )
-
-
-def _streams(group: streams_groups.DescribedGroup) -> StreamsGroupDescription | ClientError:
-    if group.error_code:
-        return broker_error(group.error_code, f"group {group.group_id}", group.error_message)
+def _streams(group: streams_groups.DescribedGroup) -> StreamsGroupDescription:
     topology = group.topology
     subtopologies = (topology.subtopologies or []) if topology is not None else []
     return StreamsGroupDescription(
@@ -424,27 +408,24 @@ def as_group(group: StreamsGroupDescription) -> GroupDescription:
     )
 
 
-# The state of a missing classic group is "Dead".
+# The state of a missing classic group is "Dead". From version 6 on, it is an error (KIP-1043).
 describe_classic = _describe_by(
-    ApiKey.DESCRIBE_GROUPS,
     lambda groups: classic_groups.DescribeGroupsRequest(groups=groups),
     _classic,
+    ignored=ErrorCode.GROUP_ID_NOT_FOUND,
 )
 # Groups of other types get GROUP_ID_NOT_FOUND.
 describe_consumer = _describe_by(
-    ApiKey.CONSUMER_GROUP_DESCRIBE,
     lambda groups: consumer_groups.ConsumerGroupDescribeRequest(
         group_ids=groups, include_authorized_operations=False
     ),
-    _consumer,
+    _consumer_or_share,
 )
 describe_share = _describe_by(
-    ApiKey.SHARE_GROUP_DESCRIBE,
     lambda groups: ShareGroupDescribeRequest(group_ids=groups, include_authorized_operations=False),
-    _share,
+    _consumer_or_share,
 )
 describe_streams = _describe_by(
-    ApiKey.STREAMS_GROUP_DESCRIBE,
     lambda groups: streams_groups.StreamsGroupDescribeRequest(
         group_ids=groups, include_authorized_operations=False
     ),

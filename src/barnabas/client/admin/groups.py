@@ -14,13 +14,14 @@ from barnabas.client.admin.sender import (
     AdminCall,
     CoordinatorOf,
     checked,
-    error_or_none,
+    each_partition,
     errors_by_name,
+    fixed_call,
     names_of,
     raise_error,
 )
 from barnabas.client.connections.versions import OFFSET_COMMIT_MAX_BY_NAME
-from barnabas.client.errors import BrokerError, ClientError
+from barnabas.client.errors import BrokerError, ClientError, error_or_none
 from barnabas.client.group.group_offsets import CommittedOffset, commit_request, offsets_of
 from barnabas.client.group.membership import GroupGeneration
 from barnabas.client.topic_partition import K, TopicPartition, as_partitions, by_topic
@@ -133,9 +134,7 @@ def delete_groups(
         }
 
     def call_for(groups: list[str]) -> AdminCall[dict[str, bool | ClientError]]:
-        return AdminCall(
-            ApiKey.DELETE_GROUPS, lambda _version: DeleteGroupsRequest(groups_names=groups), read
-        )
+        return fixed_call(DeleteGroupsRequest(groups_names=groups), read)
 
     return checked(
         sender.send_to_coordinators(names_of(names), call_for), raise_errors=raise_errors
@@ -159,23 +158,14 @@ def alter_group_offsets(
     Raises:
         AdminResultsError: a partition failed; not raised with `raise_errors=False`.
     """
-    wanted = offsets_of(offsets)
 
     def read(response: OffsetCommitResponse) -> dict[TopicPartition, BrokerError | None]:
-        results = (
-            (TopicPartition(topic.name, each.partition_index), each.error_code)
-            for topic in response.topics
-            for each in topic.partitions
-        )
-        advised = ((tp, code, _advice(code)) for tp, code in results)
+        results = each_partition((t.name, t.partitions) for t in response.topics)
+        advised = ((tp, each.error_code, _advice(each.error_code)) for tp, each in results)
         return errors_by_name(f"commit in group {group} of", advised)
 
-    call = AdminCall(
-        ApiKey.OFFSET_COMMIT,
-        lambda _version: commit_request(GroupGeneration(group), wanted, {}),
-        read,
-        OFFSET_COMMIT_MAX_BY_NAME,
-    )
+    request = commit_request(GroupGeneration(group), offsets_of(offsets), {})
+    call = fixed_call(request, read, OFFSET_COMMIT_MAX_BY_NAME)
     return checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors)
 
 
@@ -190,29 +180,25 @@ def delete_offsets(
     Raises:
         AdminResultsError: a partition failed; not raised with `raise_errors=False`.
     """
-    chosen = as_partitions(wanted)
-
-    def build(_version: int) -> Message:
-        topics = by_topic(
-            (tp, OffsetDeleteRequestPartition(partition_index=tp.partition)) for tp in chosen
-        )
-        return OffsetDeleteRequest(
-            group_id=group,
-            topics=[OffsetDeleteRequestTopic(name=n, partitions=p) for n, p in topics.items()],
-        )
+    topics = by_topic(
+        (tp, OffsetDeleteRequestPartition(partition_index=tp.partition))
+        for tp in as_partitions(wanted)
+    )
+    request = OffsetDeleteRequest(
+        group_id=group,
+        topics=[OffsetDeleteRequestTopic(name=n, partitions=p) for n, p in topics.items()],
+    )
 
     def read(response: OffsetDeleteResponse) -> dict[TopicPartition, BrokerError | None]:
         raise_error(response.error_code, f"offsets of group {group}", _advice(response.error_code))
-        found: dict[TopicPartition, BrokerError | None] = {}
-        for topic in response.topics:
-            for partition in topic.partitions:
-                tp = TopicPartition(topic.name, partition.partition_index)
-                code = partition.error_code
-                subject = f"offset of {tp} in group {group}"
-                found[tp] = error_or_none(code, subject, _advice(code))
-        return found
+        return {
+            tp: error_or_none(
+                each.error_code, f"offset of {tp} in group {group}", _advice(each.error_code)
+            )
+            for tp, each in each_partition((t.name, t.partitions) for t in response.topics)
+        }
 
-    call = AdminCall(ApiKey.OFFSET_DELETE, build, read)
+    call = fixed_call(request, read)
     return checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors)
 
 
@@ -275,12 +261,13 @@ def remove_members(
 
     def read(response: LeaveGroupResponse) -> dict[MemberToRemove, BrokerError | None]:
         raise_error(response.error_code, f"members of group {group}")
-        found: dict[MemberToRemove, BrokerError | None] = {}
-        for member, result in zip(wanted, response.members, strict=True):
-            subject = f"member {member.instance_id or member.member_id} of group {group}"
-            code = result.error_code
-            found[member] = error_or_none(code, subject)
-        return found
+        return {
+            member: error_or_none(
+                result.error_code,
+                f"member {member.instance_id or member.member_id} of group {group}",
+            )
+            for member, result in zip(wanted, response.members, strict=True)
+        }
 
     call = AdminCall(ApiKey.LEAVE_GROUP, build, read)
     return (yield from checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors))

@@ -6,10 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.cluster import require_broker
-from barnabas.client.admin.sender import AdminCall, error_or_none, raise_error, raise_failed
-from barnabas.client.errors import BrokerError, ClientError
-from barnabas.client.topic_partition import K, TopicPartition, as_partition, by_topic
-from barnabas.protocol.api_keys import ApiKey
+from barnabas.client.admin.sender import (
+    AdminCall,
+    each_partition,
+    fixed_call,
+    raise_error,
+    raise_failed,
+)
+from barnabas.client.errors import BrokerError, ClientError, error_or_none
+from barnabas.client.topic_partition import K, TopicPartition, as_partition, numbers_by_topic
 from barnabas.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -23,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.client.admin.sender import AdminSender, Plan
-    from barnabas.protocol.schema import Message
 
 __all__ = ["LogDirectory", "ReplicaDirectories", "ReplicaInfo"]
 
@@ -81,34 +85,29 @@ def _move_replicas(
     targets: Mapping[TopicPartition, str],
 ) -> AdminCall[dict[TopicPartition, BrokerError | None]]:
     """Move replicas of the receiving broker to other directories; an error or None for each."""
-
-    def build(_version: int) -> Message:
-        by_path: dict[str, list[tuple[TopicPartition, int]]] = {}
-        for tp, path in targets.items():
-            by_path.setdefault(path, []).append((tp, tp.partition))
-        return AlterReplicaLogDirsRequest(
-            dirs=[
-                AlterReplicaLogDir(
-                    path=path,
-                    topics=[
-                        AlterReplicaLogDirTopic(name=name, partitions=numbers)
-                        for name, numbers in by_topic(pairs).items()
-                    ],
-                )
-                for path, pairs in by_path.items()
-            ]
-        )
+    by_path: dict[str, list[TopicPartition]] = {}
+    for tp, path in targets.items():
+        by_path.setdefault(path, []).append(tp)
+    request = AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    AlterReplicaLogDirTopic(name=name, partitions=numbers)
+                    for name, numbers in numbers_by_topic(moved).items()
+                ],
+            )
+            for path, moved in by_path.items()
+        ]
+    )
 
     def read(response: AlterReplicaLogDirsResponse) -> dict[TopicPartition, BrokerError | None]:
-        found: dict[TopicPartition, BrokerError | None] = {}
-        for topic in response.results:
-            for each in topic.partitions:
-                tp = TopicPartition(topic.topic_name, each.partition_index)
-                code = each.error_code
-                found[tp] = error_or_none(code, f"move of {tp}")
-        return found
+        return {
+            tp: error_or_none(each.error_code, f"move of {tp}")
+            for tp, each in each_partition((t.topic_name, t.partitions) for t in response.results)
+        }
 
-    return AdminCall(ApiKey.ALTER_REPLICA_LOG_DIRS, build, read)
+    return fixed_call(request, read)
 
 
 def describe_log_dirs(
@@ -135,8 +134,7 @@ def describe_log_dirs(
         raise_error(response.error_code, "log directories")
         directories = []
         for result in response.results:
-            code = result.error_code
-            error = error_or_none(code, f"log directory {result.log_dir}")
+            error = error_or_none(result.error_code, f"log directory {result.log_dir}")
             replicas = {
                 TopicPartition(topic.name, p.partition_index): ReplicaInfo(
                     p.partition_size, p.offset_lag, p.is_future_key
@@ -151,9 +149,7 @@ def describe_log_dirs(
             )
         return directories
 
-    call = AdminCall(
-        ApiKey.DESCRIBE_LOG_DIRS, lambda _version: DescribeLogDirsRequest(topics=None), read
-    )
+    call = fixed_call(DescribeLogDirsRequest(topics=None), read)
     return (yield from sender.send_each(dict.fromkeys(wanted, call), once=once))
 
 

@@ -13,9 +13,15 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.sender import AdminCall, checked, error_or_none, raise_error
+from barnabas.client.admin.sender import (
+    AdminCall,
+    checked,
+    each_partition,
+    fixed_call,
+    raise_error,
+)
 from barnabas.client.connections.cluster import CONTROLLER
-from barnabas.client.errors import BrokerError, ClientError, broker_error
+from barnabas.client.errors import error_or_none
 from barnabas.client.fetch.offset_lookups import ListedOffset, offset_spec
 from barnabas.client.topic_partition import (
     K,
@@ -54,6 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.admin.sender import AdminSender, Plan
+    from barnabas.client.errors import BrokerError, ClientError
     from barnabas.protocol.messages.describe_transactions import ProducerState
     from barnabas.protocol.schema import Message
 
@@ -98,24 +105,17 @@ def delete_records(
 
     def read(response: DeleteRecordsResponse) -> dict[TopicPartition, int | ClientError]:
         return {
-            (tp := TopicPartition(topic.name, each.partition_index)): error_or_none(
-                each.error_code, f"delete records of {tp}"
-            )
-            or each.low_watermark
-            for topic in response.topics
-            for each in topic.partitions
+            tp: error_or_none(each.error_code, f"delete records of {tp}") or each.low_watermark
+            for tp, each in each_partition((t.name, t.partitions) for t in response.topics)
         }
 
     def call_for(part: list[TopicPartition]) -> AdminCall[dict[TopicPartition, int | ClientError]]:
-        def build(_version: int) -> Message:
-            entries = by_topic(
-                (tp, DeleteRecordsPartition(partition_index=tp.partition, offset=offsets[tp]))
-                for tp in part
-            )
-            topics = [DeleteRecordsTopic(name=n, partitions=p) for n, p in entries.items()]
-            return DeleteRecordsRequest(topics=topics, timeout_ms=sender.timeout_ms)
-
-        return AdminCall(ApiKey.DELETE_RECORDS, build, read)
+        entries = by_topic(
+            (tp, DeleteRecordsPartition(partition_index=tp.partition, offset=offsets[tp]))
+            for tp in part
+        )
+        topics = [DeleteRecordsTopic(name=n, partitions=p) for n, p in entries.items()]
+        return fixed_call(DeleteRecordsRequest(topics=topics, timeout_ms=sender.timeout_ms), read)
 
     return checked(sender.send_to_leaders(offsets, call_for), raise_errors=raise_errors)
 
@@ -153,13 +153,13 @@ def elect_leaders(
 
     def read(response: elections.ElectLeadersResponse) -> dict[TopicPartition, BrokerError | None]:
         raise_error(response.error_code, "elect leaders")
-        found: dict[TopicPartition, BrokerError | None] = {}
-        for topic in response.replica_election_results:
-            for result in topic.partition_result:
-                tp = TopicPartition(topic.topic, result.partition_id)
-                code, detail = result.error_code, result.error_message
-                found[tp] = error_or_none(code, f"leader of {tp}", detail)
-        return found
+        return {
+            (tp := TopicPartition(topic.topic, each.partition_id)): error_or_none(
+                each.error_code, f"leader of {tp}", each.error_message
+            )
+            for topic in response.replica_election_results
+            for each in topic.partition_result
+        }
 
     call = AdminCall(ApiKey.ELECT_LEADERS, build, read)
     return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
@@ -178,26 +178,17 @@ def describe_producers(
         response: producers.DescribeProducersResponse,
     ) -> dict[TopicPartition, list[ActiveProducer] | ClientError]:
         return {
-            (tp := TopicPartition(topic.name, each.partition_index)): error_or_none(
-                each.error_code, f"producers of {tp}", each.error_message
-            )
+            tp: error_or_none(each.error_code, f"producers of {tp}", each.error_message)
             or [_producer(state) for state in each.active_producers]
-            for topic in response.topics
-            for each in topic.partitions
+            for tp, each in each_partition((t.name, t.partitions) for t in response.topics)
         }
 
     def call_for(
         part: list[TopicPartition],
     ) -> AdminCall[dict[TopicPartition, list[ActiveProducer] | ClientError]]:
-        def build(_version: int) -> Message:
-            numbers = numbers_by_topic(part)
-            return producers.DescribeProducersRequest(
-                topics=[
-                    producers.TopicRequest(name=n, partition_indexes=p) for n, p in numbers.items()
-                ]
-            )
-
-        return AdminCall(ApiKey.DESCRIBE_PRODUCERS, build, read)
+        numbers = numbers_by_topic(part)
+        topics = [producers.TopicRequest(name=n, partition_indexes=p) for n, p in numbers.items()]
+        return fixed_call(producers.DescribeProducersRequest(topics=topics), read)
 
     return sender.send_to_leaders(as_partitions(wanted), call_for, once=once)
 
@@ -239,65 +230,53 @@ def alter_reassignments(
     Raises:
         AdminResultsError: a partition failed; not raised with `raise_errors=False`.
     """
-    wanted = by_partition(targets)
-
-    def build(_version: int) -> Message:
-        entries = by_topic(
-            (
-                tp,
-                ReassignablePartition(
-                    partition_index=tp.partition,
-                    replicas=None if replicas is None else list(replicas),
-                ),
-            )
-            for tp, replicas in wanted.items()
+    entries = by_topic(
+        (
+            tp,
+            ReassignablePartition(
+                partition_index=tp.partition,
+                replicas=None if replicas is None else list(replicas),
+            ),
         )
-        topics = [ReassignableTopic(name=n, partitions=p) for n, p in entries.items()]
-        return AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=sender.timeout_ms)
+        for tp, replicas in by_partition(targets).items()
+    )
+    topics = [ReassignableTopic(name=n, partitions=p) for n, p in entries.items()]
+    request = AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=sender.timeout_ms)
 
     def read(
         response: AlterPartitionReassignmentsResponse,
     ) -> dict[TopicPartition, BrokerError | None]:
         raise_error(response.error_code, "reassignment", response.error_message)
-        found: dict[TopicPartition, BrokerError | None] = {}
-        for topic in response.responses:
-            for result in topic.partitions:
-                tp = TopicPartition(topic.name, result.partition_index)
-                code, detail = result.error_code, result.error_message
-                found[tp] = error_or_none(code, f"reassignment of {tp}", detail)
-        return found
+        return {
+            tp: error_or_none(each.error_code, f"reassignment of {tp}", each.error_message)
+            for tp, each in each_partition((t.name, t.partitions) for t in response.responses)
+        }
 
-    call = AdminCall(ApiKey.ALTER_PARTITION_REASSIGNMENTS, build, read)
-    return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
+    return checked(sender.send(CONTROLLER, fixed_call(request, read)), raise_errors=raise_errors)
 
 
 def list_reassignments(
     sender: AdminSender, wanted: Iterable[tuple[str, int]] | None = None, *, once: bool = False
 ) -> Plan[dict[TopicPartition, Reassignment]]:
     """List active reassignments; None means all partitions. `once` makes one attempt only."""
-    chosen = None if wanted is None else as_partitions(wanted)
-
-    def build(_version: int) -> Message:
-        topics = None
-        if chosen is not None:
-            topics = [
-                ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
-                for name, numbers in numbers_by_topic(chosen).items()
-            ]
-        return ListPartitionReassignmentsRequest(topics=topics, timeout_ms=sender.timeout_ms)
+    topics = None
+    if wanted is not None:
+        topics = [
+            ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
+            for name, numbers in numbers_by_topic(as_partitions(wanted)).items()
+        ]
+    request = ListPartitionReassignmentsRequest(topics=topics, timeout_ms=sender.timeout_ms)
 
     def read(response: ListPartitionReassignmentsResponse) -> dict[TopicPartition, Reassignment]:
         raise_error(response.error_code, "list of reassignments", response.error_message)
         return {
-            TopicPartition(topic.name, each.partition_index): Reassignment(
+            tp: Reassignment(
                 tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
             )
-            for topic in response.topics
-            for each in topic.partitions
+            for tp, each in each_partition((t.name, t.partitions) for t in response.topics)
         }
 
-    call = AdminCall(ApiKey.LIST_PARTITION_REASSIGNMENTS, build, read)
-    return sender.send(CONTROLLER, call, once=once)
+    return sender.send(CONTROLLER, fixed_call(request, read), once=once)
 
 
 def _list_offsets(
@@ -309,34 +288,30 @@ def _list_offsets(
 ) -> AdminCall[dict[TopicPartition, ListedOffset | ClientError]]:
     """List offsets by timestamp (ms) or special value; an offset or an error for each."""
 
-    def build(_version: int) -> Message:
-        entries = by_topic(
-            (
-                tp,
-                ListOffsetsPartition(
-                    partition_index=tp.partition, current_leader_epoch=-1, timestamp=spec
-                ),
-            )
-            for tp, spec in specs.items()
+    entries = by_topic(
+        (
+            tp,
+            ListOffsetsPartition(
+                partition_index=tp.partition, current_leader_epoch=-1, timestamp=spec
+            ),
         )
-        return ListOffsetsRequest(
-            replica_id=replica_id,
-            isolation_level=int(read_committed),
-            topics=[ListOffsetsTopic(name=n, partitions=p) for n, p in entries.items()],
-            timeout_ms=timeout_ms,
-        )
+        for tp, spec in specs.items()
+    )
+    request = ListOffsetsRequest(
+        replica_id=replica_id,
+        isolation_level=int(read_committed),
+        topics=[ListOffsetsTopic(name=n, partitions=p) for n, p in entries.items()],
+        timeout_ms=timeout_ms,
+    )
 
     def read(response: ListOffsetsResponse) -> dict[TopicPartition, ListedOffset | ClientError]:
-        found: dict[TopicPartition, ListedOffset | ClientError] = {}
-        for topic in response.topics:
-            for p in topic.partitions:
-                tp = TopicPartition(topic.name, p.partition_index)
-                found[tp] = ListedOffset(p.offset, p.timestamp, p.leader_epoch)
-                if p.error_code:
-                    found[tp] = broker_error(p.error_code, f"offset of {tp}")
-        return found
+        return {
+            tp: error_or_none(each.error_code, f"offset of {tp}")
+            or ListedOffset(each.offset, each.timestamp, each.leader_epoch)
+            for tp, each in each_partition((t.name, t.partitions) for t in response.topics)
+        }
 
-    return AdminCall(ApiKey.LIST_OFFSETS, build, read)
+    return fixed_call(request, read)
 
 
 def list_offsets(

@@ -15,7 +15,7 @@ when any part has failed, after all parts are complete; the error holds all resu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from barnabas.client.connections.connections import Call
 from barnabas.client.connections.lookups import GROUP, SHARE, TRANSACTION, Coordinators
@@ -25,19 +25,20 @@ from barnabas.client.errors import (
     ClientError,
     UnknownTopicError,
     broker_error,
+    error_or_none,
 )
 from barnabas.client.group.group_offsets import GroupOffsets
 from barnabas.client.retries import OnDone, RetryingCall
 from barnabas.client.session.plans import run_plan
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from barnabas.client.connections.cluster import Cluster
     from barnabas.client.session.session import Waiter
-    from barnabas.client.topic_partition import TopicPartition
-    from barnabas.protocol.api_keys import ApiKey
     from barnabas.protocol.schema import Message
 
 
@@ -49,13 +50,13 @@ __all__ = [
     "Plan",
     "Step",
     "checked",
-    "error_or_none",
+    "each_partition",
     "errors_by_name",
     "errors_of",
+    "fixed_call",
     "names_of",
     "raise_error",
     "raise_failed",
-    "require_success",
     "run",
 ]
 
@@ -67,6 +68,15 @@ V = TypeVar("V")
 # Errors that mean the requested state already existed.
 _NO_FAILURE = frozenset({ErrorCode.ELECTION_NOT_NEEDED})
 T = TypeVar("T")
+
+
+class _Numbered(Protocol):
+    """The result of a partition in a response."""
+
+    partition_index: int
+
+
+NumberedT = TypeVar("NumberedT", bound=_Numbered)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +92,17 @@ class AdminCall(Generic[T_co]):
     max_version: int | None = None
 
 
+def fixed_call(
+    request: Message, read: Callable[[Any], T], max_version: int | None = None
+) -> AdminCall[T]:
+    """Return a call whose request is the same in all versions of its API."""
+    return AdminCall(ApiKey(request.__api_key__), lambda _version: request, read, max_version)
+
+
 def raise_error(code: int, subject: str, detail: str | None = None) -> None:
     """Raise the broker's error unless the code is 0."""
     if code:
         raise broker_error(code, subject, detail)
-
-
-def error_or_none(code: int, subject: str, detail: str | None = None) -> BrokerError | None:
-    """Return the broker's error; None if the code is 0."""
-    return broker_error(code, subject, detail) if code else None
 
 
 def errors_by_name(
@@ -110,14 +122,13 @@ def errors_by_name(
     return found
 
 
-def require_success(subject: str) -> Callable[[Any], bool]:
-    """Return the `read` of a call whose response only has an error code and a message."""
-
-    def read(response: Any) -> bool:
-        raise_error(response.error_code, subject, response.error_message)
-        return True
-
-    return read
+def each_partition(
+    topics: Iterable[tuple[str, Iterable[NumberedT]]],
+) -> Iterator[tuple[TopicPartition, NumberedT]]:
+    """Iterate over the results of partitions; `topics` has pairs of a name and its results."""
+    for name, results in topics:
+        for result in results:
+            yield TopicPartition(name, result.partition_index), result
 
 
 def raise_failed(results: Mapping[Any, object]) -> None:

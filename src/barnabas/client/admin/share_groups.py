@@ -9,21 +9,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.client.admin.sender import (
     AdminCall,
     CoordinatorOf,
     checked,
-    error_or_none,
+    each_partition,
+    fixed_call,
     names_of,
     raise_error,
 )
 from barnabas.client.admin.topics import describe_topic_partitions
 from barnabas.client.connections.lookups import SHARE
-from barnabas.client.errors import BrokerError, ClientError, UnknownTopicError, broker_error
+from barnabas.client.errors import (
+    BrokerError,
+    ClientError,
+    UnknownTopicError,
+    broker_error,
+    error_or_none,
+)
 from barnabas.client.topic_partition import K, TopicPartition, as_partitions, by_partition, by_topic
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages import (
     read_share_group_state as state,
     read_share_group_state_summary as summary,
@@ -44,10 +50,9 @@ from barnabas.protocol.messages.share_groups import (
 from barnabas.protocol.primitives import uuid_to_string
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from barnabas.client.admin.sender import AdminSender, Plan
-    from barnabas.protocol.schema import Message
 
 
 __all__ = ["ShareOffset", "ShareRecordState", "ShareState", "ShareStateBatch"]
@@ -71,20 +76,15 @@ def describe_share_group_offsets(
     """Describe the offsets of share groups, by group and partition."""
 
     def call_for(groups: list[str]) -> AdminCall[dict[str, Offsets | ClientError]]:
-        def build(_version: int) -> Message:
-            return DescribeShareGroupOffsetsRequest(
-                groups=[
-                    DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None)
-                    for name in groups
-                ]
-            )
-
         def read(
             response: DescribeShareGroupOffsetsResponse,
         ) -> dict[str, Offsets | ClientError]:
             return {group.group_id: _offsets(group) for group in response.groups}
 
-        return AdminCall(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, build, read)
+        wanted = [
+            DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None) for name in groups
+        ]
+        return fixed_call(DescribeShareGroupOffsetsRequest(groups=wanted), read)
 
     return sender.send_to_coordinators(names_of(names), call_for)
 
@@ -93,14 +93,11 @@ def _offsets(group: DescribeShareGroupOffsetsResponseGroup) -> Offsets | ClientE
     if group.error_code:
         subject = f"offsets of share group {group.group_id}"
         return broker_error(group.error_code, subject, group.error_message)
-    found: Offsets = {}
-    for topic in group.topics:
-        for each in topic.partitions:
-            tp = TopicPartition(topic.topic_name, each.partition_index)
-            found[tp] = ShareOffset(each.start_offset, each.leader_epoch, each.lag)
-            if each.error_code:
-                found[tp] = broker_error(each.error_code, f"offset of {tp}", each.error_message)
-    return found
+    return {
+        tp: error_or_none(each.error_code, f"offset of {tp}", each.error_message)
+        or ShareOffset(each.start_offset, each.leader_epoch, each.lag)
+        for tp, each in each_partition((t.topic_name, t.partitions) for t in group.topics)
+    }
 
 
 def alter_share_group_offsets(
@@ -114,38 +111,32 @@ def alter_share_group_offsets(
     Raises:
         AdminResultsError: a partition failed; not raised with `raise_errors=False`.
     """
-    wanted = by_partition(offsets)
-
-    def build(_version: int) -> Message:
-        entries = by_topic(
-            (
-                tp,
-                AlterShareGroupOffsetsRequestPartition(
-                    partition_index=tp.partition, start_offset=offset
-                ),
-            )
-            for tp, offset in wanted.items()
+    entries = by_topic(
+        (
+            tp,
+            AlterShareGroupOffsetsRequestPartition(
+                partition_index=tp.partition, start_offset=offset
+            ),
         )
-        return AlterShareGroupOffsetsRequest(
-            group_id=group,
-            topics=[
-                AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=found)
-                for name, found in entries.items()
-            ],
-        )
+        for tp, offset in by_partition(offsets).items()
+    )
+    request = AlterShareGroupOffsetsRequest(
+        group_id=group,
+        topics=[
+            AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=found)
+            for name, found in entries.items()
+        ],
+    )
 
     def read(response: AlterShareGroupOffsetsResponse) -> dict[TopicPartition, BrokerError | None]:
         subject = f"offsets of share group {group}"
         raise_error(response.error_code, subject, response.error_message)
-        found: dict[TopicPartition, BrokerError | None] = {}
-        for topic in response.responses:
-            for each in topic.partitions:
-                tp = TopicPartition(topic.topic_name, each.partition_index)
-                code, text = each.error_code, each.error_message
-                found[tp] = error_or_none(code, f"offset of {tp}", text)
-        return found
+        return {
+            tp: error_or_none(each.error_code, f"offset of {tp}", each.error_message)
+            for tp, each in each_partition((t.topic_name, t.partitions) for t in response.responses)
+        }
 
-    call = AdminCall(ApiKey.ALTER_SHARE_GROUP_OFFSETS, build, read)
+    call = fixed_call(request, read)
     return checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors)
 
 
@@ -160,24 +151,22 @@ def delete_share_group_offsets(
     Raises:
         AdminResultsError: a topic failed; not raised with `raise_errors=False`.
     """
-    names = names_of(topics)
-
-    def build(_version: int) -> Message:
-        return DeleteShareGroupOffsetsRequest(
-            group_id=group,
-            topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names],
-        )
+    request = DeleteShareGroupOffsetsRequest(
+        group_id=group,
+        topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in names_of(topics)],
+    )
 
     def read(response: DeleteShareGroupOffsetsResponse) -> dict[str, BrokerError | None]:
         subject = f"offsets of share group {group}"
         raise_error(response.error_code, subject, response.error_message)
-        found: dict[str, BrokerError | None] = {}
-        for topic in response.responses:
-            code, text = topic.error_code, topic.error_message
-            found[topic.topic_name] = error_or_none(code, f"offsets of {topic.topic_name}", text)
-        return found
+        return {
+            (name := t.topic_name): error_or_none(
+                t.error_code, f"offsets of {name}", t.error_message
+            )
+            for t in response.responses
+        }
 
-    call = AdminCall(ApiKey.DELETE_SHARE_GROUP_OFFSETS, build, read)
+    call = fixed_call(request, read)
     return checked(sender.send(CoordinatorOf(group), call), raise_errors=raise_errors)
 
 
@@ -251,41 +240,29 @@ class ShareKey:
 
 def read_summaries(keys: Sequence[ShareKey]) -> AdminCall[dict[str, ShareSummary | ClientError]]:
     """Read the offsets of share partitions of one group, by coordinator key."""
-
-    def build(_version: int) -> Message:
-        return summary.ReadShareGroupStateSummaryRequest(
-            group_id=keys[0].group,
-            topics=[
-                summary.ReadStateSummaryData(
-                    topic_id=each.topic_id,
-                    partitions=[
-                        summary.PartitionData(partition=each.partition.partition, leader_epoch=0)
-                    ],
-                )
-                for each in keys
-            ],
-        )
+    request = summary.ReadShareGroupStateSummaryRequest(
+        group_id=keys[0].group,
+        topics=[
+            summary.ReadStateSummaryData(
+                topic_id=each.topic_id,
+                partitions=[
+                    summary.PartitionData(partition=each.partition.partition, leader_epoch=0)
+                ],
+            )
+            for each in keys
+        ],
+    )
 
     def read(
         response: summary.ReadShareGroupStateSummaryResponse,
     ) -> dict[str, ShareSummary | ClientError]:
-        found: dict[str, ShareSummary | ClientError] = {}
-        names = _names(keys)
-        for topic in response.results:
-            for each in topic.partitions:
-                key = names.get((topic.topic_id, each.partition))
-                if key is None:
-                    continue
-                found[key.coordinator_key] = (
-                    _error(key, each.error_code, each.error_message)
-                    if each.error_code
-                    else ShareSummary(
-                        each.start_offset, each.leader_epoch, each.delivery_complete_count
-                    )
-                )
-        return found
+        return {
+            key.coordinator_key: _error(key, each)
+            or ShareSummary(each.start_offset, each.leader_epoch, each.delivery_complete_count)
+            for key, each in _results_of(keys, response.results)
+        }
 
-    return AdminCall(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, build, read)
+    return fixed_call(request, read)
 
 
 def read_states(
@@ -296,41 +273,29 @@ def read_states(
     A coordinator stores a newer leader epoch than the one it has. The epoch of the summary changes
     nothing; if a leader has read the state since, the result is FENCED_LEADER_EPOCH.
     """
-
-    def build(_version: int) -> Message:
-        return state.ReadShareGroupStateRequest(
-            group_id=wanted[0][0].group,
-            topics=[
-                state.ReadStateData(
-                    topic_id=key.topic_id,
-                    partitions=[
-                        state.PartitionData(
-                            partition=key.partition.partition, leader_epoch=each.leader_epoch
-                        )
-                    ],
-                )
-                for key, each in wanted
-            ],
-        )
+    request = state.ReadShareGroupStateRequest(
+        group_id=wanted[0][0].group,
+        topics=[
+            state.ReadStateData(
+                topic_id=key.topic_id,
+                partitions=[
+                    state.PartitionData(
+                        partition=key.partition.partition, leader_epoch=each.leader_epoch
+                    )
+                ],
+            )
+            for key, each in wanted
+        ],
+    )
 
     def read(response: state.ReadShareGroupStateResponse) -> dict[str, ShareState | ClientError]:
-        found: dict[str, ShareState | ClientError] = {}
-        names = _names(key for key, _ in wanted)
-        summaries = {key.coordinator_key: each for key, each in wanted}
-        for topic in response.results:
-            for each in topic.partitions:
-                key = names.get((topic.topic_id, each.partition))
-                if key is None:
-                    continue
-                name = key.coordinator_key
-                found[name] = (
-                    _error(key, each.error_code, each.error_message)
-                    if each.error_code
-                    else _state(each, summaries[name])
-                )
-        return found
+        summaries = dict(wanted)
+        return {
+            key.coordinator_key: _error(key, each) or _state(each, summaries[key])
+            for key, each in _results_of(summaries, response.results)
+        }
 
-    return AdminCall(ApiKey.READ_SHARE_GROUP_STATE, build, read)
+    return fixed_call(request, read)
 
 
 def _state(found: state.PartitionResult, offsets: ShareSummary) -> ShareState:
@@ -346,12 +311,19 @@ def _state(found: state.PartitionResult, offsets: ShareSummary) -> ShareState:
     )
 
 
-def _names(keys: Iterable[ShareKey]) -> dict[tuple[bytes, int], ShareKey]:
-    return {(key.topic_id, key.partition.partition): key for key in keys}
+def _results_of(keys: Iterable[ShareKey], topics: Iterable[Any]) -> Iterator[tuple[ShareKey, Any]]:
+    """Iterate over the results of these share partitions in a response."""
+    by_id = {(key.topic_id, key.partition.partition): key for key in keys}
+    for topic in topics:
+        for each in topic.partitions:
+            key = by_id.get((topic.topic_id, each.partition))
+            if key is not None:
+                yield key, each
 
 
-def _error(key: ShareKey, code: int, detail: str | None) -> ClientError:
-    return broker_error(code, f"state of {key.partition} in share group {key.group}", detail)
+def _error(key: ShareKey, result: Any) -> ClientError | None:
+    subject = f"state of {key.partition} in share group {key.group}"
+    return error_or_none(result.error_code, subject, result.error_message)
 
 
 def describe_share_group_states(

@@ -14,12 +14,19 @@ from barnabas.client.admin.sender import (
     checked,
     errors_by_name,
     errors_of,
+    fixed_call,
     names_of,
     raise_error,
     raise_failed,
 )
 from barnabas.client.connections.cluster import ANY_NODE, CONTROLLER
-from barnabas.client.errors import BrokerError, ClientError, UnsupportedVersionError, broker_error
+from barnabas.client.errors import (
+    BrokerError,
+    ClientError,
+    UnsupportedVersionError,
+    broker_error,
+    error_or_none,
+)
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.messages.metadata import (
@@ -50,7 +57,7 @@ from barnabas.protocol.messages.topics import (
 from barnabas.protocol.primitives import uuid_to_string
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.protocol.schema import Message
@@ -196,11 +203,9 @@ def delete_topics_by_id(
 
     def read(response: DeleteTopicsResponse) -> dict[bytes, BrokerError | None]:
         return {
-            each.topic_id: broker_error(
+            each.topic_id: error_or_none(
                 each.error_code, f"delete topic {uuid_to_string(each.topic_id)}", each.error_message
             )
-            if each.error_code
-            else None
             for each in response.responses
         }
 
@@ -231,25 +236,20 @@ def create_partitions(
     Raises:
         AdminResultsError: a topic was not changed; not raised with `raise_errors=False`.
     """
-
-    def build(_version: int) -> Message:
-        return CreatePartitionsRequest(
-            topics=[
-                _added_partitions(
-                    name, new if isinstance(new, NewPartitions) else NewPartitions(new)
-                )
-                for name, new in counts.items()
-            ],
-            timeout_ms=sender.timeout_ms,
-            validate_only=validate_only,
-        )
+    request = CreatePartitionsRequest(
+        topics=[
+            _added_partitions(name, new if isinstance(new, NewPartitions) else NewPartitions(new))
+            for name, new in counts.items()
+        ],
+        timeout_ms=sender.timeout_ms,
+        validate_only=validate_only,
+    )
 
     def read(response: CreatePartitionsResponse) -> dict[str, BrokerError | None]:
         results = [(t.name, t.error_code, t.error_message) for t in response.results]
         return errors_by_name("create partitions of", results)
 
-    call = AdminCall(ApiKey.CREATE_PARTITIONS, build, read)
-    return checked(sender.send(CONTROLLER, call), raise_errors=raise_errors)
+    return checked(sender.send(CONTROLLER, fixed_call(request, read)), raise_errors=raise_errors)
 
 
 def _added_partitions(name: str, new: NewPartitions) -> CreatePartitionsTopic:
@@ -331,61 +331,48 @@ class TopicPage:
 
 def _topic_page(names: Sequence[str], cursor: Cursor | None) -> AdminCall[TopicPage]:
     """Describe a page of the named topics; no names means all topics."""
-
-    def build(_version: int) -> Message:
-        request = DescribeTopicPartitionsRequest(
-            # The broker requires the names in order.
-            topics=[TopicRequest(name=name) for name in sorted(names)]
-        )
-        if cursor is not None:
-            request.cursor = CursorRequest(
-                topic_name=cursor.topic, partition_index=cursor.partition
-            )
-        return request
+    request = DescribeTopicPartitionsRequest(
+        # The broker requires the names in order.
+        topics=[TopicRequest(name=name) for name in sorted(names)]
+    )
+    if cursor is not None:
+        request.cursor = CursorRequest(topic_name=cursor.topic, partition_index=cursor.partition)
 
     def read(response: DescribeTopicPartitionsResponse) -> TopicPage:
-        found = {topic.name or "": _topic(topic, _state) for topic in response.topics}
+        found = {topic.name or "": _topic(topic) for topic in response.topics}
         following = response.next_cursor
         if following is None:
             return TopicPage(found, None)
         return TopicPage(found, Cursor(following.topic_name, following.partition_index))
 
-    return AdminCall(ApiKey.DESCRIBE_TOPIC_PARTITIONS, build, read)
+    return fixed_call(request, read)
 
 
-def _topic(topic: Any, state: Callable[[Any], PartitionState]) -> TopicState | ClientError:
-    """Convert a topic of either API; `state` converts its partitions."""
+def _topic(topic: Any) -> TopicState | ClientError:
+    """Convert a topic of either API."""
     name = topic.name or ""
     if topic.error_code:
         return broker_error(topic.error_code, name)
-    partitions = {each.partition_index: state(each) for each in topic.partitions}
+    partitions = {each.partition_index: _state(each) for each in topic.partitions}
     return TopicState(name, topic.topic_id, topic.is_internal, partitions)
 
 
-def _state(partition: DescribeTopicPartitionsResponsePartition) -> PartitionState:
-    elr, last_known = partition.eligible_leader_replicas, partition.last_known_elr
-    return PartitionState(
-        number=partition.partition_index,
-        leader=partition.leader_id,
-        leader_epoch=partition.leader_epoch,
-        replicas=tuple(partition.replica_nodes),
-        isr=tuple(partition.isr_nodes),
+def _state(
+    partition: DescribeTopicPartitionsResponsePartition | MetadataResponsePartition,
+) -> PartitionState:
+    elr, last_known = None, None
+    if isinstance(partition, DescribeTopicPartitionsResponsePartition):
         # A broker without the feature sends null or an empty list.
-        elr=tuple(elr or ()),
-        last_known_elr=tuple(last_known or ()),
-        offline_replicas=tuple(partition.offline_replicas),
-    )
-
-
-def _metadata_state(partition: MetadataResponsePartition) -> PartitionState:
+        elr = tuple(partition.eligible_leader_replicas or ())
+        last_known = tuple(partition.last_known_elr or ())
     return PartitionState(
         number=partition.partition_index,
         leader=partition.leader_id,
         leader_epoch=partition.leader_epoch,
         replicas=tuple(partition.replica_nodes),
         isr=tuple(partition.isr_nodes),
-        elr=None,
-        last_known_elr=None,
+        elr=elr,
+        last_known_elr=last_known,
         offline_replicas=tuple(partition.offline_replicas),
     )
 
@@ -400,8 +387,7 @@ def _topics_by_metadata(names: Sequence[str]) -> AdminCall[TopicPage]:
         )
 
     def read(response: MetadataResponse) -> TopicPage:
-        found = {topic.name or "": _topic(topic, _metadata_state) for topic in response.topics}
-        return TopicPage(found, None)
+        return TopicPage({topic.name or "": _topic(topic) for topic in response.topics}, None)
 
     return AdminCall(ApiKey.METADATA, build, read)
 

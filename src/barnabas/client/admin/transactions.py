@@ -9,17 +9,18 @@ from barnabas.client.admin.cluster import broker_ids
 from barnabas.client.admin.sender import (
     AdminCall,
     CoordinatorOf,
+    each_partition,
+    fixed_call,
     names_of,
     raise_error,
     raise_failed,
 )
 from barnabas.client.connections.lookups import TRANSACTION
-from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.errors import ClientError, error_or_none
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.client.transactions import requests
 from barnabas.client.transactions.requests import ProducerIdAndEpoch
 from barnabas.client.transactions.state import fenced
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.sender import AdminSender, Plan
     from barnabas.client.transactions.state import OpenTransaction
-    from barnabas.protocol.schema import Message
 
 
 __all__ = [
@@ -130,14 +130,12 @@ def list_transactions(
         duration_ms: minimum duration of an open transaction in ms; -1 for all.
         pattern: a regular expression that matches the transactional id; None for all.
     """
-
-    def build(_version: int) -> Message:
-        return ListTransactionsRequest(
-            state_filters=list(states),
-            producer_id_filters=list(producer_ids),
-            duration_filter=duration_ms,
-            transactional_id_pattern=pattern,
-        )
+    request = ListTransactionsRequest(
+        state_filters=list(states),
+        producer_id_filters=list(producer_ids),
+        duration_filter=duration_ms,
+        transactional_id_pattern=pattern,
+    )
 
     def read(response: ListTransactionsResponse) -> list[TransactionListing]:
         raise_error(response.error_code, "list of transactions")
@@ -146,7 +144,7 @@ def list_transactions(
             for each in response.transaction_states
         ]
 
-    call = AdminCall(ApiKey.LIST_TRANSACTIONS, build, read)
+    call = fixed_call(request, read)
     nodes = yield from broker_ids(sender)
     yield from sender.refresh()
     transactions: list[TransactionListing] = []
@@ -162,19 +160,14 @@ def _describe_coordinated(
 ) -> AdminCall[dict[str, TransactionDescription | ClientError]]:
     """Describe transactional ids that are coordinated by the broker `coordinator_id`."""
 
-    def build(_version: int) -> Message:
-        return DescribeTransactionsRequest(transactional_ids=list(ids))
-
     def read(
         response: DescribeTransactionsResponse,
     ) -> dict[str, TransactionDescription | ClientError]:
-        found: dict[str, TransactionDescription | ClientError] = {}
-        for each in response.transaction_states:
-            if each.error_code:
-                subject = f"transactional.id={each.transactional_id}"
-                found[each.transactional_id] = broker_error(each.error_code, subject)
-                continue
-            found[each.transactional_id] = TransactionDescription(
+        return {
+            each.transactional_id: error_or_none(
+                each.error_code, f"transactional.id={each.transactional_id}"
+            )
+            or TransactionDescription(
                 coordinator_id=coordinator_id,
                 state=each.transaction_state,
                 producer_id=each.producer_id,
@@ -185,24 +178,23 @@ def _describe_coordinated(
                     TopicPartition(t.topic, number) for t in each.topics for number in t.partitions
                 ),
             )
-        return found
+            for each in response.transaction_states
+        }
 
-    return AdminCall(ApiKey.DESCRIBE_TRANSACTIONS, build, read)
+    return fixed_call(DescribeTransactionsRequest(transactional_ids=list(ids)), read)
 
 
 def _fence_producer(transactional_id: str, timeout_ms: int) -> AdminCall[FencedProducer]:
     """Fence the producer that uses the id and abort its open transaction."""
-
-    def build(_version: int) -> Message:
-        return InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
-        )
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+    )
 
     def read(response: InitProducerIdResponse) -> FencedProducer:
         raise_error(response.error_code, f"fence transactional.id={transactional_id}")
         return FencedProducer(response.producer_id, response.producer_epoch)
 
-    return AdminCall(ApiKey.INIT_PRODUCER_ID, build, read)
+    return fixed_call(request, read)
 
 
 def _end_transaction(given: OpenTransaction, *, committed: bool) -> AdminCall[ProducerIdAndEpoch]:
@@ -212,9 +204,7 @@ def _end_transaction(given: OpenTransaction, *, committed: bool) -> AdminCall[Pr
     """
     identity = ProducerIdAndEpoch(given.producer_id, given.producer_epoch)
     action = "commit" if committed else "abort"
-
-    def build(_version: int) -> Message:
-        return requests.end(given.transactional_id, identity, committed=committed)
+    request = requests.end(given.transactional_id, identity, committed=committed)
 
     def read(response: EndTxnResponse) -> ProducerIdAndEpoch:
         raise_error(response.error_code, f"{action} of transactional.id={given.transactional_id}")
@@ -222,8 +212,7 @@ def _end_transaction(given: OpenTransaction, *, committed: bool) -> AdminCall[Pr
             return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
         return identity
 
-    bound = None if given.is_v2 else requests.END_MAX_BEFORE_V2
-    return AdminCall(ApiKey.END_TXN, build, read, bound)
+    return fixed_call(request, read, None if given.is_v2 else requests.END_MAX_BEFORE_V2)
 
 
 def abort_transaction(sender: AdminSender, given: AbortableTransaction) -> Plan[None]:
@@ -233,32 +222,24 @@ def abort_transaction(sender: AdminSender, given: AbortableTransaction) -> Plan[
         ClientError: the leader refused the abort marker.
     """
     tp = given.partition
-
-    def build(_version: int) -> Message:
-        topic = WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])
-        marker = WritableTxnMarker(
-            producer_id=given.producer_id,
-            producer_epoch=given.producer_epoch,
-            transaction_result=False,
-            topics=[topic],
-            # Without an earlier marker the partition knows no coordinator epoch and accepts 0.
-            coordinator_epoch=max(0, given.coordinator_epoch),
-        )
-        return WriteTxnMarkersRequest(markers=[marker])
+    marker = WritableTxnMarker(
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=tp.topic, partition_indexes=[tp.partition])],
+        # Without an earlier marker the partition knows no coordinator epoch and accepts 0.
+        coordinator_epoch=max(0, given.coordinator_epoch),
+    )
 
     def read(response: WriteTxnMarkersResponse) -> dict[TopicPartition, bool | ClientError]:
+        subject = f"abort of producer {given.producer_id} in {tp}"
         return {
-            TopicPartition(topic.name, each.partition_index): broker_error(
-                each.error_code, f"abort of producer {given.producer_id} in {tp}"
-            )
-            if each.error_code
-            else True
+            found: error_or_none(each.error_code, subject) or True
             for marker in response.markers
-            for topic in marker.topics
-            for each in topic.partitions
+            for found, each in each_partition((t.name, t.partitions) for t in marker.topics)
         }
 
-    call = AdminCall(ApiKey.WRITE_TXN_MARKERS, build, read)
+    call = fixed_call(WriteTxnMarkersRequest(markers=[marker]), read)
     results = yield from sender.send_to_leaders([tp], lambda _part: call)
     result = results[tp]
     if isinstance(result, ClientError):

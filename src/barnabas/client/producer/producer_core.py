@@ -7,10 +7,11 @@ full. The blocking and the asyncio producer then wait in their own way and call 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from barnabas.client.connections.lookups import Sought, TopicLookup
-from barnabas.client.errors import ClientClosedError, UnknownPartitionError
+from barnabas.client.errors import ClientClosedError, ClientConfigError, UnknownPartitionError
 from barnabas.client.producer.accumulator import REFUSALS, Accumulator
 from barnabas.client.producer.partitioner import partitioner_for_topic
 from barnabas.client.producer.sender import Sender
@@ -23,7 +24,6 @@ from barnabas.client.producer.user_objects import (
     record_parts,
 )
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.client.transactions.calls import TransactionCalls
 from barnabas.client.transactions.manager import TransactionManager
 from barnabas.runtime.process import watch_forks
 
@@ -103,6 +103,16 @@ class ProducerSession(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class TransactionCall:
+    """A call of a transaction method that was started; it continues after the user's timeout."""
+
+    # Name of the producer's method.
+    name: str
+    is_done: bool = False
+    error: ClientError | None = None
+
+
 class ProducerCore:
     """Queues and sends the records of one producer; `delivered` and `failed` count them."""
 
@@ -125,7 +135,8 @@ class ProducerCore:
         if config.transactional_id is not None:
             self.manager = TransactionManager(cluster, session.coordinators, config, self.sender)
             self.sender.attach_transactions(self.manager)
-        self.transactions = TransactionCalls(self.manager, self._on_call_ended)
+        # A started transaction call whose outcome the user has not read; None without one.
+        self.unclaimed: TransactionCall | None = None
         # Numbers of acknowledged and of failed records.
         self.delivered = 0
         self.failed = 0
@@ -301,8 +312,16 @@ class ProducerCore:
                 self._unreported.append(batch)
         self.on_progress()
 
-    def _on_call_ended(self) -> None:
-        self.on_progress()
+    @property
+    def transactions(self) -> TransactionManager:
+        """The transaction manager.
+
+        Raises:
+            ClientConfigError: the producer has no `transactional_id`.
+        """
+        if self.manager is None:
+            raise ClientConfigError("transactions need a producer with a transactional_id")
+        return self.manager
 
     @property
     def is_in_transaction(self) -> bool:

@@ -5,26 +5,37 @@ A plan waits for conditions of the producer's core. The producers differ only in
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.client.errors import BufferFullError, ClientTimeoutError
-from barnabas.client.producer.producer_core import GRACE_MS, ProducerCore, ProducerSession
+from barnabas.client.errors import (
+    BufferFullError,
+    ClientTimeoutError,
+    IllegalTransactionStateError,
+)
+from barnabas.client.group.group_offsets import offsets_of
+from barnabas.client.group.membership import GroupGeneration
+from barnabas.client.producer.producer_core import (
+    GRACE_MS,
+    ProducerCore,
+    ProducerSession,
+    TransactionCall,
+)
 from barnabas.client.session.plans import PlanMethod, Until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from barnabas.client.config import ClientConfig
     from barnabas.client.connections.metadata_cache import PartitionInfo
     from barnabas.client.errors import ClientError
     from barnabas.client.group.group_offsets import CommittedOffset
-    from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.producer.producer_batch import ProducerBatch
     from barnabas.client.producer.producer_core import SendOptions, Target
     from barnabas.client.producer.user_objects import ProducerParts
+    from barnabas.client.retries import OnDone
     from barnabas.client.session.plans import WaitingPlan
     from barnabas.client.topic_partition import K
-    from barnabas.client.transactions.calls import Outcome
     from barnabas.client.transactions.state import OpenTransaction, PreparedTransaction
 
 __all__ = ["ProducerBase"]
@@ -147,9 +158,9 @@ def init_transactions(
         IllegalTransactionStateError: the producer is already initialized.
         ClientError: the coordinator refused.
     """
-    manager = core.transactions.manager
-    outcome = core.transactions.initialize(keeps_prepared=keep_prepared_txn)
-    yield from _outcome_of(core, outcome, timeout)
+    manager = core.transactions
+    start = partial(manager.initialize, keeps_prepared=keep_prepared_txn)
+    yield from _run_call(core, "init_transactions", start, timeout)
     return manager.prepared
 
 
@@ -172,8 +183,10 @@ def send_offsets_to_transaction(
         ProducerFencedError: another producer uses the id; fatal.
         ClientError: the coordinator refused; call `abort_transaction`.
     """
-    outcome = core.transactions.send_offsets(offsets, group_metadata)
-    return _outcome_of(core, outcome, timeout)
+    member = GroupGeneration(group_metadata) if isinstance(group_metadata, str) else group_metadata
+    wanted = offsets_of(offsets)
+    start = partial(core.transactions.send_offsets, wanted, member)
+    return _run_call(core, "send_offsets_to_transaction", start, timeout)
 
 
 def prepare_transaction(
@@ -194,8 +207,8 @@ def prepare_transaction(
         ProducerFencedError: another producer uses the id; fatal.
         ClientError: a record was not delivered; call `abort_transaction` and start over.
     """
-    manager = core.transactions.manager
-    yield from _outcome_of(core, core.transactions.prepare(), timeout)
+    manager = core.transactions
+    yield from _run_call(core, "prepare_transaction", manager.prepare, timeout)
     assert manager.prepared is not None
     return manager.prepared
 
@@ -214,7 +227,8 @@ def complete_transaction(
         IllegalTransactionStateError: no transaction is prepared.
         ProducerFencedError: another producer uses the id; fatal.
     """
-    return _outcome_of(core, core.transactions.complete(stored), timeout)
+    start = partial(core.transactions.complete, stored)
+    return _run_call(core, "complete_transaction", start, timeout)
 
 
 def commit_transaction(core: ProducerCore, timeout: float | None = None) -> WaitingPlan[None]:
@@ -228,7 +242,7 @@ def commit_transaction(core: ProducerCore, timeout: float | None = None) -> Wait
         ProducerFencedError: another producer uses the id; fatal.
         ClientError: a record was not delivered; call `abort_transaction` and start over.
     """
-    return _outcome_of(core, core.transactions.commit(), timeout)
+    return _run_call(core, "commit_transaction", core.transactions.commit, timeout)
 
 
 def abort_transaction(core: ProducerCore, timeout: float | None = None) -> WaitingPlan[None]:
@@ -241,7 +255,7 @@ def abort_transaction(core: ProducerCore, timeout: float | None = None) -> Waiti
         ClientTimeoutError: the operation did not end in time; call again.
         ProducerFencedError: another producer uses the id; fatal.
     """
-    return _outcome_of(core, core.transactions.abort(), timeout)
+    return _run_call(core, "abort_transaction", core.transactions.abort, timeout)
 
 
 def detach_transaction(
@@ -264,20 +278,61 @@ def detach_transaction(
         ProducerFencedError: another producer uses the id; fatal.
         ClientError: a record was not delivered; call `abort_transaction` and start over.
     """
-    manager = core.transactions.manager
-    yield from _outcome_of(core, core.transactions.detach(), timeout)
+    manager = core.transactions
+    yield from _run_call(core, "detach_transaction", manager.detach, timeout)
     return manager.detached
 
 
-def _outcome_of(core: ProducerCore, outcome: Outcome, timeout: float | None) -> WaitingPlan[None]:
-    """Wait for the end of a transaction call and raise its error."""
+def _run_call(
+    core: ProducerCore, name: str, start: Callable[[OnDone[bool]], None], timeout: float | None
+) -> WaitingPlan[None]:
+    """Start a transaction call, wait for its end and raise its error.
+
+    A call that was started before and has the same name is not started again: only its outcome is
+    awaited (KIP-691: the timeout of a commit does not determine its outcome).
+    """
+    call = core.unclaimed
+    if call is None or call.name != name:
+        call = _started(core, name, start)
     limit_ms = core.config.max_block_ms if timeout is None else timeout * _MS_PER_S
-    if not (yield Until(lambda: outcome.is_done, limit_ms)):
+    if not (yield Until(lambda: call.is_done, limit_ms)):
         raise ClientTimeoutError(
-            f"{outcome.call} did not end within {limit_ms / _MS_PER_S:g} s; it continues: call it "
-            f"again to wait for its end"
+            f"{name} did not end within {limit_ms / _MS_PER_S:g} s; it continues: call it again to "
+            f"wait for its end"
         )
-    core.transactions.claim(outcome)
+    if core.unclaimed is call:
+        core.unclaimed = None
+    if call.error is not None:
+        raise call.error
+
+
+def _started(
+    core: ProducerCore, name: str, start: Callable[[OnDone[bool]], None]
+) -> TransactionCall:
+    _check_unclaimed(core, name)
+    call = TransactionCall(name)
+
+    def on_done(_done: bool | None, error: ClientError | None) -> None:
+        call.error = error
+        call.is_done = True
+        core.on_progress()
+
+    start(on_done)
+    core.unclaimed = call
+    return call
+
+
+def _check_unclaimed(core: ProducerCore, name: str) -> None:
+    """Raise an error if another transaction call has not ended, or its outcome was not read."""
+    unclaimed = core.unclaimed
+    if unclaimed is None:
+        return
+    if not unclaimed.is_done or unclaimed.error is None:
+        raise IllegalTransactionStateError(
+            f"{name}: {unclaimed.name} has not ended: first call it again to wait for its end"
+        )
+    # The failed call needs no reader; the transaction's state decides which calls are allowed.
+    core.unclaimed = None
 
 
 class ProducerBase:
@@ -333,6 +388,7 @@ class ProducerBase:
             ProducerFencedError: another producer uses the transactional id.
         """
         self._core.check_open()
+        _check_unclaimed(self._core, "begin_transaction")
         self._core.transactions.begin()
 
     flush = PlanMethod(flush)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from barnabas.client.connections.lookups import TRANSACTION, Coordinators
 from barnabas.client.errors import (
@@ -238,6 +238,9 @@ class TransactionManager:
     ) -> None:
         """Commit the group's offsets as part of the transaction."""
         self.check_sending()
+        if not offsets:
+            on_done(True, None)
+            return
         self._offsets.append(OffsetsToSend(dict(offsets), group, on_done))
         self.advance()
 
@@ -422,11 +425,27 @@ class TransactionManager:
             else:
                 self._next()
 
+        def on_added(response: Any, error: ClientError | None) -> None:
+            on_done(error if response is None else sending.on_added(response))
+
+        def on_committed(response: Any, error: ClientError | None) -> None:
+            on_done(error if response is None else sending.on_committed(response))
+
+        group = sending.group
+        if not self.is_v2 and not sending.is_added:
+            adding = requests.add_offsets(self.transactional_id, self.identity, group.group_id)
+            self._call(ApiKey.ADD_OFFSETS_TO_TXN, lambda _version: adding, on_added)
+            return
         self._busy = True
-        call = sending.next_call(self.transactional_id, self.identity, on_done, is_v2=self.is_v2)
-        coordinators = self._groups if call.to_group else self._coordinators
-        key = sending.group.group_id if call.to_group else self.transactional_id
-        coordinators.call(key, call.api_key, call.build, call.on_response, None, call.max_version)
+        request = requests.commit_offsets(self.transactional_id, self.identity, group, sending.left)
+        bound = None if self.is_v2 else requests.OFFSETS_MAX_BEFORE_V2
+        self._groups.call(
+            group.group_id,
+            ApiKey.TXN_OFFSET_COMMIT,
+            lambda _version: request,
+            on_committed,
+            max_version=bound,
+        )
 
     def _end(self) -> None:
         committed = self.state is _S.COMMITTING

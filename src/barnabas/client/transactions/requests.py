@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.errors import ClientError, broker_error
+from barnabas.client.errors import ClientError, broker_error, error_or_none
 from barnabas.client.topic_partition import TopicPartition, by_topic, numbers_by_topic
 from barnabas.client.transactions.state import most_severe
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -31,12 +30,11 @@ from barnabas.protocol.messages.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.group.membership import GroupGeneration
     from barnabas.client.retries import OnDone
-    from barnabas.protocol.schema import Message
 
 __all__ = ["OffsetsToSend", "ProducerIdAndEpoch", "TwoPhases"]
 
@@ -125,7 +123,7 @@ def read_added_partitions(
 ) -> dict[TopicPartition, ClientError | None]:
     """Return the error of each partition, None for an added partition."""
     return {
-        TopicPartition(topic.name, each.partition_index): _error(
+        TopicPartition(topic.name, each.partition_index): error_or_none(
             each.partition_error_code, f"add {topic.name}-{each.partition_index} to the transaction"
         )
         for topic in response.results_by_topic_v3_and_below
@@ -176,19 +174,6 @@ def commit_offsets(
     )
 
 
-def read_committed_offsets(
-    response: TxnOffsetCommitResponse, group: str
-) -> dict[TopicPartition, ClientError | None]:
-    """Return the error of each partition, None for an accepted offset."""
-    return {
-        TopicPartition(topic.name, each.partition_index): _error(
-            each.error_code, f"offset of {topic.name}-{each.partition_index} in group {group}"
-        )
-        for topic in response.topics
-        for each in topic.partitions
-    }
-
-
 def end(transactional_id: str, identity: ProducerIdAndEpoch, *, committed: bool) -> EndTxnRequest:
     """Build the request that commits or aborts the transaction."""
     return EndTxnRequest(
@@ -197,21 +182,6 @@ def end(transactional_id: str, identity: ProducerIdAndEpoch, *, committed: bool)
         producer_epoch=identity.producer_epoch,
         committed=committed,
     )
-
-
-def _error(code: int, subject: str) -> ClientError | None:
-    return broker_error(code, subject) if code else None
-
-
-class OffsetsCall(NamedTuple):
-    """The next request for pending offsets."""
-
-    # Whether the request goes to the group coordinator instead of the transaction coordinator.
-    to_group: bool
-    api_key: ApiKey
-    build: Callable[[int], Message]
-    on_response: OnDone[Message]
-    max_version: int | None
 
 
 class OffsetsToSend:
@@ -227,76 +197,37 @@ class OffsetsToSend:
         # Called when all offsets are accepted, or with the error.
         self.on_done = on_done
         # Offsets that the group coordinator has not accepted.
-        self._left = offsets
-        self._is_added = False
+        self.left = offsets
+        # Whether the transaction coordinator has added the group; not used in version 2.
+        self.is_added = False
 
     @property
     def is_done(self) -> bool:
         """Whether the group coordinator has accepted all offsets."""
-        return not self._left
+        return not self.left
 
-    def next_call(
-        self,
-        transactional_id: str,
-        identity: ProducerIdAndEpoch,
-        on_done: Callable[[ClientError | None], None],
-        *,
-        is_v2: bool,
-    ) -> OffsetsCall:
-        """Return the request to send now; `on_done` receives its error, or None."""
-        if not is_v2 and not self._is_added:
-            return self._adding(transactional_id, identity, on_done)
-        return self._committing(transactional_id, identity, on_done, is_v2=is_v2)
+    def on_added(self, response: AddOffsetsToTxnResponse) -> ClientError | None:
+        """Handle the response to `add_offsets`; return its error, or None."""
+        error = error_or_none(response.error_code, f"offsets of group {self.group.group_id}")
+        self.is_added = error is None
+        return error
 
-    def _adding(
-        self,
-        transactional_id: str,
-        identity: ProducerIdAndEpoch,
-        on_done: Callable[[ClientError | None], None],
-    ) -> OffsetsCall:
-        def build(_version: int) -> Message:
-            return add_offsets(transactional_id, identity, self.group.group_id)
-
-        def on_response(response: Message | None, error: ClientError | None) -> None:
-            if response is not None:
-                assert isinstance(response, AddOffsetsToTxnResponse)
-                if response.error_code:
-                    error = broker_error(
-                        response.error_code, f"offsets of group {self.group.group_id}"
-                    )
-                else:
-                    self._is_added = True
-            on_done(error)
-
-        return OffsetsCall(False, ApiKey.ADD_OFFSETS_TO_TXN, build, on_response, None)
-
-    def _committing(
-        self,
-        transactional_id: str,
-        identity: ProducerIdAndEpoch,
-        on_done: Callable[[ClientError | None], None],
-        *,
-        is_v2: bool,
-    ) -> OffsetsCall:
-        def build(_version: int) -> Message:
-            return commit_offsets(transactional_id, identity, self.group, self._left)
-
-        def on_response(response: Message | None, error: ClientError | None) -> None:
-            if response is not None:
-                assert isinstance(response, TxnOffsetCommitResponse)
-                results = read_committed_offsets(response, self.group.group_id)
-                for tp, refused in results.items():
-                    if refused is None:
-                        self._left.pop(tp, None)
-                error = most_severe(results.values())
-                if error is None and self._left:
-                    # Without this error the request would be repeated forever.
-                    subject = f"offsets of group {self.group.group_id}"
-                    code = ErrorCode.UNKNOWN_SERVER_ERROR
-                    error = broker_error(
-                        code, subject, f"{min(self._left)} is missing in the response"
-                    )
-            on_done(error)
-
-        bound = None if is_v2 else OFFSETS_MAX_BEFORE_V2
-        return OffsetsCall(True, ApiKey.TXN_OFFSET_COMMIT, build, on_response, bound)
+    def on_committed(self, response: TxnOffsetCommitResponse) -> ClientError | None:
+        """Handle the response to `commit_offsets`; return its most severe error, or None."""
+        group = self.group.group_id
+        errors = {
+            (tp := TopicPartition(topic.name, each.partition_index)): error_or_none(
+                each.error_code, f"offset of {tp} in group {group}"
+            )
+            for topic in response.topics
+            for each in topic.partitions
+        }
+        for tp, refused in errors.items():
+            if refused is None:
+                self.left.pop(tp, None)
+        error = most_severe(errors.values())
+        if error is None and self.left:
+            # Without this error the request would be repeated forever.
+            detail = f"{min(self.left)} is missing in the response"
+            return broker_error(ErrorCode.UNKNOWN_SERVER_ERROR, f"offsets of group {group}", detail)
+        return error

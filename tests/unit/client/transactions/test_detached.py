@@ -21,7 +21,7 @@ def test_a_detached_transaction_stays_open(version: int) -> None:
     outcome = setup.calls.detach()
     assert not outcome.is_done
     setup.produced(version=13 if version == 2 else 11)
-    setup.calls.claim(outcome)
+    outcome.claim()
     assert setup.manager.detached == ("id", 9, 0, version == 2)
     assert not setup.core.is_in_transaction
     assert not setup.cluster.calls
@@ -31,7 +31,7 @@ def test_a_detached_transaction_stays_open(version: int) -> None:
 
 def test_a_detached_transaction_without_records_has_no_end() -> None:
     setup = Setup().begun()
-    setup.calls.claim(setup.calls.detach())
+    setup.calls.detach().claim()
     assert setup.manager.detached is None
 
 
@@ -42,5 +42,5 @@ def test_a_batch_that_fails_while_detaching_fails_the_call() -> None:
     outcome = setup.calls.detach()
     setup.produced(code=ErrorCode.INVALID_PRODUCER_EPOCH)
     with pytest.raises(ClientError):
-        setup.calls.claim(outcome)
+        outcome.claim()
     assert setup.core.is_in_transaction

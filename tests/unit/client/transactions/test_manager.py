@@ -63,7 +63,7 @@ def test_a_partition_is_added_once_per_transaction() -> None:
         setup.produced()
     outcome = setup.calls.commit()
     assert setup.ended()
-    setup.calls.claim(outcome)
+    outcome.claim()
     setup.calls.begin()
     setup.send()
     assert setup.added() == [0]
@@ -78,7 +78,7 @@ def test_a_commit_ends_after_all_batches() -> None:
     setup.produced()
     assert setup.ended()
     assert outcome.is_done
-    setup.calls.claim(outcome)
+    outcome.claim()
     assert setup.manager.state is S.READY
 
 
@@ -87,7 +87,7 @@ def test_in_version_1_sequences_continue_over_transactions() -> None:
     setup.send()
     setup.added()
     assert setup.produced() == (0, 0, True)
-    setup.calls.claim(_ended(setup, setup.calls.commit()))
+    _ended(setup, setup.calls.commit()).claim()
     setup.calls.begin()
     setup.send()
     setup.added()
@@ -100,7 +100,7 @@ def test_in_version_2_sequences_restart_in_a_new_epoch_after_each_end() -> None:
     setup.produced(version=13)
     outcome = setup.calls.commit()
     setup.ended(version=5, epoch=1)
-    setup.calls.claim(outcome)
+    outcome.claim()
     setup.calls.begin()
     setup.send()
     assert setup.produced(version=13) == (1, 0, True)
@@ -116,7 +116,7 @@ def test_an_empty_transaction_ends_without_a_request() -> None:
     for end in (setup.calls.commit, setup.calls.abort):
         outcome = end()
         assert outcome.is_done
-        setup.calls.claim(outcome)
+        outcome.claim()
         setup.calls.begin()
     assert not setup.cluster.calls
 
@@ -179,7 +179,7 @@ def test_a_failed_batch_requires_an_abort_that_raises_the_epoch() -> None:
     assert not setup.ended()
     request = setup.initialized(epoch=1)
     assert (request.producer_id, request.producer_epoch) == (9, 0)
-    setup.calls.claim(outcome)
+    outcome.claim()
     setup.calls.begin()
     setup.send()
     setup.added()
@@ -192,7 +192,7 @@ def test_in_version_2_only_end_txn_raises_the_epoch_after_a_failed_batch() -> No
     setup.produced(ErrorCode.INVALID_RECORD, version=13)
     outcome = setup.calls.abort()
     setup.ended(version=5, epoch=1)
-    setup.calls.claim(outcome)
+    outcome.claim()
     assert not setup.cluster.calls
     assert setup.manager.identity == (9, 1)
 
@@ -204,7 +204,7 @@ def test_a_batch_that_fails_while_committing_fails_the_commit() -> None:
     outcome = setup.calls.commit()
     setup.produced(ErrorCode.INVALID_RECORD)
     with pytest.raises(ClientError, match="INVALID_RECORD"):
-        setup.calls.claim(outcome)
+        outcome.claim()
     assert setup.manager.state is S.ABORTABLE_ERROR
 
 
@@ -217,7 +217,7 @@ def test_invalid_producer_epoch_of_a_leader_is_confirmed_by_the_coordinator() ->
     outcome = setup.calls.abort()
     setup.ended(ErrorCode.INVALID_PRODUCER_EPOCH)
     with pytest.raises(ProducerFencedError, match="id"):
-        setup.calls.claim(outcome)
+        outcome.claim()
 
 
 @pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
@@ -248,7 +248,7 @@ def test_an_id_without_permission_is_fatal() -> None:
     setup.find()
     setup.initialized(code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     with pytest.raises(ClientError, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
-        setup.calls.claim(outcome)
+        outcome.claim()
     assert setup.manager.state is S.FATAL_ERROR
 
 
@@ -258,7 +258,7 @@ def test_an_unauthorized_topic_is_an_abortable_error() -> None:
     setup.added(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     outcome = setup.calls.abort()
     assert not setup.ended()
-    setup.calls.claim(outcome)
+    outcome.claim()
     assert setup.manager.state is S.READY
 
 
@@ -302,7 +302,7 @@ def test_a_producer_unknown_to_the_coordinator_initializes_again() -> None:
     setup.added(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     outcome = setup.calls.abort()
     setup.initialized(epoch=5)
-    setup.calls.claim(outcome)
+    outcome.claim()
     assert setup.manager.identity == (9, 5)
 
 
@@ -313,10 +313,10 @@ def test_offsets_are_sent_to_both_coordinators() -> None:
     assert setup.offsets_added() == "g"
     assert setup.find().key_type == 0
     assert setup.offsets_committed({0: 0, 1: 0}) == [(0, 5), (1, 6)]
-    setup.calls.claim(outcome)
+    outcome.claim()
     ended = setup.calls.commit()
     assert setup.ended()
-    setup.calls.claim(ended)
+    ended.claim()
 
 
 def test_in_version_2_offsets_are_sent_only_to_the_group_coordinator() -> None:
@@ -356,7 +356,7 @@ def test_offsets_of_a_removed_member_are_an_abortable_error(code: int) -> None:
     setup.find()
     setup.offsets_committed({0: code}, version=5)
     with pytest.raises(ClientError):
-        setup.calls.claim(outcome)
+        outcome.claim()
     assert setup.manager.state is S.ABORTABLE_ERROR
     setup.calls.abort()
     assert not setup.ended(version=5, epoch=1)
@@ -372,8 +372,8 @@ def test_a_repeated_call_after_a_timeout_awaits_the_same_result() -> None:
     with pytest.raises(IllegalTransactionStateError, match="commit_transaction"):
         setup.calls.abort()
     setup.ended()
-    assert setup.calls.commit() is outcome
-    setup.calls.claim(outcome)
+    assert setup.calls.commit().started is outcome.started
+    outcome.claim()
     setup.calls.begin()
 
 
@@ -435,7 +435,7 @@ def test_an_unknown_error_code_ends_the_call_with_an_error(step: str) -> None:
     setup.find()
     setup.initialized(code=future if step == "initialize" else 0)
     if step != "initialize":
-        setup.calls.claim(outcome)
+        outcome.claim()
         setup.calls.begin()
         setup.send()
         setup.added(future if step == "add" else 0)

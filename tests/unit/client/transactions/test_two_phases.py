@@ -50,7 +50,7 @@ def begun(version: int = 2) -> Setup:
     request = initialized(setup)
     assert (request.enable_2pc, request.keep_prepared_txn) == (True, False)
     assert request.transaction_timeout_ms == NO_TIMEOUT_MS
-    setup.calls.claim(outcome)
+    outcome.claim()
     setup.calls.begin()
     return setup
 
@@ -63,7 +63,7 @@ def prepared(version: int = 2) -> Setup:
     outcome = setup.calls.prepare()
     assert not outcome.is_done
     setup.produced(version=13 if version == 2 else 11)
-    setup.calls.claim(outcome)
+    outcome.claim()
     assert setup.manager.prepared == PreparedTransaction(9, 0)
     assert not setup.cluster.calls
     return setup
@@ -75,7 +75,7 @@ def kept(ongoing: PreparedTransaction) -> Setup:
     setup.find()
     request = initialized(setup, ongoing, epoch=4)
     assert (request.enable_2pc, request.keep_prepared_txn) == (True, True)
-    setup.calls.claim(outcome)
+    outcome.claim()
     return setup
 
 
@@ -89,7 +89,7 @@ def test_a_prepared_transaction_is_committed_if_it_was_stored(
     outcome = setup.calls.complete(stored)
     is_v2 = version == 2
     assert setup.ended(version=5 if is_v2 else 4, epoch=1 if is_v2 else -1) is is_stored
-    setup.calls.claim(outcome)
+    outcome.claim()
     assert setup.manager.prepared is None
     setup.calls.begin()
 
@@ -105,14 +105,14 @@ def test_only_the_end_of_a_prepared_transaction_is_allowed() -> None:
     assert not setup.core.is_in_transaction
     outcome = setup.calls.commit()
     assert setup.ended(version=5, epoch=1)
-    setup.calls.claim(outcome)
+    outcome.claim()
 
 
 def test_a_prepared_transaction_can_be_aborted() -> None:
     setup = prepared()
     outcome = setup.calls.abort()
     assert not setup.ended(version=5, epoch=1)
-    setup.calls.claim(outcome)
+    outcome.claim()
 
 
 def test_a_batch_that_fails_while_preparing_fails_the_call() -> None:
@@ -121,7 +121,7 @@ def test_a_batch_that_fails_while_preparing_fails_the_call() -> None:
     outcome = setup.calls.prepare()
     setup.produced(code=ErrorCode.INVALID_PRODUCER_EPOCH, version=13)
     with pytest.raises(ClientError):
-        setup.calls.claim(outcome)
+        outcome.claim()
     assert setup.core.is_in_transaction
 
 
@@ -154,7 +154,7 @@ def test_a_request_that_raises_the_epoch_keeps_nothing() -> None:
     request = initialized(setup, epoch=1)
     assert (request.enable_2pc, request.keep_prepared_txn) == (True, False)
     assert (request.producer_id, request.producer_epoch) == (9, 0)
-    setup.calls.claim(outcome)
+    outcome.claim()
 
 
 def test_two_phase_commit_uses_only_an_unstable_version() -> None:
@@ -178,7 +178,7 @@ def test_a_broker_without_the_version_ends_the_call() -> None:
     call = setup.cluster.calls.pop(0)
     call.on_done(None, UnsupportedVersionError("h:1", "INIT_PRODUCER_ID", "version 5"))
     with pytest.raises(UnsupportedVersionError):
-        setup.calls.claim(outcome)
+        outcome.claim()
 
 
 def test_preparing_needs_the_configuration_key() -> None:

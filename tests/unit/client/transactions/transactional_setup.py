@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from barnabas.client.connections.lookups import Coordinators
+from barnabas.client.producer import producer_plans
 from barnabas.client.producer.producer_batch import Delivery
 from barnabas.client.producer.producer_core import ProducerCore
 from barnabas.client.producer.user_objects import ProducerParts
@@ -30,6 +33,70 @@ from barnabas.protocol.messages.transactions import (
 from barnabas.record.batch import read_header
 from unit.client.scripted_cluster import TOPIC_ID, ScriptedCluster
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.client.errors import ClientError
+    from barnabas.client.group.membership import GroupGeneration
+    from barnabas.client.session.plans import WaitingPlan
+    from barnabas.client.transactions.state import PreparedTransaction
+
+
+class Call:
+    """A transaction call of the user that waits for its outcome."""
+
+    def __init__(self, core: ProducerCore, plan: WaitingPlan[object]) -> None:
+        self._plan = plan
+        next(plan)
+        assert core.unclaimed is not None
+        self.started = core.unclaimed
+
+    @property
+    def is_done(self) -> bool:
+        return self.started.is_done
+
+    @property
+    def error(self) -> ClientError | None:
+        return self.started.error
+
+    def claim(self) -> None:
+        """Read the outcome."""
+        assert self.is_done
+        with pytest.raises(StopIteration):
+            self._plan.send(True)
+
+
+class Calls:
+    """The producer's transaction methods; each returns before its outcome is known."""
+
+    def __init__(self, core: ProducerCore) -> None:
+        self.begin = core.transactions.begin
+        self._core = core
+
+    def _call(self, plan: Callable[..., WaitingPlan[object]], *args: Any, **keys: Any) -> Call:
+        return Call(self._core, plan(self._core, *args, **keys))
+
+    def initialize(self, *, keeps_prepared: bool = False) -> Call:
+        return self._call(producer_plans.init_transactions, keep_prepared_txn=keeps_prepared)
+
+    def send_offsets(self, offsets: Mapping[Any, Any], group: GroupGeneration | str) -> Call:
+        return self._call(producer_plans.send_offsets_to_transaction, offsets, group)
+
+    def commit(self) -> Call:
+        return self._call(producer_plans.commit_transaction)
+
+    def prepare(self) -> Call:
+        return self._call(producer_plans.prepare_transaction)
+
+    def complete(self, stored: PreparedTransaction) -> Call:
+        return self._call(producer_plans.complete_transaction, stored)
+
+    def abort(self) -> Call:
+        return self._call(producer_plans.abort_transaction)
+
+    def detach(self) -> Call:
+        return self._call(producer_plans.detach_transaction)
+
 
 class Setup:
     """A producer with a transactional id, ready for its first transaction."""
@@ -42,14 +109,14 @@ class Setup:
             cluster=cluster, coordinators=Coordinators(cluster), check_usable=lambda: None
         )
         self.core = ProducerCore(session, self.cluster.config, ProducerParts())
-        self.calls = self.core.transactions
-        self.manager = self.calls.manager
+        self.calls = Calls(self.core)
+        self.manager = self.core.transactions
 
     def ready(self) -> Setup:
         outcome = self.calls.initialize()
         self.find()
         self.initialized(epoch=0)
-        self.calls.claim(outcome)
+        outcome.claim()
         return self
 
     def begun(self) -> Setup:
