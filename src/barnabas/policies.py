@@ -12,14 +12,13 @@ several times for one request, also for a request that is only validated.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+
+# `help` and `inspect.signature` evaluate the types of the fields of a Struct.
+from collections.abc import Mapping, Sequence  # noqa: TC003 - see above
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from barnabas.protocol.resources import ConfigResource
+from barnabas.protocol.resources import ConfigResource  # noqa: TC001 - see above
 
 __all__ = [
     "AlterConfigMetadata",

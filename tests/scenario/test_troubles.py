@@ -15,6 +15,7 @@ import pytest
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
+from barnabas.client.producer.producer import Producer
 from barnabas.protocol.messages.groups import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -174,6 +175,8 @@ def test_too_few_replicas_for_min_insync_replicas(cluster: ClusterProcess) -> No
 
 def test_min_insync_replicas_above_the_replicas(cluster: ClusterProcess) -> None:
     create(cluster, "single", "1", **{"min.insync.replicas": "2"})
+    with Producer(cluster.bootstrap, acks="all") as producer:
+        producer.send("single", b"accepted").result(30)
     first, *_ = await_finding("min.insync.replicas above the replicas", cluster.bootstrap)
     run_remedy(first.remedy, cluster.bootstrap)
     await_recovery("min.insync.replicas above the replicas", cluster.bootstrap)

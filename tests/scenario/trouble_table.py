@@ -82,6 +82,7 @@ TROUBLES = (
         "min.insync.replicas=2 is more than its 1 replica",
         "barnabas configs set topic single min.insync.replicas=1",
         "barnabas configs set topic single min.insync.replicas=1",
+        "note",
     ),
     Trouble(
         "__consumer_offsets lacks in-sync replicas",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -57,6 +59,13 @@ def test_some_documents_import_public_names() -> None:
 def test_a_public_name_exists_and_dir_shows_it(name: str) -> None:
     assert getattr(barnabas, name) is not None
     assert name in dir(barnabas)
+
+
+@pytest.mark.parametrize("name", barnabas.__all__)
+def test_help_shows_a_public_name(name: str) -> None:
+    public = getattr(barnabas, name)
+    if inspect.isclass(public):
+        assert name in pydoc.render_doc(public)
 
 
 def test_type_checkers_see_the_same_names_as_the_running_program() -> None:

@@ -377,7 +377,10 @@ def _checked(given: Mapping[str, object]) -> dict[str, Any]:
         if codec is not None:
             # Java has one level key per codec; only that of the configured codec counts.
             level = _coerce("compression_level", "int | None", key, value)
-            if str(given.get("compression_type", given.get("compression.type"))) == codec:
+            # Java's default for gzip is -1: the default of zlib.
+            is_default = codec == "gzip" and level == -1
+            chosen = str(given.get("compression_type", given.get("compression.type")))
+            if chosen == codec and not is_default:
                 values["compression_level"] = level
         elif name in types:
             values[name] = _coerce(name, types[name], key, value)

@@ -299,7 +299,10 @@ class ScramServer:
     def _finish(self, begun: _Begun, message: bytes) -> bytes:
         final = parse_client_final(message)
         if not hmac.compare_digest(final.nonce.encode(), begun.nonce.encode()):
-            raise SaslError("the nonce in the last message of the client is not that of the server")
+            text = "the nonce in the last message of the client is not that of the server"
+            if final.nonce == begun.client.nonce + begun.nonce:
+                text += "; it has the client's part twice, as from librdkafka before 2.6.1"
+            raise SaslError(text)
         if final.channel_binding != begun.client.header.encode():
             raise SaslError("the client has changed the header of its first message")
         mechanism, credential = self._mechanism, begun.credential

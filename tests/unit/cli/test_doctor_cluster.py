@@ -208,7 +208,19 @@ def test_replicas_that_have_just_come_need_no_other_minimum() -> None:
         cluster.partitions = {0: PartitionInfo(0, 1, 3, (1,), (1,))}
         cluster.later_partitions = {0: PartitionInfo(0, 1, 3, (1, 2), (1, 2))}
 
+    assert not [f for f in examined(change) if "min.insync.replicas" in f.what + f.remedy]
+
+
+def test_a_minimum_above_the_replicas_is_a_note_because_writes_succeed() -> None:
+    def change(cluster: ScriptedCluster) -> None:
+        cluster.configs = [ConfigEntry("min.insync.replicas", "2", "topic", False, False, False)]
+        cluster.partitions = {0: PartitionInfo(0, 1, 3, (1,), (1,))}
+
     assert wrong(change) == []
+    (found,) = (f for f in examined(change) if "min.insync.replicas" in f.what)
+    assert found.verdict == "note"
+    assert "rejects writes" not in found.what
+    assert "min.insync.replicas=1" in found.remedy
 
 
 def test_a_throttle_that_a_reassignment_has_just_removed_is_not_reported() -> None:

@@ -94,6 +94,15 @@ def test_a_wrong_key_or_value_is_named(key: str, value: object, words: str) -> N
     assert words in str(raised.value)
 
 
+def test_javas_level_of_gzip_that_means_the_default_is_accepted() -> None:
+    plain = parse(compression_type="gzip")
+    assert parse(**{"compression.type": "gzip", "compression.gzip.level": "-1"}) == plain
+    assert parse(compression_type="zstd", compression_zstd_level=-1).compression_level == -1
+    for level in (0, 10):
+        with pytest.raises(ClientConfigError, match="out of range for gzip: 1 to 9"):
+            parse(compression_type="gzip", compression_gzip_level=level)
+
+
 def test_unused_keys_of_java_clients_are_accepted() -> None:
     parse(**{"key.deserializer": "org.apache.kafka.common.serialization.StringDeserializer"})
 

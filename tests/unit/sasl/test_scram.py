@@ -125,6 +125,17 @@ def test_a_wrong_password_is_rejected_at_the_last_message() -> None:
     assert peer.identity is None
 
 
+def test_the_reason_names_old_librdkafka_if_the_nonce_of_the_client_comes_twice() -> None:
+    final = CLIENT_FINAL.replace(b"r=", b"r=" + CLIENT_NONCE.encode())
+    for message, is_named in ((final, True), (CLIENT_FINAL.replace(b"r=", b"r=x"), False)):
+        peer = server(Users(user=credential("pencil")))
+        peer.respond(CLIENT_FIRST)
+        with pytest.raises(SaslError, match="is not that of the server") as caught:
+            peer.respond(message)
+        assert ("librdkafka before 2.6.1" in str(caught.value)) == is_named
+        assert caught.value.shown is None
+
+
 def test_an_unknown_user_gets_the_same_messages_as_a_known_one() -> None:
     known = Users(user=credential("pencil", salt=printable_salt(b"x" * 20)))
     answers = [server(known).respond(CLIENT_FIRST.replace(b"user", b"other")) for _ in range(2)]

@@ -373,7 +373,7 @@ def _report_under_replicated(
 def _examine_min_isr(
     client: Client, topics: Mapping[str, TopicInfo], down: Collection[int], diagnosis: Diagnosis
 ) -> None:
-    """Report partitions that refuse acks=all, and separately topics that can never accept it."""
+    """Report partitions that refuse acks=all, and separately topics with too few replicas."""
     minima = _minima(client, topics, diagnosis)
     narrow = [name for name, least in minima.items() if _replicas(topics[name], least) < least]
     if narrow:
@@ -386,9 +386,10 @@ def _examine_min_isr(
     for name, minimum in minima.items():
         replicas = _replicas(topics[name], minimum)
         if replicas < minimum:
-            diagnosis.wrong(
-                f"{name} rejects writes with acks=all: {_MIN_ISR}={minimum} is "
-                f"more than its {replicas} replica{'' if replicas == 1 else 's'}",
+            diagnosis.note(
+                f"{name}: {_MIN_ISR}={minimum} is more than its {replicas} "
+                f"replica{'' if replicas == 1 else 's'}; acks=all then waits for all replicas, and "
+                "old brokers of Kafka reject it",
                 f"{Advice.SET_MIN_ISR.text(topic=name, replicas=replicas)}; or add replicas by a "
                 "reassignment",
             )
