@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from barnabas.coordinator.group.group_base import GroupMetrics
-    from barnabas.coordinator.group.group_config import GroupTypeSettings
+    from barnabas.coordinator.group.group_config import GroupSettings
     from barnabas.coordinator.group.group_map import GroupMap, GroupsOfKind
     from barnabas.coordinator.group.topics import TopicHashes, TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shard import ShardTimers
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
+    from barnabas.settings.definition import ParsedConfig
 
 _log = logging.getLogger(__name__)
 
@@ -179,9 +180,6 @@ class MemberTimers(Generic[R]):
         return result
 
 
-C = TypeVar("C")
-
-
 class GroupDependencies(msgspec.Struct, frozen=True):
     """The objects that the groups of all kinds in a shard share."""
 
@@ -196,8 +194,8 @@ class GroupDependencies(msgspec.Struct, frozen=True):
     metrics: GroupMetrics
 
 
-class KindShard(Generic[R, C]):
-    """The groups of one kind (`R`) in a shard, with their configuration (`C`) and dependencies."""
+class KindShard(Generic[R]):
+    """The groups of one kind in a shard, with their configuration and dependencies."""
 
     # Whether an empty classic group makes room for a group of this kind.
     replaces_classic: ClassVar[bool] = True
@@ -211,6 +209,7 @@ class KindShard(Generic[R, C]):
         "_heartbeat_interval",
         "_session_timeout",
         "_settings",
+        "_size_max",
         "clock",
         "groups",
         "hashes",
@@ -222,7 +221,7 @@ class KindShard(Generic[R, C]):
     def __init__(
         self,
         group_class: type[R],
-        settings: GroupTypeSettings[C],
+        settings: GroupSettings,
         dependencies: GroupDependencies,
     ) -> None:
         self._settings = settings
@@ -230,6 +229,7 @@ class KindShard(Generic[R, C]):
         self._session_timeout = f"{group_class.kind}.session.timeout.ms"
         self._heartbeat_interval = f"{group_class.kind}.heartbeat.interval.ms"
         self._assignment_interval = f"{group_class.kind}.assignment.interval.ms"
+        self._size_max = f"group.{group_class.kind}.max.size"
         self._group_class = group_class
         self._all_groups = dependencies.groups
         self.groups = dependencies.groups.of(group_class)
@@ -278,9 +278,27 @@ class KindShard(Generic[R, C]):
     # Configuration.
 
     @property
-    def config(self) -> C:
+    def config(self) -> ParsedConfig:
         """The broker's current configuration."""
         return self._settings.config
+
+    @property
+    def size_max(self) -> int:
+        """The highest number of members of a group."""
+        return self.config.integer(self._size_max)
+
+    def check_size(self, group: R, *, is_member: bool) -> None:
+        """Check that the group may have the member of a heartbeat. Raises RefusalError.
+
+        Args:
+            group: the group.
+            is_member: whether the group has the member already.
+        """
+        if len(group.members) >= self.size_max and not is_member:
+            raise RefusalError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The group already has {self.size_max} members, the limit of {self._size_max}.",
+            )
 
     def session_timeout_ms(self, group_id: str) -> int:
         """Return the session timeout of a group's members."""

@@ -96,7 +96,8 @@ class ClassicMembers:
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The migration of groups is disabled."
             )
         member_id = request.member_id or self._shard.new_member_id()
-        self._membership.check_size(group, member_id, request.group_instance_id)
+        is_member = member_id in group.members or group.static_member(request.group_instance_id)
+        self._shard.check_size(group, is_member=bool(is_member))
         protocols = joining.protocols()
         if not group.supports_classic_protocols(request.protocol_type, protocols):
             raise RefusalError(

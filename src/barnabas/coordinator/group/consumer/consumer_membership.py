@@ -45,6 +45,7 @@ from barnabas.coordinator.group.consumer.heartbeats import (
 )
 from barnabas.coordinator.group.consumer.regexes import GroupRegexes, RegexChange
 from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.kind_configs import consumer_assignors
 from barnabas.coordinator.group.topics import NOTHING_OWNED, Target
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -118,7 +119,8 @@ class ConsumerMembership:
             is_joining=request.member_epoch == JOIN_EPOCH,
         )
         member_id = request.member_id or self._shard.new_member_id()
-        self.check_size(group, member_id, request.instance_id)
+        is_member = member_id in group.members or group.static_member(request.instance_id)
+        self._shard.check_size(group, is_member=bool(is_member))
         # 3. Find or create the member, and give it the fields of the request.
         find = find_dynamic if request.instance_id is None else find_static
         member = find(group, heartbeat, member_id)
@@ -193,17 +195,6 @@ class ConsumerMembership:
             group_epoch = self._update_epoch(group, heartbeat, change, is_bumped)
         return group_epoch, has_new_names or regex_change is not RegexChange.NONE
 
-    def check_size(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-        """Check that the group may have one more member. Raises RefusalError."""
-        if member_id in group.members or group.static_member(instance_id) is not None:
-            return
-        size_max = self._shard.config.group_consumer_max_size
-        if len(group.members) >= size_max:
-            raise RefusalError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The group already has {size_max} members, the limit of group.consumer.max.size.",
-            )
-
     def _assignor(
         self,
         group: ConsumerGroup,
@@ -211,7 +202,7 @@ class ConsumerMembership:
         after: ConsumerMember | None = None,
     ) -> str:
         # A member may prefer an assignor that was removed from this broker's configuration.
-        known = self._shard.config.assignors
+        known = consumer_assignors(self._shard.config)
         preferred = group.preferred_assignor(before, after)
         return preferred if preferred in known else known[0]
 

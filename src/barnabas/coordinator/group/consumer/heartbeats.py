@@ -30,6 +30,7 @@ from barnabas.coordinator.group.group_base import (
     check_topic_names,
     fenced_epoch,
 )
+from barnabas.coordinator.group.kind_configs import consumer_assignors
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatResponse
 
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard, ConsumerTimers
-    from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatRequest
+    from barnabas.settings.definition import ParsedConfig
 
 
 class ConsumerHeartbeat(msgspec.Struct):
@@ -123,7 +124,7 @@ _CLIENT_MEMBER_ID_SINCE = 1
 
 
 def check_request(
-    request: ConsumerGroupHeartbeatRequest, version: int, config: ConsumerGroupConfig
+    request: ConsumerGroupHeartbeatRequest, version: int, config: ParsedConfig
 ) -> None:
     """Check the fields whose validity does not depend on the group. Raises RefusalError.
 
@@ -155,11 +156,10 @@ def check_request(
     elif epoch < STATIC_LEAVE_EPOCH:
         raise _invalid(f"The member epoch {epoch} is below -2.")
     assignor = request.server_assignor
-    if assignor is not None and assignor not in config.assignors:
+    if assignor is not None and assignor not in (allowed := consumer_assignors(config)):
         raise RefusalError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"The group coordinator has no assignor {assignor}. It has: "
-            f"{', '.join(config.assignors)}.",
+            f"The group coordinator has no assignor {assignor}. It has: {', '.join(allowed)}.",
         )
 
 

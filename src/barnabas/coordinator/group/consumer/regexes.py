@@ -194,7 +194,7 @@ class GroupRegexes:
                 regexes.discard(old)
             if new:
                 regexes.add(new)
-        refresh_ms = self._shard.config.group_consumer_regex_refresh_interval_ms
+        refresh_ms = self._shard.config.integer("group.consumer.regex.refresh.interval.ms")
         is_needed = (
             is_needed
             or len(regexes) != len(group.resolved)

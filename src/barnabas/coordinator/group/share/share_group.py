@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from barnabas.coordinator.group.group_kind import KindShard
-from barnabas.coordinator.group.kind_configs import ShareGroupConfig
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup, change_counts
 from barnabas.coordinator.group.topics import NOTHING, Target
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.coordinator.group.group_base import GroupMemory
-    from barnabas.coordinator.group.group_config import GroupTypeSettings
+    from barnabas.coordinator.group.group_config import GroupSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies
 
 
@@ -300,7 +299,7 @@ def _partitions_of(member: ShareMember) -> int:
 _UNKNOWN_NAME = "<UNKNOWN>"
 
 
-class ShareShard(KindShard[ShareGroup, ShareGroupConfig]):
+class ShareShard(KindShard[ShareGroup]):
     """The share groups of one shard."""
 
     replaces_classic: ClassVar[bool] = False
@@ -309,7 +308,7 @@ class ShareShard(KindShard[ShareGroup, ShareGroupConfig]):
 
     def __init__(
         self,
-        settings: GroupTypeSettings[ShareGroupConfig],
+        settings: GroupSettings,
         dependencies: GroupDependencies,
         write_timeout_ms: int,
     ) -> None:
@@ -322,7 +321,9 @@ class ShareShard(KindShard[ShareGroup, ShareGroupConfig]):
     @property
     def initialize_retry_ms(self) -> int:
         """Time after which an initialization without a result is repeated."""
-        return max(self.config.group_share_initialize_retry_interval_ms, self._write_timeout_ms)
+        return max(
+            self.config.integer("group.share.initialize.retry.interval.ms"), self._write_timeout_ms
+        )
 
     # Topics.
 

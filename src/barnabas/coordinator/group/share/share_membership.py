@@ -236,7 +236,7 @@ class ShareMembership:
         group = self._shard.find_or_create(
             request.group_id, heartbeat.records, is_joining=is_joining
         )
-        self._check_size(group, request.member_id)
+        self._shard.check_size(group, is_member=request.member_id in group.members)
         # 3. Find or create the member, and give it the fields of the request.
         member = _find_member(group, request)
         updated = _updated(member, heartbeat)
@@ -265,14 +265,6 @@ class ShareMembership:
         records, initialization = self._state.initialize_missing(group, group_epoch, names)
         heartbeat.records += records
         return CoordinatorResult(ShareHeartbeat(response, initialization), heartbeat.records)
-
-    def _check_size(self, group: ShareGroup, member_id: str) -> None:
-        size_max = self._shard.config.group_share_max_size
-        if len(group.members) >= size_max and member_id not in group.members:
-            raise RefusalError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The group already has {size_max} members, the limit of group.share.max.size.",
-            )
 
     def _update_epoch(
         self,

@@ -138,7 +138,9 @@ class StreamsMembership:
     ) -> CoordinatorResult[StreamsHeartbeatResult | None]:
         request, group = heartbeat.request, heartbeat.group
         if is_joining:
-            self._check_size(group, request)
+            is_member = request.member_id in group.members
+            is_member |= request.instance_id in group.static_members
+            self._shard.check_size(group, is_member=is_member)
         # 3. Find or create the member, and give it the fields of the request.
         member = _find_member(heartbeat, is_joining=is_joining)
         updated = _updated(member, heartbeat, is_joining=is_joining)
@@ -187,15 +189,6 @@ class StreamsMembership:
             return
         if group.topology.value is prepared.topology.value:
             group.first_configured = prepared.configured
-
-    def _check_size(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
-        size_max = self._shard.config.group_streams_max_size
-        is_known = request.instance_id in group.static_members or request.member_id in group.members
-        if len(group.members) >= size_max and not is_known:
-            raise RefusalError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The group already has {size_max} members, the limit of group.streams.max.size.",
-            )
 
     def _reconcile(
         self, heartbeat: StreamsHeartbeat, member: StreamsMember, assignment: Assignment
