@@ -225,6 +225,6 @@ class GroupSettings(msgspec.Struct):
         broker: dict[str, Any] = self.config.values
         lowest_key, highest_key = _limits_of(name)
         value = int(own)
-        lowest: int = broker.get(lowest_key, value)
-        highest: int = broker.get(highest_key, max(value, lowest))
-        return min(max(value, lowest), highest)
+        value = max(value, broker.get(lowest_key, value))
+        highest: int = broker.get(highest_key, value)
+        return min(value, highest)

@@ -21,7 +21,7 @@ from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from barnabas.coordinator.group.group_base import GroupMetrics
     from barnabas.coordinator.group.group_config import GroupSettings
@@ -115,6 +115,13 @@ class MemberTimers(Generic[R]):
         """Cancel all timeouts of a member that has left."""
         self._timers.cancel((self._session, group_id, member_id))
         self._timers.cancel((self._rebalance, group_id, member_id))
+
+    def end_removed(self, group_id: str, member_ids: Iterable[str], error: ErrorCode) -> None:
+        """Cancel the timeouts of members whose removal was written, unless they have returned."""
+        group = self._groups.find(group_id)
+        for each in member_ids:
+            if error is ErrorCode.NONE and (group is None or each not in group.members):
+                self.end(group_id, each)
 
     def _start_rebalance(
         self, group_id: str, member_id: str, epoch: int, timeout_ms: float
@@ -287,14 +294,11 @@ class KindShard(Generic[R]):
         """The highest number of members of a group."""
         return self.config.integer(self._size_max)
 
-    def check_size(self, group: R, *, is_member: bool) -> None:
-        """Check that the group may have the member of a heartbeat. Raises RefusalError.
-
-        Args:
-            group: the group.
-            is_member: whether the group has the member already.
-        """
-        if len(group.members) >= self.size_max and not is_member:
+    def check_size(self, group: R, member_id: str, instance_id: str | None) -> None:
+        """Check that the group may have the member of a heartbeat. Raises RefusalError."""
+        if member_id in group.members or group.static_member(instance_id) is not None:
+            return
+        if len(group.members) >= self.size_max:
             raise RefusalError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The group already has {self.size_max} members, the limit of {self._size_max}.",

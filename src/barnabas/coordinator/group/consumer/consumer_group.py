@@ -79,13 +79,6 @@ class ClassicMetadata(msgspec.Struct, frozen=True):
         return sum(len(metadata) for _, metadata in self.protocols)
 
 
-# Member epochs with which a client leaves the group, or a static member leaves for a while.
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2
-# The member epoch with which a client joins the group.
-JOIN_EPOCH = 0
-
-
 class ConsumerMember(msgspec.Struct, frozen=True):
     """A member. A change creates a new object, and its record replaces the old one."""
 
@@ -162,7 +155,6 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         "_regexes",
         "has_partition_metadata",
         "resolved",
-        "static_members",
     )
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
@@ -212,11 +204,6 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
             and not self._regexes
             and not self.needs_refresh(now_ms)
         )
-
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Return the static member of an instance, or None."""
-        member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member_id: str, instance_id: str | None) -> Target:
         """Return the target assignment of a member; for a static member, that of its instance."""

@@ -37,7 +37,6 @@ from barnabas.coordinator.group.targets import (
     AssignorInput,
     MemberInput,
     SlicedTargets,
-    TargetRecords,
     differing,
     is_large,
 )
@@ -46,7 +45,7 @@ from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Set as AbstractSet
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
     from barnabas.coordinator.group.targets import Assigning, GroupCopy
@@ -169,8 +168,9 @@ class ConsumerTargets(SlicedTargets[ConsumerGroup, ConsumerMember, Target]):
         self._shard = shard
         # Returns the name of a group's assignor.
         self._assignor_of = assignor_of
-        records = TargetRecords(target_record, target_epoch_record, _replacement)
-        super().__init__(shard.groups, shard.timers, shard.clock, records)
+        super().__init__(
+            shard.groups, shard.timers, shard.clock, target_record, target_epoch_record
+        )
 
     def is_large(self, group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember) -> bool:
         """Whether the target assignment must be computed in slices.
@@ -190,11 +190,6 @@ class ConsumerTargets(SlicedTargets[ConsumerGroup, ConsumerMember, Target]):
         before = TargetInput(group, copy.members, copy.known, is_homogeneous)
         yield
         return (yield from before.assign(assignor, self._shard.topics))
-
-
-def _replacement(group: Any, member: ConsumerMember) -> str | None:
-    found: str | None = group.static_members.get(member.instance_id)
-    return found
 
 
 class Reconciliation(msgspec.Struct, frozen=True):

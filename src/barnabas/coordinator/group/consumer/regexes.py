@@ -129,7 +129,6 @@ def compile_regex(regex: str) -> Matches:
 
 # Minimum time between two resolutions of a group, in ms.
 _RESOLUTION_INTERVAL_MS = 10_000
-_REFRESH_MS = 0x7FFF_FFFF
 
 
 class RegexChange(Enum):
@@ -224,5 +223,5 @@ class GroupRegexes:
             epoch = group.group_epoch + 1
             records.append(epoch_record(group_id, epoch, metadata_hash))
             self._shard.metrics.consumer_rebalances += 1
-            group.note_refresh(self._shard.clock.wall_ms() + _REFRESH_MS, epoch)
+            group.note_refresh(self._shard.clock.wall_ms(), epoch)
         return records

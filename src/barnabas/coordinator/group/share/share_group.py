@@ -33,11 +33,6 @@ class ShareGroupState(Enum):
     DEAD = "Dead"
 
 
-# The member epoch with which a client leaves the group, and the one with which it joins.
-LEAVE_EPOCH = -1
-JOIN_EPOCH = 0
-
-
 class ShareMember(msgspec.Struct, frozen=True):
     """A member. A change creates a new object, and its record replaces the old one.
 
@@ -56,6 +51,10 @@ class ShareMember(msgspec.Struct, frozen=True):
     subscribed_topic_names: frozenset[str] = frozenset()
     # Partitions from which the client may fetch.
     assigned: Target = NOTHING
+
+    @property
+    def instance_id(self) -> None:
+        """None: share groups have no static members."""
 
     @property
     def must_revoke(self) -> bool:

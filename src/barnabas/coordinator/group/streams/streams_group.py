@@ -139,7 +139,6 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         "endpoints",
         "first_configured",
         "shutdown_member_id",
-        "static_members",
         "task_offsets",
         "validated_topology_epoch",
     )
@@ -152,8 +151,6 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         self.assignment_configs = _NO_CONFIGS
         # (stored, failed) epochs of topology descriptions, which only plugins of Kafka write.
         self.description_epochs = (NO_EPOCH, NO_EPOCH)
-        # Member id by instance id.
-        self.static_members: dict[str, str] = {}
         self._topology: StreamsTopology | None = None
         # Processes by current task. An active task has one, the others may have several.
         self._active: dict[tuple[str, int], str] = {}
@@ -249,11 +246,6 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         return self._topology is not None and topic in self._topology.required_topics
 
     # Members and targets.
-
-    def static_member(self, instance_id: str | None) -> StreamsMember | None:
-        """Return the member with that instance id."""
-        member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member_id: str) -> MemberTasks:
         """Return the target assignment of a member."""

@@ -416,12 +416,6 @@ class StreamsMemberState(IntEnum):
             return cls.UNKNOWN
 
 
-# Member epochs with which a client leaves the group, or a static member leaves for a while.
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2
-# The member epoch with which a client joins the group.
-JOIN_EPOCH = 0
-
 NO_TAGS: Mapping[str, str] = MappingProxyType({})
 
 
