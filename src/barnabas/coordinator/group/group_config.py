@@ -225,6 +225,7 @@ class GroupSettings(msgspec.Struct):
         broker: dict[str, Any] = self.config.values
         lowest_key, highest_key = _limits_of(name)
         value = int(own)
-        value = max(value, broker.get(lowest_key, value))
+        lowest: int = broker.get(lowest_key, value)
+        value = max(value, lowest)
         highest: int = broker.get(highest_key, value)
         return min(value, highest)
