@@ -9,7 +9,9 @@ of one protocol and all assignments, and must fit into `max.message.bytes` of `_
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 
@@ -33,16 +35,35 @@ STATIC_LEAVE_EPOCH = -2
 JOIN_EPOCH = 0
 
 
-class MemberIds(Protocol):
-    """The ids of a member of any kind of group."""
+class GroupMember(msgspec.Struct, frozen=True):
+    """A member of a consumer, share or streams group.
+
+    A change creates a new object, and its record replaces the old one.
+    """
+
+    member_id: str
+    # Epoch of the target assignment that the member has reached. -2 for a static member that has
+    # left for a while.
+    member_epoch: int = 0
+    # The epoch before that. A client that missed the last response still sends it.
+    previous_member_epoch: int = -1
+    # None for dynamic members. Share groups have no others.
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    # Starts with a slash, as Java prints addresses.
+    client_host: str = ""
+    # Time in ms for giving up partitions or tasks. -1 until the client sends it, and in share
+    # groups.
+    rebalance_timeout_ms: int = -1
 
     @property
-    def member_id(self) -> str: ...
-    @property
-    def instance_id(self) -> str | None: ...
+    def must_revoke(self) -> bool:
+        """Whether the client must give up partitions or tasks before it gets a new epoch."""
+        return False
 
 
-M = TypeVar("M", bound=MemberIds)
+M = TypeVar("M", bound=GroupMember)
 
 
 def invalid_request(message: str) -> RefusalError:
@@ -95,7 +116,7 @@ def check_instance(known: M | None, member_id: str, instance_id: str) -> M:
     return known
 
 
-def unreleased_instance(known: MemberIds, member_id: str) -> RefusalError:
+def unreleased_instance(known: GroupMember, member_id: str) -> RefusalError:
     """Return the error for a client that joins as a static member that has not left."""
     return RefusalError(
         ErrorCode.UNRELEASED_INSTANCE_ID,

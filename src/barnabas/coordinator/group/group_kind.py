@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from barnabas.coordinator.group.classic.group_record import group_tombstone
-from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.group_base import GroupMember, RefusalError
 from barnabas.coordinator.group.replayed_group import ReplayedGroup
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -41,17 +41,6 @@ R = TypeVar("R", bound=ReplayedGroup[Any, Any])
 
 # Delay of the next attempt if the removal of a member could not be written, in ms.
 RETRY_MS = 500
-
-
-class _Member(Protocol):
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def member_epoch(self) -> int: ...
-    @property
-    def rebalance_timeout_ms(self) -> int: ...
-    @property
-    def must_revoke(self) -> bool: ...
 
 
 class MemberTimers(Generic[R]):
@@ -100,7 +89,7 @@ class MemberTimers(Generic[R]):
             partial(self._on_session_expired, group_id, member_id),
         )
 
-    def update_rebalance(self, group_id: str, member: _Member) -> None:
+    def update_rebalance(self, group_id: str, member: GroupMember) -> None:
         """Start the rebalance timeout of a member that must give something up, or cancel it.
 
         The member is removed unless it has left its epoch within its rebalance timeout.

@@ -6,13 +6,15 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from barnabas.coordinator.group.group_base import Group
+from barnabas.coordinator.group.group_base import Group, GroupMember
 from barnabas.coordinator.group.topics import Target, target_of
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from enum import IntEnum
 
     from barnabas.coordinator.group.group_base import GroupMemory
 
@@ -26,7 +28,7 @@ _REFRESH_NOW = (0, 0)
 # Kafka's interval for comparing the topics without a change of metadata, in ms: never.
 _REFRESH_MS = 0x7FFF_FFFF
 
-M = TypeVar("M")
+M = TypeVar("M", bound=GroupMember)
 T = TypeVar("T")
 
 
@@ -109,6 +111,27 @@ class ReplayedGroup(Group, Generic[M, T]):
         """Whether the topics must be compared with the stored hash."""
         until_ms, epoch = self._refresh
         return now_ms >= until_ms or self.group_epoch < epoch
+
+
+def advanced(member: M, state: IntEnum, epoch: int, assigned: object, pending: object) -> M:
+    """Return a member after a step towards its target; `member` itself if nothing changes.
+
+    Args:
+        member: the member.
+        state: its next state.
+        epoch: its next epoch.
+        assigned: the partitions or tasks that the client may use.
+        pending: the partitions or tasks that the client must give up.
+    """
+    after = replace(
+        member,
+        state=state,
+        member_epoch=epoch,
+        previous_member_epoch=member.member_epoch,
+        assigned=assigned,
+        pending_revocation=pending,
+    )
+    return member if after == member else after
 
 
 def change_counts(counts: dict[str, int], names: Iterable[str], change: int) -> None:

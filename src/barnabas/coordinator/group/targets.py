@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from barnabas.coordinator.group.group_base import MemberIds
+from barnabas.coordinator.group.group_base import GroupMember
 from barnabas.coordinator.group.replayed_group import ReplayedGroup
 from barnabas.coordinator.group.topics import NOTHING, Target
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
@@ -123,7 +123,7 @@ _RECORDS_PER_STEP = 16
 
 
 G = TypeVar("G", bound=ReplayedGroup[Any, Any])
-M = TypeVar("M", bound=MemberIds)
+M = TypeVar("M", bound=GroupMember)
 T = TypeVar("T")
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from barnabas.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE
-from barnabas.coordinator.group.group_base import member_bytes
+from barnabas.coordinator.group.group_base import GroupMember, member_bytes
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup, change_counts
 from barnabas.coordinator.group.topics import NOTHING, NOTHING_OWNED, Owned, Target
 
@@ -79,23 +79,10 @@ class ClassicMetadata(msgspec.Struct, frozen=True):
         return sum(len(metadata) for _, metadata in self.protocols)
 
 
-class ConsumerMember(msgspec.Struct, frozen=True):
-    """A member. A change creates a new object, and its record replaces the old one."""
+class ConsumerMember(GroupMember, frozen=True):
+    """A member of a consumer group."""
 
-    member_id: str
-    # Epoch of the target assignment that the member has reached. -2 for a static member that has
-    # left for a while.
-    member_epoch: int = 0
-    # The epoch before that. A client that missed the last response still sends it.
-    previous_member_epoch: int = -1
     state: MemberState = MemberState.STABLE
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    # Starts with a slash, as Java prints addresses.
-    client_host: str = ""
-    # Time in ms for the revocation of partitions. -1 until the client sends it.
-    rebalance_timeout_ms: int = -1
     subscribed_topic_names: frozenset[str] = frozenset()
     # A regular expression in RE2 syntax; empty if there is none.
     subscribed_topic_regex: str = ""

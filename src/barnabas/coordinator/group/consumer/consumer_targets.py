@@ -23,7 +23,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from barnabas.coordinator.group.consumer.consumer_assignors import assign_ranges, assign_uniformly
 from barnabas.coordinator.group.consumer.consumer_group import (
@@ -32,6 +31,7 @@ from barnabas.coordinator.group.consumer.consumer_group import (
     MemberState,
 )
 from barnabas.coordinator.group.consumer.consumer_records import target_epoch_record, target_record
+from barnabas.coordinator.group.replayed_group import advanced
 from barnabas.coordinator.group.targets import (
     STEP,
     AssignorInput,
@@ -259,11 +259,11 @@ def _without_unsubscribed(member: ConsumerMember, towards: Reconciliation) -> Co
     for topic_id, indexes in dropped.items():
         pending[topic_id] = {**pending.get(topic_id, {}), **indexes}
     if _reports_any(pending, towards):
-        return _advanced(
+        return advanced(
             member, MemberState.UNREVOKED_PARTITIONS, member.member_epoch, assigned, pending
         )
     # The client has already revoked them.
-    return _advanced(member, member.state, member.member_epoch, assigned, member.pending_revocation)
+    return advanced(member, member.state, member.member_epoch, assigned, member.pending_revocation)
 
 
 def _next_assignment(member: ConsumerMember, epoch: int, towards: Reconciliation) -> ConsumerMember:
@@ -282,7 +282,7 @@ def _next_assignment(member: ConsumerMember, epoch: int, towards: Reconciliation
             chosen = kept if partition in target else revoked
             chosen.setdefault(topic_id, {})[partition] = assigned_epoch
     if revoked and _reports_any(revoked, towards):
-        return _advanced(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoked)
+        return advanced(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoked)
     has_unreleased = False
     for topic_id in towards.target:
         target = _target_partitions(topic_id, towards)
@@ -294,7 +294,7 @@ def _next_assignment(member: ConsumerMember, epoch: int, towards: Reconciliation
             else:
                 kept.setdefault(topic_id, {})[partition] = towards.target_epoch
     state = MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE
-    return _advanced(member, state, towards.target_epoch, kept, NOTHING_OWNED)
+    return advanced(member, state, towards.target_epoch, kept, NOTHING_OWNED)
 
 
 def _target_partitions(topic_id: bytes, towards: Reconciliation) -> frozenset[int]:
@@ -302,17 +302,3 @@ def _target_partitions(topic_id: bytes, towards: Reconciliation) -> frozenset[in
     if topic_id not in towards.subscribed_topic_ids:
         return frozenset()
     return towards.target.get(topic_id, frozenset())
-
-
-def _advanced(
-    member: ConsumerMember, state: MemberState, epoch: int, assigned: Owned, pending: Owned
-) -> ConsumerMember:
-    after = replace(
-        member,
-        state=state,
-        member_epoch=epoch,
-        previous_member_epoch=member.member_epoch,
-        assigned=assigned,
-        pending_revocation=pending,
-    )
-    return member if after == member else after

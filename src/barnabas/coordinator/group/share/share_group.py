@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from barnabas.coordinator.group.group_base import GroupMember
 from barnabas.coordinator.group.group_kind import KindShard
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup, change_counts
 from barnabas.coordinator.group.topics import NOTHING, Target
@@ -33,33 +34,15 @@ class ShareGroupState(Enum):
     DEAD = "Dead"
 
 
-class ShareMember(msgspec.Struct, frozen=True):
-    """A member. A change creates a new object, and its record replaces the old one.
+class ShareMember(GroupMember, frozen=True):
+    """A member of a share group.
 
     Partitions are shared, so a member needs no reconciliation: it gets its target at once.
     """
 
-    member_id: str
-    # Epoch of the target assignment that the member has.
-    member_epoch: int = 0
-    # The epoch before that. A client that missed the last response still sends it.
-    previous_member_epoch: int = -1
-    rack_id: str | None = None
-    client_id: str = ""
-    # Starts with a slash, as Java prints addresses.
-    client_host: str = ""
     subscribed_topic_names: frozenset[str] = frozenset()
     # Partitions from which the client may fetch.
     assigned: Target = NOTHING
-
-    @property
-    def instance_id(self) -> None:
-        """None: share groups have no static members."""
-
-    @property
-    def must_revoke(self) -> bool:
-        """False: the member gives up nothing, since partitions are shared."""
-        return False
 
 
 class StateTopic(msgspec.Struct, frozen=True):
