@@ -19,9 +19,10 @@ from barnabas.coordinator.group.consumer import (
     consumer_targets,
     heartbeats,
 )
-from barnabas.coordinator.group.consumer.consumer_group import JOIN_EPOCH, ConsumerGroup
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
 from barnabas.coordinator.group.consumer.consumer_shard import ConsumerTimers
+from barnabas.coordinator.group.group_base import JOIN_EPOCH
 from barnabas.coordinator.group.group_map import GroupMap
 from barnabas.coordinator.group.offset_changes import check_consumer_commit
 from barnabas.coordinator.runtime.loader import Loader

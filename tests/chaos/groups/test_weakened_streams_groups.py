@@ -99,13 +99,13 @@ def _accept_commits(patch: pytest.MonkeyPatch, ignored: ErrorCode) -> None:
 
 @rule("epoch went back")
 def the_epoch_of_a_member_falls_while_it_releases_tasks(patch: pytest.MonkeyPatch) -> None:
-    real = task_reconciliation._advanced
+    real = task_reconciliation.advanced
 
-    def advanced(member: Any, state: StreamsMemberState, epoch: int, tasks: Any) -> Any:
+    def advanced(member: Any, state: StreamsMemberState, epoch: int, *tasks: Any) -> Any:
         must_release = state is StreamsMemberState.UNREVOKED_TASKS
-        return real(member, state, epoch - must_release, tasks)
+        return real(member, state, epoch - must_release, *tasks)
 
-    patch.setattr(task_reconciliation, "_advanced", advanced)
+    patch.setattr(task_reconciliation, "advanced", advanced)
 
 
 @rule("unassigned")

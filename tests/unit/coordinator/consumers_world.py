@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
 from barnabas.coordinator.group.consumer.heartbeats import ConsumerHeartbeat
-from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSettings
+from barnabas.coordinator.group.group_config import DEFINITION, GroupSettings
 from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
 from barnabas.protocol.messages.consumer_group_describe import DescribedGroup
 from barnabas.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,
@@ -33,17 +32,19 @@ class ConsumersWorld(MembersWorld):
         broker_config: dict[str, str | int] | None = None,
         **config: int,
     ) -> None:
-        self.consumer_config = {"group_consumer_assignment_interval_ms": 0, **config}
+        # Keys of groups of all kinds, with `_` for `.`.
+        self.group_config = {"group_consumer_assignment_interval_ms": 0, **config}
         self.overrides: dict[str, dict[str, str]] = {}
         # Topics that clients may not describe.
         self.hidden: set[str] = set()
         super().__init__(replicas, **(broker_config or {}))
 
     def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
-        consumers = GroupTypeSettings(
-            ConsumerGroupConfig(**self.consumer_config), lambda group: self.overrides.get(group, {})
+        changed = {name.replace("_", "."): value for name, value in self.group_config.items()}
+        found = GroupSettings(
+            DEFINITION.parse({}, changed), lambda group: self.overrides.get(group, {})
         )
-        return super()._make_coordinator(settings or GroupSettings(consumers))
+        return super()._make_coordinator(settings or found)
 
     def create_topic(self, name: str, partitions: int) -> None:
         self.replicas.replay(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
-from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSettings
-from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-from barnabas.coordinator.group.kind_configs import ShareGroupConfig
 from barnabas.protocol.messages.share_consumers import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
@@ -33,14 +30,7 @@ class SharesWorld(ConsumersWorld):
     """A loaded coordinator, topics, share coordinators, and short calls for requests."""
 
     def __init__(self, replicas: tuple[int, ...] = (1,), **config: int) -> None:
-        self.share_config = {"group_share_assignment_interval_ms": 0, **config}
-        super().__init__(replicas)
-
-    def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
-        shares = GroupTypeSettings(
-            ShareGroupConfig(**self.share_config), lambda group: self.overrides.get(group, {})
-        )
-        return super()._make_coordinator(settings or GroupSettings(shares=shares))
+        super().__init__(replicas, **{"group_share_assignment_interval_ms": 0, **config})
 
     def share_beat(
         self,

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 
-from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSettings
-from barnabas.coordinator.group.group_coordinator import GroupCoordinator
-from barnabas.coordinator.group.kind_configs import StreamsGroupConfig
 from barnabas.coordinator.group.streams.streams_heartbeat import (
     StreamsClient,
     StreamsHeartbeatResult,
@@ -76,7 +73,7 @@ class StreamsWorld(ConsumersWorld):
         broker_config: dict[str, str | int] | None = None,
         **config: int,
     ) -> None:
-        self.streams_config = {
+        streams_config = {
             "group_streams_assignment_interval_ms": 0,
             "group_streams_initial_rebalance_delay_ms": 0,
             **config,
@@ -85,13 +82,7 @@ class StreamsWorld(ConsumersWorld):
         self.last: StreamsHeartbeatResult
         # Whether the last heartbeat had more work than one turn of the loop may have.
         self.has_sliced = False
-        super().__init__(replicas, broker_config)
-
-    def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
-        streams = GroupTypeSettings(
-            StreamsGroupConfig(**self.streams_config), lambda group: self.overrides.get(group, {})
-        )
-        return super()._make_coordinator(settings or GroupSettings(streams=streams))
+        super().__init__(replicas, broker_config, **streams_config)
 
     def beat_streams(
         self, member: str, epoch: int, given: Topology | None = None, **fields: object

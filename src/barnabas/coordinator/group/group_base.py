@@ -9,7 +9,9 @@ of one protocol and all assignments, and must fit into `max.message.bytes` of `_
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 
@@ -24,6 +26,103 @@ class RefusalError(Exception):
         super().__init__(message)
         self.error = error
         self.message = message
+
+
+# Member epochs with which a client leaves the group, or a static member leaves for a while.
+LEAVE_EPOCH = -1
+STATIC_LEAVE_EPOCH = -2
+# The member epoch with which a client joins the group.
+JOIN_EPOCH = 0
+
+
+class GroupMember(msgspec.Struct, frozen=True):
+    """A member of a consumer, share or streams group.
+
+    A change creates a new object, and its record replaces the old one.
+    """
+
+    member_id: str
+    # Epoch of the target assignment that the member has reached. -2 for a static member that has
+    # left for a while.
+    member_epoch: int = 0
+    # The epoch before that. A client that missed the last response still sends it.
+    previous_member_epoch: int = -1
+    # None for dynamic members. Share groups have no others.
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    # Starts with a slash, as Java prints addresses.
+    client_host: str = ""
+    # Time in ms for giving up partitions or tasks. -1 until the client sends it, and in share
+    # groups.
+    rebalance_timeout_ms: int = -1
+
+    @property
+    def must_revoke(self) -> bool:
+        """Whether the client must give up partitions or tasks before it gets a new epoch."""
+        return False
+
+
+M = TypeVar("M", bound=GroupMember)
+
+
+def invalid_request(message: str) -> RefusalError:
+    """Return the error for a request with invalid fields."""
+    return RefusalError(ErrorCode.INVALID_REQUEST, message)
+
+
+def check_ids(
+    member_id: str | None, group_id: str, instance_id: str | None, rack_id: str | None
+) -> None:
+    """Check that no id in a heartbeat is blank. Raises RefusalError."""
+    if member_id is not None and not member_id.strip():
+        raise invalid_request("The member id is blank.")
+    if not group_id.strip():
+        raise invalid_request("The group id is blank.")
+    if instance_id is not None and not instance_id.strip():
+        raise invalid_request("The instance id is blank.")
+    if rack_id is not None and not rack_id.strip():
+        raise invalid_request("The rack id is blank.")
+
+
+def check_static_leave(epoch: int, instance_id: str | None) -> None:
+    """Check the fields of a heartbeat with an epoch below LEAVE_EPOCH. Raises RefusalError."""
+    if epoch < STATIC_LEAVE_EPOCH:
+        raise invalid_request(f"The member epoch {epoch} is below -2.")
+    if instance_id is None:
+        raise invalid_request(
+            "Epoch -2 is only for static members, but the request has no instance id."
+        )
+
+
+def unknown_member(group: Group, member_id: str) -> RefusalError:
+    """Return the error for a member id that the group does not have."""
+    return RefusalError(
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        f"Member {member_id} is not a member of group {group.group_id}.",
+    )
+
+
+def check_instance(known: M | None, member_id: str, instance_id: str) -> M:
+    """Return the static member if it has that member id. Raises RefusalError."""
+    if known is None:
+        raise RefusalError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if known.member_id != member_id:
+        raise RefusalError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Instance id {instance_id} now belongs to member {known.member_id}, which replaced "
+            f"member {member_id}.",
+        )
+    return known
+
+
+def unreleased_instance(known: GroupMember, member_id: str) -> RefusalError:
+    """Return the error for a client that joins as a static member that has not left."""
+    return RefusalError(
+        ErrorCode.UNRELEASED_INSTANCE_ID,
+        f"Instance id {known.instance_id} still belongs to member {known.member_id}. Member "
+        f"{member_id} can join when that member has left or its session has expired.",
+    )
 
 
 def fenced_epoch(member_id: str, received: int, known: int) -> RefusalError:
@@ -46,10 +145,10 @@ def check_topic_names(names: Collection[str] | None) -> None:
     """Check the number and length of topic names in a subscription. Raises RefusalError."""
     if names is not None and len(names) > TOPIC_NAMES_MAX:
         message = f"A member may subscribe to at most {TOPIC_NAMES_MAX} topics by name."
-        raise RefusalError(ErrorCode.INVALID_REQUEST, message)
+        raise invalid_request(message)
     if names is not None and sum(map(len, names)) > NAMES_LENGTH_MAX:
         message = f"Topic names of a member may have {NAMES_LENGTH_MAX} characters in total."
-        raise RefusalError(ErrorCode.INVALID_REQUEST, message)
+        raise invalid_request(message)
 
 
 # Limit of one group.

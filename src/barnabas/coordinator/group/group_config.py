@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,15 +16,14 @@ from barnabas.coordinator.group.kind_configs import (
     CONSUMER_KEYS,
     SHARE_KEYS,
     STREAMS_KEYS,
-    ConsumerGroupConfig,
-    ShareGroupConfig,
-    StreamsGroupConfig,
 )
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.key import at_least, between, satisfying
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from barnabas.settings.definition import ParsedConfig
 
 
 class MigrationPolicy(Enum):
@@ -182,32 +181,24 @@ class GroupCoordinatorConfig(msgspec.Struct, frozen=True):
         return self.offsets_retention_minutes * 60_000
 
 
-C = TypeVar("C")
-
-
 def _no_overrides(_group_id: str) -> Mapping[str, str]:
     return {}
 
 
 @cache
-def _fields_of(name: str) -> tuple[str, str, str]:
-    """Return the fields of the broker's value for a group's config, of its minimum and maximum."""
-    type_name, _, rest = name.partition(".")
-    field = rest.replace(".", "_")
+def _limits_of(name: str) -> tuple[str, str]:
+    """Return the keys of the lowest and the highest value of a group's config."""
+    kind, _, rest = name.partition(".")
     # The limit of `num.standby.replicas` is `max.standby.replicas`.
-    limited = field.removeprefix("num_")
-    return (
-        f"group_{type_name}_{field}",
-        f"group_{type_name}_min_{limited}",
-        f"group_{type_name}_max_{limited}",
-    )
+    limited = rest.removeprefix("num.")
+    return f"group.{kind}.min.{limited}", f"group.{kind}.max.{limited}"
 
 
-class GroupTypeSettings(msgspec.Struct, Generic[C]):
-    """The configuration of consumer, share or streams groups."""
+class GroupSettings(msgspec.Struct):
+    """The configuration of consumer, share and streams groups."""
 
     # The broker replaces it when a dynamic key changes.
-    config: C
+    config: ParsedConfig = msgspec.field(default_factory=lambda: DEFINITION.parse({}))
     # Returns the configs of a group, which override the broker's.
     overrides: Callable[[str], Mapping[str, str]] = _no_overrides
 
@@ -224,30 +215,17 @@ class GroupTypeSettings(msgspec.Struct, Generic[C]):
         """Return two numbers of a group's config, like `value`."""
         own = self.overrides(group_id)
         if not own:
-            config = self.config
-            return getattr(config, _fields_of(first)[0]), getattr(config, _fields_of(second)[0])
+            broker: dict[str, Any] = self.config.values
+            return broker["group." + first], broker["group." + second]
         return self._value(own.get(first), first), self._value(own.get(second), second)
 
     def _value(self, own: str | None, name: str) -> int:
-        broker_field, lowest_field, highest_field = _fields_of(name)
         if own is None:
-            broker_value: int = getattr(self.config, broker_field)
-            return broker_value
-        lowest: int | None = getattr(self.config, lowest_field, None)
-        highest: int | None = getattr(self.config, highest_field, None)
-        value = int(own) if lowest is None else max(int(own), lowest)
-        return value if highest is None else min(value, highest)
-
-
-class GroupSettings(msgspec.Struct):
-    """The configuration of consumer, share and streams groups. The broker changes it."""
-
-    consumers: GroupTypeSettings[ConsumerGroupConfig] = msgspec.field(
-        default_factory=lambda: GroupTypeSettings(ConsumerGroupConfig())
-    )
-    shares: GroupTypeSettings[ShareGroupConfig] = msgspec.field(
-        default_factory=lambda: GroupTypeSettings(ShareGroupConfig())
-    )
-    streams: GroupTypeSettings[StreamsGroupConfig] = msgspec.field(
-        default_factory=lambda: GroupTypeSettings(StreamsGroupConfig())
-    )
+            return self.config.integer("group." + name)
+        broker: dict[str, Any] = self.config.values
+        lowest_key, highest_key = _limits_of(name)
+        value = int(own)
+        lowest: int = broker.get(lowest_key, value)
+        value = max(value, lowest)
+        highest: int = broker.get(highest_key, value)
+        return min(value, highest)

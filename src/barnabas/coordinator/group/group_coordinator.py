@@ -100,7 +100,7 @@ class GroupCoordinator:
         # The handlers of requests, by type of group and of request.
         self.members = MemberRequests(config, self.runtime)
         self.offsets = OffsetRequests(self.runtime, topics, dependencies.clock)
-        self.consumers = ConsumerRequests(self.runtime, topics, found.consumers)
+        self.consumers = ConsumerRequests(self.runtime, topics, found)
         store = share_services.store
         initializer = ShareInitializer(self.runtime, store)
         self.shares = ShareRequests(self.runtime, topics, store, initializer)

@@ -9,28 +9,29 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
 from barnabas.coordinator.group.classic.classic_group import ClassicGroup, GroupState
 from barnabas.coordinator.group.classic.group_record import group_tombstone
-from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.group_base import GroupMember, RefusalError
 from barnabas.coordinator.group.replayed_group import ReplayedGroup
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from barnabas.coordinator.group.group_base import GroupMetrics
-    from barnabas.coordinator.group.group_config import GroupTypeSettings
+    from barnabas.coordinator.group.group_config import GroupSettings
     from barnabas.coordinator.group.group_map import GroupMap, GroupsOfKind
     from barnabas.coordinator.group.topics import TopicHashes, TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.coordinator.runtime.shard import ShardTimers
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
+    from barnabas.settings.definition import ParsedConfig
 
 _log = logging.getLogger(__name__)
 
@@ -40,17 +41,6 @@ R = TypeVar("R", bound=ReplayedGroup[Any, Any])
 
 # Delay of the next attempt if the removal of a member could not be written, in ms.
 RETRY_MS = 500
-
-
-class _Member(Protocol):
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def member_epoch(self) -> int: ...
-    @property
-    def rebalance_timeout_ms(self) -> int: ...
-    @property
-    def must_revoke(self) -> bool: ...
 
 
 class MemberTimers(Generic[R]):
@@ -99,7 +89,7 @@ class MemberTimers(Generic[R]):
             partial(self._on_session_expired, group_id, member_id),
         )
 
-    def update_rebalance(self, group_id: str, member: _Member) -> None:
+    def update_rebalance(self, group_id: str, member: GroupMember) -> None:
         """Start the rebalance timeout of a member that must give something up, or cancel it.
 
         The member is removed unless it has left its epoch within its rebalance timeout.
@@ -114,6 +104,13 @@ class MemberTimers(Generic[R]):
         """Cancel all timeouts of a member that has left."""
         self._timers.cancel((self._session, group_id, member_id))
         self._timers.cancel((self._rebalance, group_id, member_id))
+
+    def end_removed(self, group_id: str, member_ids: Iterable[str], error: ErrorCode) -> None:
+        """Cancel the timeouts of members whose removal was written, unless they have returned."""
+        group = self._groups.find(group_id)
+        for each in member_ids:
+            if error is ErrorCode.NONE and (group is None or each not in group.members):
+                self.end(group_id, each)
 
     def _start_rebalance(
         self, group_id: str, member_id: str, epoch: int, timeout_ms: float
@@ -179,9 +176,6 @@ class MemberTimers(Generic[R]):
         return result
 
 
-C = TypeVar("C")
-
-
 class GroupDependencies(msgspec.Struct, frozen=True):
     """The objects that the groups of all kinds in a shard share."""
 
@@ -196,8 +190,8 @@ class GroupDependencies(msgspec.Struct, frozen=True):
     metrics: GroupMetrics
 
 
-class KindShard(Generic[R, C]):
-    """The groups of one kind (`R`) in a shard, with their configuration (`C`) and dependencies."""
+class KindShard(Generic[R]):
+    """The groups of one kind in a shard, with their configuration and dependencies."""
 
     # Whether an empty classic group makes room for a group of this kind.
     replaces_classic: ClassVar[bool] = True
@@ -211,6 +205,7 @@ class KindShard(Generic[R, C]):
         "_heartbeat_interval",
         "_session_timeout",
         "_settings",
+        "_size_max",
         "clock",
         "groups",
         "hashes",
@@ -222,7 +217,7 @@ class KindShard(Generic[R, C]):
     def __init__(
         self,
         group_class: type[R],
-        settings: GroupTypeSettings[C],
+        settings: GroupSettings,
         dependencies: GroupDependencies,
     ) -> None:
         self._settings = settings
@@ -230,6 +225,7 @@ class KindShard(Generic[R, C]):
         self._session_timeout = f"{group_class.kind}.session.timeout.ms"
         self._heartbeat_interval = f"{group_class.kind}.heartbeat.interval.ms"
         self._assignment_interval = f"{group_class.kind}.assignment.interval.ms"
+        self._size_max = f"group.{group_class.kind}.max.size"
         self._group_class = group_class
         self._all_groups = dependencies.groups
         self.groups = dependencies.groups.of(group_class)
@@ -278,9 +274,24 @@ class KindShard(Generic[R, C]):
     # Configuration.
 
     @property
-    def config(self) -> C:
+    def config(self) -> ParsedConfig:
         """The broker's current configuration."""
         return self._settings.config
+
+    @property
+    def size_max(self) -> int:
+        """The highest number of members of a group."""
+        return self.config.integer(self._size_max)
+
+    def check_size(self, group: R, member_id: str, instance_id: str | None) -> None:
+        """Check that the group may have the member of a heartbeat. Raises RefusalError."""
+        if member_id in group.members or group.static_member(instance_id) is not None:
+            return
+        if len(group.members) >= self.size_max:
+            raise RefusalError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The group already has {self.size_max} members, the limit of {self._size_max}.",
+            )
 
     def session_timeout_ms(self, group_id: str) -> int:
         """Return the session timeout of a group's members."""

@@ -109,7 +109,7 @@ class GroupShard:
         self.classic = ClassicMembership(
             self.groups, self._rebalance, dependencies.rng, config.group_max_size
         )
-        self.consumer_groups = ConsumerShard(settings.consumers, dependencies)
+        self.consumer_groups = ConsumerShard(settings, dependencies)
         policy = config.migration_policy
         self.consumers = ConsumerMembership(
             self.consumer_groups,
@@ -119,13 +119,11 @@ class GroupShard:
             ),
         )
         self._classic_members = ClassicMembers(policy, self.consumer_groups, self.consumers)
-        self.share_groups = ShareShard(
-            settings.shares, dependencies, config.offsets_commit_timeout_ms
-        )
+        self.share_groups = ShareShard(settings, dependencies, config.offsets_commit_timeout_ms)
         self.share_state = StateChanges(self.share_groups)
         self.shares = ShareMembership(self.share_groups, self.share_state)
         self.share_offsets = ShareOffsets(self.share_groups, self.share_state)
-        self.streams_groups = StreamsShard(settings.streams, dependencies)
+        self.streams_groups = StreamsShard(settings, dependencies)
         self.streams = StreamsMembership(self.streams_groups)
         self.offset_changes = OffsetChanges(
             self.groups, self.offsets, self._rebalance, metrics, config.offset_metadata_max_bytes

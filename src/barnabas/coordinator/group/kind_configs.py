@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from barnabas.settings.definition import ConfigError, ConfigKey, ConfigType, DynamicMode
 from barnabas.settings.key import at_least, between, satisfying
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from barnabas.settings.definition import ParsedConfig
     from barnabas.settings.key import ConfigValue, Range
@@ -26,13 +24,14 @@ _CLASSES = {
 }
 
 
-def assignor_names(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of assignors, each given by its name or by the name of Kafka's class."""
-    return _assignor_names(tuple(words))
+def consumer_assignors(config: ParsedConfig) -> tuple[str, ...]:
+    """Return the names of the assignors that members may choose. The first one is the default."""
+    return _assignor_names(tuple(config.strings("group.consumer.assignors")))
 
 
 @lru_cache(16)
 def _assignor_names(words: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of assignors, each given by its name or by the name of Kafka's class."""
     return tuple(_CLASSES.get(word, word) for word in words)
 
 
@@ -41,7 +40,7 @@ def _assignors(known: Collection[str]) -> Range:
 
     def accepts(value: ConfigValue) -> bool:
         assert isinstance(value, list), value
-        names = assignor_names(value)
+        names = _assignor_names(tuple(value))
         return bool(names) and len(set(names)) == len(names) and set(names) <= set(known)
 
     text = (
@@ -115,7 +114,9 @@ def check_group_limits(config: ParsedConfig) -> None:
                 raise ConfigError(low_key, str(low), f"{relation} {high_key} ({high})")
 
 
-ASSIGNMENT_INTERVAL = "group.consumer.assignment.interval.ms"
+ASSIGNMENT_INTERVALS = tuple(
+    f"group.{kind}.assignment.interval.ms" for kind in ("consumer", "share", "streams")
+)
 _INT_MAX = 0x7FFF_FFFF
 
 
@@ -142,8 +143,14 @@ def _with_limits(
     ]
 
 
-def _member_keys(kind: str) -> list[ConfigKey]:
-    """Return the keys for the members of groups, which are the same for each kind."""
+def _member_keys(kind: str, size_max: int, sizes: Range) -> list[ConfigKey]:
+    """Return the keys for the members of groups, which differ by kind only in `max.size`.
+
+    Args:
+        kind: the kind of group.
+        size_max: the default of `max.size`.
+        sizes: the range of `max.size`.
+    """
     positive, any_time = at_least(1), at_least(0)
     removed = f"Time without a heartbeat after which a member of a {kind} group is removed, in ms."
     between_two = f"Minimum time between two target assignments of a {kind} group, in ms."
@@ -165,18 +172,12 @@ def _member_keys(kind: str) -> list[ConfigKey]:
             heartbeats, f"heartbeat interval {one}", (5_000, positive), (15_000, positive)
         ),
         *_with_limits(assignments, f"assignment interval {one}", (0, any_time), (15_000, any_time)),
+        _integer(kind, "max.size", size_max, f"Maximum number of members {one}.", sizes),
     ]
 
 
 CONSUMER_KEYS = [
-    *_member_keys("consumer"),
-    _integer(
-        "consumer",
-        "max.size",
-        _INT_MAX,
-        "Maximum number of members of a consumer group.",
-        at_least(1),
-    ),
+    *_member_keys("consumer", _INT_MAX, at_least(1)),
     _integer(
         "consumer",
         "regex.refresh.interval.ms",
@@ -188,38 +189,12 @@ CONSUMER_KEYS = [
 ]
 
 
-class ConsumerGroupConfig(msgspec.Struct, frozen=True):
-    """Values of the keys above. Times are in ms."""
-
-    group_consumer_session_timeout_ms: int = 45_000
-    group_consumer_min_session_timeout_ms: int = 45_000
-    group_consumer_max_session_timeout_ms: int = 60_000
-    group_consumer_heartbeat_interval_ms: int = 5_000
-    group_consumer_min_heartbeat_interval_ms: int = 5_000
-    group_consumer_max_heartbeat_interval_ms: int = 15_000
-    group_consumer_assignment_interval_ms: int = 1_000
-    group_consumer_min_assignment_interval_ms: int = 0
-    group_consumer_max_assignment_interval_ms: int = 15_000
-    group_consumer_max_size: int = _INT_MAX
-    group_consumer_regex_refresh_interval_ms: int = 600_000
-    group_consumer_assignors: tuple[str, ...] | list[str] = CONSUMER_ASSIGNORS
-
-    @property
-    def assignors(self) -> tuple[str, ...]:
-        """The names of the assignors that members may choose. The first one is the default."""
-        return assignor_names(self.group_consumer_assignors)
-
-
-SHARE_ASSIGNMENT_INTERVAL = "group.share.assignment.interval.ms"
 DEAD_LETTER_AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
 DEAD_LETTER_PREFIX = "errors.deadletterqueue.topic.name.prefix"
 
 
 SHARE_KEYS = [
-    *_member_keys("share"),
-    _integer(
-        "share", "max.size", 200, "Maximum number of members of a share group.", between(1, 1_000)
-    ),
+    *_member_keys("share", 200, between(1, 1_000)),
     _integer(
         "share",
         "initialize.retry.interval.ms",
@@ -291,33 +266,6 @@ SHARE_KEYS = [
 ]
 
 
-class ShareGroupConfig(msgspec.Struct, frozen=True):
-    """Values of the keys above. Times are in ms."""
-
-    group_share_session_timeout_ms: int = 45_000
-    group_share_min_session_timeout_ms: int = 45_000
-    group_share_max_session_timeout_ms: int = 60_000
-    group_share_heartbeat_interval_ms: int = 5_000
-    group_share_min_heartbeat_interval_ms: int = 5_000
-    group_share_max_heartbeat_interval_ms: int = 15_000
-    group_share_assignment_interval_ms: int = 1_000
-    group_share_min_assignment_interval_ms: int = 0
-    group_share_max_assignment_interval_ms: int = 15_000
-    group_share_max_size: int = 200
-    group_share_initialize_retry_interval_ms: int = 30_000
-    group_share_delivery_count_limit: int = 5
-    group_share_min_delivery_count_limit: int = 2
-    group_share_max_delivery_count_limit: int = 10
-    group_share_record_lock_duration_ms: int = 30_000
-    group_share_min_record_lock_duration_ms: int = 15_000
-    group_share_max_record_lock_duration_ms: int = 60_000
-    group_share_partition_max_record_locks: int = 2_000
-    group_share_min_partition_max_record_locks: int = 100
-    group_share_max_partition_max_record_locks: int = 4_000
-    group_share_max_share_sessions: int = 2_000
-
-
-STREAMS_ASSIGNMENT_INTERVAL = "group.streams.assignment.interval.ms"
 _RACK_TAGS = "group.streams.rack.aware.assignment.tags"
 
 
@@ -326,14 +274,7 @@ def _are_distinct(value: ConfigValue) -> bool:
 
 
 STREAMS_KEYS = [
-    *_member_keys("streams"),
-    _integer(
-        "streams",
-        "max.size",
-        _INT_MAX,
-        "Maximum number of members of a streams group.",
-        at_least(1),
-    ),
+    *_member_keys("streams", _INT_MAX, at_least(1)),
     _integer(
         "streams",
         "num.standby.replicas",
@@ -408,25 +349,3 @@ STREAMS_KEYS = [
         satisfying("a list of different names", _are_distinct),
     ),
 ]
-
-
-class StreamsGroupConfig(msgspec.Struct, frozen=True):
-    """Values of the keys above. Times are in ms."""
-
-    group_streams_session_timeout_ms: int = 45_000
-    group_streams_min_session_timeout_ms: int = 45_000
-    group_streams_max_session_timeout_ms: int = 60_000
-    group_streams_heartbeat_interval_ms: int = 5_000
-    group_streams_min_heartbeat_interval_ms: int = 5_000
-    group_streams_max_heartbeat_interval_ms: int = 15_000
-    group_streams_assignment_interval_ms: int = 1_000
-    group_streams_min_assignment_interval_ms: int = 0
-    group_streams_max_assignment_interval_ms: int = 15_000
-    group_streams_max_size: int = _INT_MAX
-    group_streams_num_standby_replicas: int = 0
-    group_streams_max_standby_replicas: int = 2
-    group_streams_initial_rebalance_delay_ms: int = 3_000
-    group_streams_task_offset_interval_ms: int = 60_000
-    group_streams_min_task_offset_interval_ms: int = 15_000
-    group_streams_acceptable_recovery_lag: int = 10_000
-    group_streams_rack_aware_assignment_tags: tuple[str, ...] | list[str] = ()

@@ -6,13 +6,15 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from barnabas.coordinator.group.group_base import Group
+from barnabas.coordinator.group.group_base import Group, GroupMember
 from barnabas.coordinator.group.topics import Target, target_of
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from enum import IntEnum
 
     from barnabas.coordinator.group.group_base import GroupMemory
 
@@ -23,8 +25,10 @@ NO_EPOCH = -1
 FIRST_EPOCH = 1
 # The next heartbeat compares the topics with the stored hash.
 _REFRESH_NOW = (0, 0)
+# Kafka's interval for comparing the topics without a change of metadata, in ms: never.
+_REFRESH_MS = 0x7FFF_FFFF
 
-M = TypeVar("M")
+M = TypeVar("M", bound=GroupMember)
 T = TypeVar("T")
 
 
@@ -38,6 +42,7 @@ class ReplayedGroup(Group, Generic[M, T]):
         "group_epoch",
         "members",
         "metadata_hash",
+        "static_members",
         "targets",
     )
 
@@ -51,6 +56,8 @@ class ReplayedGroup(Group, Generic[M, T]):
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp = 0
         self.members: dict[str, M] = {}
+        # Member id by instance id. Empty in share groups.
+        self.static_members: dict[str, str] = {}
         # Target assignment by member id.
         self.targets: dict[str, T] = {}
         # Time (wall clock in ms) and group epoch until which the hash of the topics is valid.
@@ -60,6 +67,11 @@ class ReplayedGroup(Group, Generic[M, T]):
     def has_members(self) -> bool:
         """Whether the group has members."""
         return bool(self.members)
+
+    def static_member(self, instance_id: str | None) -> M | None:
+        """Return the static member of an instance, or None."""
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
 
     @abstractmethod
     def remove(self, member_id: str) -> None:
@@ -91,14 +103,35 @@ class ReplayedGroup(Group, Generic[M, T]):
         """Compare the topics with the stored hash at the next heartbeat."""
         self._refresh = _REFRESH_NOW
 
-    def note_refresh(self, until_ms: int, epoch: int) -> None:
-        """Do not compare the topics until then, unless the group falls back to an older epoch."""
-        self._refresh = (until_ms, epoch)
+    def note_refresh(self, now_ms: int, epoch: int) -> None:
+        """Do not compare the topics again, unless the group falls back to an older epoch."""
+        self._refresh = (now_ms + _REFRESH_MS, epoch)
 
     def needs_refresh(self, now_ms: int) -> bool:
         """Whether the topics must be compared with the stored hash."""
         until_ms, epoch = self._refresh
         return now_ms >= until_ms or self.group_epoch < epoch
+
+
+def advanced(member: M, state: IntEnum, epoch: int, assigned: object, pending: object) -> M:
+    """Return a member after a step towards its target; `member` itself if nothing changes.
+
+    Args:
+        member: the member.
+        state: its next state.
+        epoch: its next epoch.
+        assigned: the partitions or tasks that the client may use.
+        pending: the partitions or tasks that the client must give up.
+    """
+    after = replace(
+        member,
+        state=state,
+        member_epoch=epoch,
+        previous_member_epoch=member.member_epoch,
+        assigned=assigned,
+        pending_revocation=pending,
+    )
+    return member if after == member else after
 
 
 def change_counts(counts: dict[str, int], names: Iterable[str], change: int) -> None:

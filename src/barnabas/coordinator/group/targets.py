@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from barnabas.coordinator.group.group_base import GroupMember
 from barnabas.coordinator.group.replayed_group import ReplayedGroup
 from barnabas.coordinator.group.topics import NOTHING, Target
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
@@ -120,8 +121,9 @@ _MEMBER_WEIGHT = 10
 # Records that are encoded in one step.
 _RECORDS_PER_STEP = 16
 
+
 G = TypeVar("G", bound=ReplayedGroup[Any, Any])
-M = TypeVar("M")
+M = TypeVar("M", bound=GroupMember)
 T = TypeVar("T")
 
 
@@ -136,17 +138,6 @@ class GroupCopy(msgspec.Struct, Generic[G, M, T], frozen=True):
     known: Mapping[str, T]
 
 
-class TargetRecords(msgspec.Struct, Generic[M, T], frozen=True):
-    """The steps in which the types of groups differ when targets are written."""
-
-    # Returns the record of a target. Arguments: group id, member id, target.
-    of_member: Callable[[str, str, T], CoordinatorRecord]
-    # Returns the record of the epoch of all targets. Arguments: group id, epoch, wall clock in ms.
-    of_epoch: Callable[[str, int, int], CoordinatorRecord]
-    # Returns the id of the static member that has replaced this member of a copy, or None.
-    replacement: Callable[[ReplayedGroup[M, T], M], str | None]
-
-
 class _Computed(msgspec.Struct, Generic[G, M, T], frozen=True):
     """A finished computation."""
 
@@ -159,14 +150,15 @@ class _Computed(msgspec.Struct, Generic[G, M, T], frozen=True):
 class SlicedTargets(Generic[G, M, T]):
     """The computations of the groups of one type in a shard; at most one per group runs."""
 
-    __slots__ = ("_clock", "_groups", "_records", "_slices")
+    __slots__ = ("_clock", "_epoch_record", "_groups", "_slices", "_target_record")
 
     def __init__(
         self,
         groups: GroupsOfKind[G],
         timers: ShardTimers,
         clock: Clock,
-        records: TargetRecords[M, T],
+        target_record: Callable[[str, str, T], CoordinatorRecord],
+        epoch_record: Callable[[str, int, int], CoordinatorRecord],
     ) -> None:
         """Create the engine.
 
@@ -174,11 +166,14 @@ class SlicedTargets(Generic[G, M, T]):
             groups: the groups.
             timers: run the slices.
             clock: measures the slices.
-            records: the records of the type of group.
+            target_record: returns the record of a target. Arguments: group id, member id, target.
+            epoch_record: returns the record of the epoch of all targets. Arguments: group id,
+                epoch, wall clock in ms.
         """
         self._groups = groups
         self._clock = clock
-        self._records = records
+        self._target_record = target_record
+        self._epoch_record = epoch_record
         self._slices: GroupSlices[_Computed[G, M, T] | None] = GroupSlices(
             f"{groups.kind}-targets", timers, clock, self._result
         )
@@ -210,8 +205,8 @@ class SlicedTargets(Generic[G, M, T]):
             epoch: the group epoch of the assignment.
             changed: the targets that are new or have changed, by member id.
         """
-        records = [self._records.of_member(group_id, *each) for each in changed.items()]
-        records.append(self._records.of_epoch(group_id, epoch, self._clock.wall_ms()))
+        records = [self._target_record(group_id, *each) for each in changed.items()]
+        records.append(self._epoch_record(group_id, epoch, self._clock.wall_ms()))
         return records
 
     def _compute(self, group_id: str, assign: Assign[G, M, T]) -> _Computation[G, M, T]:
@@ -228,7 +223,7 @@ class SlicedTargets(Generic[G, M, T]):
         yield
         records: dict[str, CoordinatorRecord] = {}
         for position, (member_id, target) in enumerate(changed.items()):
-            records[member_id] = self._records.of_member(group_id, member_id, target)
+            records[member_id] = self._target_record(group_id, member_id, target)
             if position % _RECORDS_PER_STEP == _RECORDS_PER_STEP - 1:
                 yield
         return _Computed(before, targets, records)
@@ -255,12 +250,12 @@ class SlicedTargets(Generic[G, M, T]):
                 record = computed.records.get(member_id)
             else:
                 # The member has left and joined again, or another member has replaced it.
-                record = self._records.of_member(group_id, successor, target)
+                record = self._target_record(group_id, successor, target)
             if record is not None:
                 records.append(record)
                 targets[successor] = target
         now_ms = self._clock.wall_ms()
-        records.append(self._records.of_epoch(group_id, before.epoch, now_ms))
+        records.append(self._epoch_record(group_id, before.epoch, now_ms))
 
         def apply() -> None:
             group.set_targets(before.epoch, now_ms, targets)
@@ -274,7 +269,8 @@ class SlicedTargets(Generic[G, M, T]):
         """
         if member_id in group.members:
             return member_id
-        return self._records.replacement(group, before.members[member_id])
+        successor: M | None = group.static_member(before.members[member_id].instance_id)
+        return None if successor is None else successor.member_id
 
 
 def is_large(

@@ -329,11 +329,11 @@ SERVED_APIS: dict[int, ServedApi] = {
         1,
         1,
         "groups.members",
-        _by("share_groups", _READ_GROUP_AND_NAMED),
+        _by("groups", _READ_GROUP_AND_NAMED),
         size_refusal="refuse_large_share_heartbeat",
     ),
     ApiKey.SHARE_GROUP_DESCRIBE: ServedApi(
-        1, 1, "groups.describe_groups", _by("share_groups", _DESCRIBE_GROUP_AND_ASSIGNED)
+        1, 1, "groups.describe_groups", _by("groups", _DESCRIBE_GROUP_AND_ASSIGNED)
     ),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ServedApi(
         0, 1, "groups.offsets", _by("share_groups", "DESCRIBE on the group; DESCRIBE on the topic")

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.coordinator.group.group_config import GroupSettings, GroupTypeSettings
-from barnabas.coordinator.group.kind_configs import (
-    ASSIGNMENT_INTERVAL,
-    SHARE_ASSIGNMENT_INTERVAL,
-    STREAMS_ASSIGNMENT_INTERVAL,
-    ConsumerGroupConfig,
-    ShareGroupConfig,
-    StreamsGroupConfig,
-)
+from barnabas.coordinator.group.group_config import GroupSettings
+from barnabas.coordinator.group.kind_configs import ASSIGNMENT_INTERVALS
 from barnabas.coordinator.share.share_coordinator import ShareCoordinator, ShareDependencies
 from barnabas.metadata.configs_image import GROUP
 
@@ -44,19 +37,12 @@ def make_group_settings(
     def overrides(group_id: str) -> Mapping[str, str]:
         return cluster.image.configs.get(GROUP, group_id)
 
-    settings = GroupSettings(
-        GroupTypeSettings(config.build(ConsumerGroupConfig), overrides),
-        GroupTypeSettings(config.build(ShareGroupConfig), overrides),
-        GroupTypeSettings(config.build(StreamsGroupConfig), overrides),
-    )
+    settings = GroupSettings(config, overrides)
 
     def apply(changed: ParsedConfig) -> None:
-        settings.consumers.config = changed.build(ConsumerGroupConfig)
-        settings.shares.config = changed.build(ShareGroupConfig)
-        settings.streams.config = changed.build(StreamsGroupConfig)
+        settings.config = changed
 
-    intervals = (ASSIGNMENT_INTERVAL, SHARE_ASSIGNMENT_INTERVAL, STREAMS_ASSIGNMENT_INTERVAL)
-    dynamic.subscribe(intervals, apply)
+    dynamic.subscribe(ASSIGNMENT_INTERVALS, apply)
     return settings
 
 

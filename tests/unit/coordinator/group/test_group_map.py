@@ -65,7 +65,7 @@ class World:
         self.groups.add(group)
         return group
 
-    def shard(self, kind: str) -> KindShard[Any, Any]:
+    def shard(self, kind: str) -> KindShard[Any]:
         """Return the part of the shard for one kind of groups."""
         topics: Any = None
         needed = GroupDependencies(
@@ -74,11 +74,11 @@ class World:
         settings = GroupSettings()
         match kind:
             case "consumer":
-                return ConsumerShard(settings.consumers, needed)
+                return ConsumerShard(settings, needed)
             case "share":
-                return ShareShard(settings.shares, needed, 0)
+                return ShareShard(settings, needed, 0)
             case _:
-                return StreamsShard(settings.streams, needed)
+                return StreamsShard(settings, needed)
 
     def kinds(self) -> list[str]:
         """Return the kind of each group."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.coordinator.group.kind_configs import (
+    ASSIGNMENT_INTERVALS,
     DEAD_LETTER_AUTO_CREATE,
     DEAD_LETTER_PREFIX,
 )
@@ -43,6 +44,10 @@ def of_connections(attribute: str) -> Callable[[SimulatedBroker], Any]:
 
 def of_replicas(*attributes: str) -> Callable[[SimulatedBroker], Any]:
     return lambda broker: attrgetter(".".join(attributes))(broker.node.broker.replicas)
+
+
+def of_groups(key: str) -> Callable[[SimulatedBroker], Any]:
+    return lambda broker: broker.node.broker.groups.settings.config[key]
 
 
 def of_controller(name: str) -> Callable[[SimulatedBroker], Any]:
@@ -120,27 +125,7 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
     "log.retention.bytes": ("5", of_log("retention_bytes"), 5),
     "log.retention.ms": ("5", of_log("retention_ms"), 5),
     "log.roll.jitter.ms": ("5", of_log("segment_jitter_ms"), 5),
-    "group.consumer.assignment.interval.ms": (
-        "5",
-        lambda broker: (
-            broker.node.broker.groups.settings.consumers.config.group_consumer_assignment_interval_ms
-        ),
-        5,
-    ),
-    "group.share.assignment.interval.ms": (
-        "5",
-        lambda broker: (
-            broker.node.broker.groups.settings.shares.config.group_share_assignment_interval_ms
-        ),
-        5,
-    ),
-    "group.streams.assignment.interval.ms": (
-        "5",
-        lambda broker: (
-            broker.node.broker.groups.settings.streams.config.group_streams_assignment_interval_ms
-        ),
-        5,
-    ),
+    **{key: ("5", of_groups(key), 5) for key in ASSIGNMENT_INTERVALS},
     "log.roll.ms": ("5", of_log("segment_ms"), 5),
     "log.segment.bytes": ("2000000", of_log("segment_bytes"), 2_000_000),
     "log.segment.delete.delay.ms": ("5", of_log("file_delete_delay_ms"), 5),

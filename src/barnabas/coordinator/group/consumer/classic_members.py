@@ -24,7 +24,6 @@ from barnabas.coordinator.group.classic.classic_member import (
     read_version,
 )
 from barnabas.coordinator.group.consumer.consumer_group import (
-    JOIN_EPOCH,
     ClassicMetadata,
     ConsumerMember,
     MemberState,
@@ -32,11 +31,10 @@ from barnabas.coordinator.group.consumer.consumer_group import (
 from barnabas.coordinator.group.consumer.conversion import LeavingMembers, fits
 from barnabas.coordinator.group.consumer.heartbeats import (
     ConsumerHeartbeat,
-    check_instance,
     find_member,
     replace_static,
 )
-from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.group_base import JOIN_EPOCH, RefusalError, check_instance
 from barnabas.coordinator.group.group_config import MigrationPolicy
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode, ProtocolError
@@ -96,7 +94,7 @@ class ClassicMembers:
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "The migration of groups is disabled."
             )
         member_id = request.member_id or self._shard.new_member_id()
-        self._membership.check_size(group, member_id, request.group_instance_id)
+        self._shard.check_size(group, member_id, request.group_instance_id)
         protocols = joining.protocols()
         if not group.supports_classic_protocols(request.protocol_type, protocols):
             raise RefusalError(

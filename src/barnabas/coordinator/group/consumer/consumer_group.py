@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from barnabas.coordinator.group.classic.classic_group import CONSUMER_PROTOCOL_TYPE
-from barnabas.coordinator.group.group_base import member_bytes
+from barnabas.coordinator.group.group_base import GroupMember, member_bytes
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup, change_counts
 from barnabas.coordinator.group.topics import NOTHING, NOTHING_OWNED, Owned, Target
 
@@ -79,30 +79,10 @@ class ClassicMetadata(msgspec.Struct, frozen=True):
         return sum(len(metadata) for _, metadata in self.protocols)
 
 
-# Member epochs with which a client leaves the group, or a static member leaves for a while.
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2
-# The member epoch with which a client joins the group.
-JOIN_EPOCH = 0
+class ConsumerMember(GroupMember, frozen=True):
+    """A member of a consumer group."""
 
-
-class ConsumerMember(msgspec.Struct, frozen=True):
-    """A member. A change creates a new object, and its record replaces the old one."""
-
-    member_id: str
-    # Epoch of the target assignment that the member has reached. -2 for a static member that has
-    # left for a while.
-    member_epoch: int = 0
-    # The epoch before that. A client that missed the last response still sends it.
-    previous_member_epoch: int = -1
     state: MemberState = MemberState.STABLE
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    # Starts with a slash, as Java prints addresses.
-    client_host: str = ""
-    # Time in ms for the revocation of partitions. -1 until the client sends it.
-    rebalance_timeout_ms: int = -1
     subscribed_topic_names: frozenset[str] = frozenset()
     # A regular expression in RE2 syntax; empty if there is none.
     subscribed_topic_regex: str = ""
@@ -162,7 +142,6 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
         "_regexes",
         "has_partition_metadata",
         "resolved",
-        "static_members",
     )
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
@@ -212,11 +191,6 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
             and not self._regexes
             and not self.needs_refresh(now_ms)
         )
-
-    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Return the static member of an instance, or None."""
-        member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member_id: str, instance_id: str | None) -> Target:
         """Return the target assignment of a member; for a static member, that of its instance."""

@@ -13,11 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.consumer.consumer_group import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-)
 from barnabas.coordinator.group.consumer.consumer_records import (
     current_record,
     epoch_record,
@@ -36,7 +31,6 @@ from barnabas.coordinator.group.consumer.consumer_targets import (
 )
 from barnabas.coordinator.group.consumer.conversion import LeavingMembers
 from barnabas.coordinator.group.consumer.heartbeats import (
-    check_instance,
     find_dynamic,
     find_leaving,
     find_member,
@@ -44,7 +38,14 @@ from barnabas.coordinator.group.consumer.heartbeats import (
     quiet_consumer_heartbeat,
 )
 from barnabas.coordinator.group.consumer.regexes import GroupRegexes, RegexChange
-from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.group_base import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    RefusalError,
+    check_instance,
+)
+from barnabas.coordinator.group.kind_configs import consumer_assignors
 from barnabas.coordinator.group.topics import NOTHING_OWNED, Target
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
@@ -69,9 +70,6 @@ if TYPE_CHECKING:
     Answer = CoordinatorResult[ConsumerGroupHeartbeatResponse]
 
 R = TypeVar("R")
-
-# Kafka's interval for comparing the topics without a change of metadata, in ms: never.
-_REFRESH_MS = 0x7FFF_FFFF
 
 
 class ConsumerMembership:
@@ -118,7 +116,7 @@ class ConsumerMembership:
             is_joining=request.member_epoch == JOIN_EPOCH,
         )
         member_id = request.member_id or self._shard.new_member_id()
-        self.check_size(group, member_id, request.instance_id)
+        self._shard.check_size(group, member_id, request.instance_id)
         # 3. Find or create the member, and give it the fields of the request.
         find = find_dynamic if request.instance_id is None else find_static
         member = find(group, heartbeat, member_id)
@@ -193,17 +191,6 @@ class ConsumerMembership:
             group_epoch = self._update_epoch(group, heartbeat, change, is_bumped)
         return group_epoch, has_new_names or regex_change is not RegexChange.NONE
 
-    def check_size(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-        """Check that the group may have one more member. Raises RefusalError."""
-        if member_id in group.members or group.static_member(instance_id) is not None:
-            return
-        size_max = self._shard.config.group_consumer_max_size
-        if len(group.members) >= size_max:
-            raise RefusalError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The group already has {size_max} members, the limit of group.consumer.max.size.",
-            )
-
     def _assignor(
         self,
         group: ConsumerGroup,
@@ -211,7 +198,7 @@ class ConsumerMembership:
         after: ConsumerMember | None = None,
     ) -> str:
         # A member may prefer an assignor that was removed from this broker's configuration.
-        known = self._shard.config.assignors
+        known = consumer_assignors(self._shard.config)
         preferred = group.preferred_assignor(before, after)
         return preferred if preferred in known else known[0]
 
@@ -230,7 +217,7 @@ class ConsumerMembership:
             epoch += 1
             heartbeat.records.append(epoch_record(group.group_id, epoch, metadata_hash))
             self._shard.metrics.consumer_rebalances += 1
-        group.note_refresh(self._shard.clock.wall_ms() + _REFRESH_MS, epoch)
+        group.note_refresh(self._shard.clock.wall_ms(), epoch)
         if group.has_partition_metadata:
             heartbeat.records.append(partition_metadata_tombstone(group.group_id))
         return epoch
@@ -356,12 +343,8 @@ class ConsumerMembership:
             records: list[CoordinatorRecord] = []
             on_converted = self.convert_to_classic(group, records, departure)
             return CoordinatorResult(response, records, is_replayed=False, on_appended=on_converted)
-
-        def on_appended(error: ErrorCode) -> None:
-            for each in members:
-                if error is ErrorCode.NONE and each.member_id not in group.members:
-                    self.timers.end(group.group_id, each.member_id)
-
+        member_ids = [each.member_id for each in members]
+        on_appended = partial(self.timers.end_removed, group.group_id, member_ids)
         return CoordinatorResult(response, self._fence(group, members), on_appended=on_appended)
 
     def convert_to_classic(

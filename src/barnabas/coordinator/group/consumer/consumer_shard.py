@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
 from barnabas.coordinator.group.group_kind import RETRY_MS, KindShard, MemberTimers
-from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
 from barnabas.protocol.primitives import uuid_to_string
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerMember
-    from barnabas.coordinator.group.group_config import GroupTypeSettings
+    from barnabas.coordinator.group.group_config import GroupSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 
@@ -74,14 +73,12 @@ class MatchedTopics:
             self._names_count -= len(dropped.names)
 
 
-class ConsumerShard(KindShard[ConsumerGroup, ConsumerGroupConfig]):
+class ConsumerShard(KindShard[ConsumerGroup]):
     """The consumer groups of one shard."""
 
     __slots__ = ("_rng", "matched_topics", "new_topics_version")
 
-    def __init__(
-        self, settings: GroupTypeSettings[ConsumerGroupConfig], dependencies: GroupDependencies
-    ) -> None:
+    def __init__(self, settings: GroupSettings, dependencies: GroupDependencies) -> None:
         super().__init__(ConsumerGroup, settings, dependencies)
         self._rng = dependencies.rng
         self.matched_topics = MatchedTopics()

@@ -23,7 +23,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from barnabas.coordinator.group.consumer.consumer_assignors import assign_ranges, assign_uniformly
 from barnabas.coordinator.group.consumer.consumer_group import (
@@ -32,12 +31,12 @@ from barnabas.coordinator.group.consumer.consumer_group import (
     MemberState,
 )
 from barnabas.coordinator.group.consumer.consumer_records import target_epoch_record, target_record
+from barnabas.coordinator.group.replayed_group import advanced
 from barnabas.coordinator.group.targets import (
     STEP,
     AssignorInput,
     MemberInput,
     SlicedTargets,
-    TargetRecords,
     differing,
     is_large,
 )
@@ -46,7 +45,7 @@ from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Set as AbstractSet
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
     from barnabas.coordinator.group.targets import Assigning, GroupCopy
@@ -169,8 +168,9 @@ class ConsumerTargets(SlicedTargets[ConsumerGroup, ConsumerMember, Target]):
         self._shard = shard
         # Returns the name of a group's assignor.
         self._assignor_of = assignor_of
-        records = TargetRecords(target_record, target_epoch_record, _replacement)
-        super().__init__(shard.groups, shard.timers, shard.clock, records)
+        super().__init__(
+            shard.groups, shard.timers, shard.clock, target_record, target_epoch_record
+        )
 
     def is_large(self, group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember) -> bool:
         """Whether the target assignment must be computed in slices.
@@ -190,11 +190,6 @@ class ConsumerTargets(SlicedTargets[ConsumerGroup, ConsumerMember, Target]):
         before = TargetInput(group, copy.members, copy.known, is_homogeneous)
         yield
         return (yield from before.assign(assignor, self._shard.topics))
-
-
-def _replacement(group: Any, member: ConsumerMember) -> str | None:
-    found: str | None = group.static_members.get(member.instance_id)
-    return found
 
 
 class Reconciliation(msgspec.Struct, frozen=True):
@@ -264,11 +259,11 @@ def _without_unsubscribed(member: ConsumerMember, towards: Reconciliation) -> Co
     for topic_id, indexes in dropped.items():
         pending[topic_id] = {**pending.get(topic_id, {}), **indexes}
     if _reports_any(pending, towards):
-        return _advanced(
+        return advanced(
             member, MemberState.UNREVOKED_PARTITIONS, member.member_epoch, assigned, pending
         )
     # The client has already revoked them.
-    return _advanced(member, member.state, member.member_epoch, assigned, member.pending_revocation)
+    return advanced(member, member.state, member.member_epoch, assigned, member.pending_revocation)
 
 
 def _next_assignment(member: ConsumerMember, epoch: int, towards: Reconciliation) -> ConsumerMember:
@@ -287,7 +282,7 @@ def _next_assignment(member: ConsumerMember, epoch: int, towards: Reconciliation
             chosen = kept if partition in target else revoked
             chosen.setdefault(topic_id, {})[partition] = assigned_epoch
     if revoked and _reports_any(revoked, towards):
-        return _advanced(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoked)
+        return advanced(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoked)
     has_unreleased = False
     for topic_id in towards.target:
         target = _target_partitions(topic_id, towards)
@@ -299,7 +294,7 @@ def _next_assignment(member: ConsumerMember, epoch: int, towards: Reconciliation
             else:
                 kept.setdefault(topic_id, {})[partition] = towards.target_epoch
     state = MemberState.UNRELEASED_PARTITIONS if has_unreleased else MemberState.STABLE
-    return _advanced(member, state, towards.target_epoch, kept, NOTHING_OWNED)
+    return advanced(member, state, towards.target_epoch, kept, NOTHING_OWNED)
 
 
 def _target_partitions(topic_id: bytes, towards: Reconciliation) -> frozenset[int]:
@@ -307,17 +302,3 @@ def _target_partitions(topic_id: bytes, towards: Reconciliation) -> frozenset[in
     if topic_id not in towards.subscribed_topic_ids:
         return frozenset()
     return towards.target.get(topic_id, frozenset())
-
-
-def _advanced(
-    member: ConsumerMember, state: MemberState, epoch: int, assigned: Owned, pending: Owned
-) -> ConsumerMember:
-    after = replace(
-        member,
-        state=state,
-        member_epoch=epoch,
-        previous_member_epoch=member.member_epoch,
-        assigned=assigned,
-        pending_revocation=pending,
-    )
-    return member if after == member else after

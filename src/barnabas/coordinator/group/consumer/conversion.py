@@ -127,7 +127,7 @@ class Upgrade:
             raise _refused(group, "group.consumer.migration.policy does not allow it.")
         if not group.is_of_consumers:
             raise _refused(group, "its members do not use the protocol of consumers.")
-        if len(group.members) > self._shard.config.group_consumer_max_size:
+        if len(group.members) > self._shard.size_max:
             raise _refused(group, "it has more members than group.consumer.max.size.")
         sizes = (
             (member.id, sum(map(len, member.protocols.values())))

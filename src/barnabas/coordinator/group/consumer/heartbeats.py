@@ -13,9 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.consumer.consumer_group import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
     ConsumerMember,
 )
 from barnabas.coordinator.group.consumer.consumer_records import (
@@ -25,11 +22,21 @@ from barnabas.coordinator.group.consumer.consumer_records import (
     target_record,
 )
 from barnabas.coordinator.group.group_base import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
     TOPIC_NAMES_MAX,
     RefusalError,
+    check_ids,
+    check_instance,
+    check_static_leave,
     check_topic_names,
     fenced_epoch,
+    invalid_request,
+    unknown_member,
+    unreleased_instance,
 )
+from barnabas.coordinator.group.kind_configs import consumer_assignors
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatResponse
 
@@ -39,9 +46,9 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard, ConsumerTimers
-    from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatRequest
+    from barnabas.settings.definition import ParsedConfig
 
 
 class ConsumerHeartbeat(msgspec.Struct):
@@ -123,7 +130,7 @@ _CLIENT_MEMBER_ID_SINCE = 1
 
 
 def check_request(
-    request: ConsumerGroupHeartbeatRequest, version: int, config: ConsumerGroupConfig
+    request: ConsumerGroupHeartbeatRequest, version: int, config: ParsedConfig
 ) -> None:
     """Check the fields whose validity does not depend on the group. Raises RefusalError.
 
@@ -134,46 +141,30 @@ def check_request(
     """
     epoch = request.member_epoch
     has_member_id = version >= _CLIENT_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
-    if has_member_id and not request.member_id.strip():
-        raise _invalid("The member id is blank.")
-    if not request.group_id.strip():
-        raise _invalid("The group id is blank.")
-    if request.instance_id is not None and not request.instance_id.strip():
-        raise _invalid("The instance id is blank.")
-    if request.rack_id is not None and not request.rack_id.strip():
-        raise _invalid("The rack id is blank.")
+    member_id = request.member_id if has_member_id else None
+    check_ids(member_id, request.group_id, request.instance_id, request.rack_id)
     check_topic_names(request.subscribed_topic_names)
     if len(request.topic_partitions or ()) > TOPIC_NAMES_MAX:
-        raise _invalid(f"A member may own partitions of at most {TOPIC_NAMES_MAX} topics.")
+        raise invalid_request(f"A member may own partitions of at most {TOPIC_NAMES_MAX} topics.")
     if epoch == JOIN_EPOCH:
         _check_join(request)
-    elif epoch == STATIC_LEAVE_EPOCH:
-        if request.instance_id is None:
-            raise _invalid(
-                "Epoch -2 is only for static members, but the request has no instance id."
-            )
-    elif epoch < STATIC_LEAVE_EPOCH:
-        raise _invalid(f"The member epoch {epoch} is below -2.")
+    elif epoch < LEAVE_EPOCH:
+        check_static_leave(epoch, request.instance_id)
     assignor = request.server_assignor
-    if assignor is not None and assignor not in config.assignors:
+    if assignor is not None and assignor not in (allowed := consumer_assignors(config)):
         raise RefusalError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"The group coordinator has no assignor {assignor}. It has: "
-            f"{', '.join(config.assignors)}.",
+            f"The group coordinator has no assignor {assignor}. It has: {', '.join(allowed)}.",
         )
 
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise _invalid("The heartbeat that joins needs a rebalance timeout.")
+        raise invalid_request("The heartbeat that joins needs a rebalance timeout.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("The heartbeat that joins must report an empty list of partitions.")
+        raise invalid_request("The heartbeat that joins must report an empty list of partitions.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise _invalid("The heartbeat that joins needs topic names or a regular expression.")
-
-
-def _invalid(message: str) -> RefusalError:
-    return RefusalError(ErrorCode.INVALID_REQUEST, message)
+        raise invalid_request("The heartbeat that joins needs topic names or a regular expression.")
 
 
 def find_dynamic(
@@ -188,14 +179,6 @@ def find_dynamic(
         member = ConsumerMember(member_id)
     _check_epoch(member, heartbeat)
     return member
-
-
-def unknown_member(group: ConsumerGroup, member_id: str) -> RefusalError:
-    """Return the error for a member id that the group does not have."""
-    return RefusalError(
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        f"Member {member_id} is not a member of group {group.group_id}.",
-    )
 
 
 def find_static(
@@ -216,11 +199,7 @@ def find_static(
     if known is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
     if known.member_epoch != STATIC_LEAVE_EPOCH and not known.uses_classic_protocol:
-        raise RefusalError(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Instance id {instance_id} still belongs to member {known.member_id}. Member "
-            f"{member_id} can join when that member has left or its session has expired.",
-        )
+        raise unreleased_instance(known, member_id)
     return replace_static(group, heartbeat, known, member_id)
 
 
@@ -237,21 +216,6 @@ def replace_static(
         current_record(group.group_id, member),
     ]
     return member
-
-
-def check_instance(
-    known: ConsumerMember | None, member_id: str, instance_id: str
-) -> ConsumerMember:
-    """Return the static member if it has that member id. Raises RefusalError."""
-    if known is None:
-        raise RefusalError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if known.member_id != member_id:
-        raise RefusalError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Instance id {instance_id} now belongs to member {known.member_id}, which replaced "
-            f"member {member_id}.",
-        )
-    return known
 
 
 def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:

@@ -129,7 +129,6 @@ def compile_regex(regex: str) -> Matches:
 
 # Minimum time between two resolutions of a group, in ms.
 _RESOLUTION_INTERVAL_MS = 10_000
-_REFRESH_MS = 0x7FFF_FFFF
 
 
 class RegexChange(Enum):
@@ -194,7 +193,7 @@ class GroupRegexes:
                 regexes.discard(old)
             if new:
                 regexes.add(new)
-        refresh_ms = self._shard.config.group_consumer_regex_refresh_interval_ms
+        refresh_ms = self._shard.config.integer("group.consumer.regex.refresh.interval.ms")
         is_needed = (
             is_needed
             or len(regexes) != len(group.resolved)
@@ -224,5 +223,5 @@ class GroupRegexes:
             epoch = group.group_epoch + 1
             records.append(epoch_record(group_id, epoch, metadata_hash))
             self._shard.metrics.consumer_rebalances += 1
-            group.note_refresh(self._shard.clock.wall_ms() + _REFRESH_MS, epoch)
+            group.note_refresh(self._shard.clock.wall_ms(), epoch)
         return records

@@ -84,7 +84,11 @@ def describe_groups(
 
 
 def failed_description(
-    kind: Callable[..., D], group_id: str, error: ErrorCode, message: str | None, **more: str
+    kind: Callable[..., D],
+    group_id: str,
+    error: ErrorCode,
+    message: str | None = None,
+    **more: str,
 ) -> D:
     """Return the description of a group with an error.
 
@@ -133,10 +137,10 @@ class GroupRequests:
         """
         found = self._runtime.read(group_id, lambda shard: _describe(shard, group_id))
         if isinstance(found, ErrorCode):
-            return _described_error(group_id, found)
+            return failed_classic_group(group_id, found)
         if isinstance(found, DescribedGroup):
             return found
-        dead = _described_error(group_id, ErrorCode.NONE)
+        dead = failed_classic_group(group_id, ErrorCode.NONE)
         dead.group_state = GroupState.DEAD.value
         if version >= _NOT_FOUND_IS_AN_ERROR_SINCE:
             dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
@@ -338,7 +342,8 @@ def _members(group: ClassicGroup, protocol: str | None) -> list[DescribedGroupMe
     ]
 
 
-def _described_error(group_id: str, error: ErrorCode) -> DescribedGroup:
+def failed_classic_group(group_id: str, error: ErrorCode) -> DescribedGroup:
+    """Return the description of a classic group with an error."""
     return DescribedGroup(
         error_code=error,
         group_id=group_id,

@@ -18,6 +18,7 @@ from barnabas.coordinator.group.classic.classic_membership import JoinRequest
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
 from barnabas.coordinator.group.consumer.heartbeats import check_request
 from barnabas.coordinator.group.group_base import PROTOCOLS_MAX, RefusalError
+from barnabas.coordinator.group.kind_configs import consumer_assignors
 from barnabas.coordinator.group.requests.group_requests import describe_groups, failed_description
 from barnabas.coordinator.group.topics import NOTHING
 from barnabas.coordinator.runtime.responses import PendingResponse, client_error
@@ -41,9 +42,8 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerMember
     from barnabas.coordinator.group.consumer.heartbeats import ConsumerHeartbeat
-    from barnabas.coordinator.group.group_config import GroupCoordinatorConfig, GroupTypeSettings
+    from barnabas.coordinator.group.group_config import GroupCoordinatorConfig, GroupSettings
     from barnabas.coordinator.group.group_shard import GroupShard
-    from barnabas.coordinator.group.kind_configs import ConsumerGroupConfig
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.groups import (
@@ -115,7 +115,7 @@ class ConsumerRequests:
         self,
         runtime: CoordinatorRuntime[GroupShard],
         topics: TopicsView,
-        settings: GroupTypeSettings[ConsumerGroupConfig],
+        settings: GroupSettings,
     ) -> None:
         self._runtime = runtime
         self._topics = topics
@@ -155,7 +155,7 @@ class ConsumerRequests:
         self, group_ids: list[str], on_done: Callable[[list[DescribedGroup]], None]
     ) -> Generator[None, None, None]:
         """Describe consumer groups (versions 0 and 1), as `describe_groups`."""
-        default_assignor = self._settings.config.assignors[0]
+        default_assignor = consumer_assignors(self._settings.config)[0]
 
         def describe(shard: GroupShard, group_id: str) -> DescribedGroup:
             group = shard.consumer_groups.groups.require(group_id)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from barnabas.coordinator.group.group_base import GroupMember
 from barnabas.coordinator.group.group_kind import KindShard
-from barnabas.coordinator.group.kind_configs import ShareGroupConfig
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup, change_counts
 from barnabas.coordinator.group.topics import NOTHING, Target
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.coordinator.group.group_base import GroupMemory
-    from barnabas.coordinator.group.group_config import GroupTypeSettings
+    from barnabas.coordinator.group.group_config import GroupSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies
 
 
@@ -34,34 +34,15 @@ class ShareGroupState(Enum):
     DEAD = "Dead"
 
 
-# The member epoch with which a client leaves the group, and the one with which it joins.
-LEAVE_EPOCH = -1
-JOIN_EPOCH = 0
-
-
-class ShareMember(msgspec.Struct, frozen=True):
-    """A member. A change creates a new object, and its record replaces the old one.
+class ShareMember(GroupMember, frozen=True):
+    """A member of a share group.
 
     Partitions are shared, so a member needs no reconciliation: it gets its target at once.
     """
 
-    member_id: str
-    # Epoch of the target assignment that the member has.
-    member_epoch: int = 0
-    # The epoch before that. A client that missed the last response still sends it.
-    previous_member_epoch: int = -1
-    rack_id: str | None = None
-    client_id: str = ""
-    # Starts with a slash, as Java prints addresses.
-    client_host: str = ""
     subscribed_topic_names: frozenset[str] = frozenset()
     # Partitions from which the client may fetch.
     assigned: Target = NOTHING
-
-    @property
-    def must_revoke(self) -> bool:
-        """False: the member gives up nothing, since partitions are shared."""
-        return False
 
 
 class StateTopic(msgspec.Struct, frozen=True):
@@ -300,7 +281,7 @@ def _partitions_of(member: ShareMember) -> int:
 _UNKNOWN_NAME = "<UNKNOWN>"
 
 
-class ShareShard(KindShard[ShareGroup, ShareGroupConfig]):
+class ShareShard(KindShard[ShareGroup]):
     """The share groups of one shard."""
 
     replaces_classic: ClassVar[bool] = False
@@ -309,7 +290,7 @@ class ShareShard(KindShard[ShareGroup, ShareGroupConfig]):
 
     def __init__(
         self,
-        settings: GroupTypeSettings[ShareGroupConfig],
+        settings: GroupSettings,
         dependencies: GroupDependencies,
         write_timeout_ms: int,
     ) -> None:
@@ -322,7 +303,9 @@ class ShareShard(KindShard[ShareGroup, ShareGroupConfig]):
     @property
     def initialize_retry_ms(self) -> int:
         """Time after which an initialization without a result is repeated."""
-        return max(self.config.group_share_initialize_retry_interval_ms, self._write_timeout_ms)
+        return max(
+            self.config.integer("group.share.initialize.retry.interval.ms"), self._write_timeout_ms
+        )
 
     # Topics.
 

@@ -17,14 +17,18 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.classic.classic_membership import ClientIdentity  # noqa: TC001 - field type
-from barnabas.coordinator.group.group_base import RefusalError, check_topic_names, fenced_epoch
-from barnabas.coordinator.group.group_kind import MemberTimers
-from barnabas.coordinator.group.share.share_group import (
+from barnabas.coordinator.group.group_base import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
-    ShareGroup,
-    ShareMember,
+    RefusalError,
+    check_ids,
+    check_topic_names,
+    fenced_epoch,
+    invalid_request,
+    unknown_member,
 )
+from barnabas.coordinator.group.group_kind import MemberTimers
+from barnabas.coordinator.group.share.share_group import ShareGroup, ShareMember
 from barnabas.coordinator.group.share.share_records import (
     current_record,
     epoch_record,
@@ -40,7 +44,6 @@ from barnabas.coordinator.group.targets import (
     GroupCopy,
     MemberInput,
     SlicedTargets,
-    TargetRecords,
     differing,
     is_large,
 )
@@ -58,7 +61,7 @@ from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
     from barnabas.coordinator.group.share.share_group import ShareShard
     from barnabas.coordinator.group.share.share_state import StateChanges
@@ -82,8 +85,9 @@ class ShareTargets(SlicedTargets[ShareGroup, ShareMember, Target]):
 
     def __init__(self, shard: ShareShard) -> None:
         self._shard = shard
-        records = TargetRecords(target_record, target_epoch_record, _replacement)
-        super().__init__(shard.groups, shard.timers, shard.clock, records)
+        super().__init__(
+            shard.groups, shard.timers, shard.clock, target_record, target_epoch_record
+        )
 
     def is_large(self, group: ShareGroup, changed: ShareMember) -> bool:
         """Whether the target assignment must be computed in slices.
@@ -132,10 +136,6 @@ class ShareTargets(SlicedTargets[ShareGroup, ShareMember, Target]):
         return (yield from assign_simply(given))
 
 
-def _replacement(_group: Any, _member: ShareMember) -> None:
-    """Return None: share groups have no static members."""
-
-
 # Attribute lookup on the enum class costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
 
@@ -174,9 +174,6 @@ def quiet_share_heartbeat(
 
 
 T = TypeVar("T")
-
-# Kafka's interval for comparing the topics without a change of metadata, in ms: never.
-_REFRESH_MS = 0x7FFF_FFFF
 
 
 class ShareHeartbeat(msgspec.Struct):
@@ -236,7 +233,7 @@ class ShareMembership:
         group = self._shard.find_or_create(
             request.group_id, heartbeat.records, is_joining=is_joining
         )
-        self._check_size(group, request.member_id)
+        self._shard.check_size(group, request.member_id, None)
         # 3. Find or create the member, and give it the fields of the request.
         member = _find_member(group, request)
         updated = _updated(member, heartbeat)
@@ -266,14 +263,6 @@ class ShareMembership:
         heartbeat.records += records
         return CoordinatorResult(ShareHeartbeat(response, initialization), heartbeat.records)
 
-    def _check_size(self, group: ShareGroup, member_id: str) -> None:
-        size_max = self._shard.config.group_share_max_size
-        if len(group.members) >= size_max and member_id not in group.members:
-            raise RefusalError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The group already has {size_max} members, the limit of group.share.max.size.",
-            )
-
     def _update_epoch(
         self,
         group: ShareGroup,
@@ -299,7 +288,7 @@ class ShareMembership:
             epoch += 1
             heartbeat.records.append(epoch_record(group.group_id, epoch, metadata_hash))
             self._shard.metrics.share_rebalances += 1
-        group.note_refresh(now_ms + _REFRESH_MS, epoch)
+        group.note_refresh(now_ms, epoch)
         return epoch, is_bumped, names
 
     def _update_target(
@@ -342,7 +331,7 @@ class ShareMembership:
         group = self._shard.groups.require(request.group_id)
         member = group.members.get(request.member_id)
         if member is None:
-            raise _unknown_member(group, request.member_id)
+            raise unknown_member(group, request.member_id)
         response = ShareGroupHeartbeatResponse(
             error_code=ErrorCode.NONE,
             member_id=request.member_id,
@@ -353,11 +342,7 @@ class ShareMembership:
 
     def remove(self, group: ShareGroup, member: ShareMember, response: T) -> CoordinatorResult[T]:
         """Remove a member."""
-
-        def on_appended(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE and member.member_id not in group.members:
-                self.timers.end(group.group_id, member.member_id)
-
+        on_appended = partial(self.timers.end_removed, group.group_id, [member.member_id])
         return CoordinatorResult(response, self._fence(group, member), on_appended=on_appended)
 
     def _fence(self, group: ShareGroup, member: ShareMember) -> list[CoordinatorRecord]:
@@ -376,19 +361,13 @@ class ShareMembership:
 
 def check_share_heartbeat(request: ShareGroupHeartbeatRequest) -> None:
     """Check the fields whose validity does not depend on the group. Raises RefusalError."""
-    if not request.member_id.strip():
-        raise RefusalError(ErrorCode.INVALID_REQUEST, "The member id is blank.")
-    if not request.group_id.strip():
-        raise RefusalError(ErrorCode.INVALID_REQUEST, "The group id is blank.")
-    if request.rack_id is not None and not request.rack_id.strip():
-        raise RefusalError(ErrorCode.INVALID_REQUEST, "The rack id is blank.")
+    check_ids(request.member_id, request.group_id, None, request.rack_id)
     if request.subscribed_topic_names is not None:
         check_topic_names(request.subscribed_topic_names)
     if request.member_epoch == JOIN_EPOCH and not request.subscribed_topic_names:
-        raise RefusalError(ErrorCode.INVALID_REQUEST, "The heartbeat that joins needs topic names.")
+        raise invalid_request("The heartbeat that joins needs topic names.")
     if request.member_epoch < LEAVE_EPOCH:
-        message = f"The member epoch {request.member_epoch} is below -1."
-        raise RefusalError(ErrorCode.INVALID_REQUEST, message)
+        raise invalid_request(f"The member epoch {request.member_epoch} is below -1.")
 
 
 def _find_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
@@ -400,18 +379,11 @@ def _find_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> Shar
     member = group.members.get(request.member_id)
     if member is None:
         if epoch != JOIN_EPOCH:
-            raise _unknown_member(group, request.member_id)
+            raise unknown_member(group, request.member_id)
         return ShareMember(request.member_id)
     if epoch in (JOIN_EPOCH, member.member_epoch, member.previous_member_epoch):
         return member
     raise fenced_epoch(member.member_id, epoch, member.member_epoch)
-
-
-def _unknown_member(group: ShareGroup, member_id: str) -> RefusalError:
-    return RefusalError(
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        f"Member {member_id} is not a member of group {group.group_id}.",
-    )
 
 
 def _updated(member: ShareMember, heartbeat: _Heartbeat) -> ShareMember:

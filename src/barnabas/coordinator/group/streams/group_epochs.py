@@ -39,14 +39,14 @@ from barnabas.coordinator.group.streams.task_assignors import (
 )
 from barnabas.coordinator.group.streams.task_reconciliation import StreamsMember
 from barnabas.coordinator.group.streams.topology import StreamsTopology
-from barnabas.coordinator.group.targets import SlicedTargets, TargetRecords, differing
+from barnabas.coordinator.group.targets import SlicedTargets, differing
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
 from barnabas.waiting.steps import run_to_end
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
-    from typing import Any, TypeAlias
+    from typing import TypeAlias
 
     from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
     from barnabas.coordinator.group.streams.streams_group import StreamsShard
@@ -85,8 +85,9 @@ class StreamsTargets(SlicedTargets[StreamsGroup, StreamsMember, MemberTasks]):
     __slots__ = ()
 
     def __init__(self, shard: StreamsShard) -> None:
-        records = TargetRecords(target_record, target_epoch_record, _replacement)
-        super().__init__(shard.groups, shard.timers, shard.clock, records)
+        super().__init__(
+            shard.groups, shard.timers, shard.clock, target_record, target_epoch_record
+        )
 
     @staticmethod
     def is_large(group: StreamsGroup, configured: ConfiguredTopology) -> bool:
@@ -132,11 +133,6 @@ class StreamsTargets(SlicedTargets[StreamsGroup, StreamsMember, MemberTasks]):
         self.start(group_id, assign)
 
 
-def _replacement(group: Any, member: StreamsMember) -> str | None:
-    found: str | None = group.static_members.get(member.instance_id)
-    return found
-
-
 def _assign(
     request: TargetRequest, members: Mapping[str, StreamsMember]
 ) -> Generator[None, None, dict[str, MemberTasks]]:
@@ -167,10 +163,6 @@ def _targets(
     found: Mapping[str, MemberTasks], members: Mapping[str, StreamsMember]
 ) -> dict[str, MemberTasks]:
     return {member_id: found.get(member_id, NO_MEMBER_TASKS) for member_id in members}
-
-
-# Kafka's interval for comparing the topics without a change of metadata, in ms: never.
-_REFRESH_MS = 0x7FFF_FFFF
 
 
 class GroupEpochs:
@@ -206,7 +198,7 @@ class GroupEpochs:
             metadata_hash = self._shard.hashes.of_topics(topology.required_topics)
             has_new_hash = metadata_hash != group.metadata_hash
             if not has_new_hash:
-                group.note_refresh(now_ms + _REFRESH_MS, group.group_epoch)
+                group.note_refresh(now_ms, group.group_epoch)
         if known is None or configured is None or has_new_hash:
             configured = _configure(heartbeat, topology, self._shard.topics, metadata_hash)
             group.configured, group.first_configured = configured, None
@@ -269,7 +261,7 @@ class GroupEpochs:
                 epoch_record(group, epoch, prepared.metadata_hash, validated, configs)
             )
             self._shard.metrics.streams_rebalances += 1
-            group.note_refresh(self._shard.clock.wall_ms() + _REFRESH_MS, epoch)
+            group.note_refresh(self._shard.clock.wall_ms(), epoch)
         if not group.members:
             self._start_delay(group.group_id, heartbeat.configs.initial_rebalance_delay_ms)
         return self._target(heartbeat, epoch, prepared.configured, member, is_refined=is_refined)

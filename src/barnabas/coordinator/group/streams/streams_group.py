@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from barnabas.coordinator.group.group_kind import KindShard
-from barnabas.coordinator.group.kind_configs import StreamsGroupConfig
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup
 from barnabas.coordinator.group.streams.task_assignors import NO_MEMBER_TASKS, MemberTasks
 from barnabas.coordinator.group.streams.task_reconciliation import (
@@ -23,12 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Set as AbstractSet
 
     from barnabas.coordinator.group.group_base import GroupMemory
-    from barnabas.coordinator.group.group_config import GroupTypeSettings
+    from barnabas.coordinator.group.group_config import GroupSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies
     from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
     from barnabas.coordinator.group.streams.task_reconciliation import MemberOffsets, OwnedTasks
     from barnabas.coordinator.group.streams.topology import StreamsTopology
     from barnabas.protocol.messages.streams_groups import EndpointToPartitions
+    from barnabas.settings.definition import ParsedConfig
 
 
 class StreamsGroupState(Enum):
@@ -57,7 +57,7 @@ class StreamsConfigs(msgspec.Struct, frozen=True):
     """
 
     # The sources: the configuration of the broker, and the configs of the group.
-    broker: StreamsGroupConfig
+    broker: ParsedConfig
     own: Mapping[str, str]
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -70,18 +70,16 @@ class StreamsConfigs(msgspec.Struct, frozen=True):
     # The configs that the target assignment depends on, as the record of the group has them.
     assignment: Mapping[str, str]
 
-    def is_of(self, broker: StreamsGroupConfig, own: Mapping[str, str]) -> bool:
+    def is_of(self, broker: ParsedConfig, own: Mapping[str, str]) -> bool:
         """Whether these are the sources."""
         return self.broker is broker and self.own is own
 
 
-def read_configs(
-    settings: GroupTypeSettings[StreamsGroupConfig], group_id: str, own: Mapping[str, str]
-) -> StreamsConfigs:
+def read_configs(settings: GroupSettings, group_id: str, own: Mapping[str, str]) -> StreamsConfigs:
     """Return the current configs of a group.
 
     Args:
-        settings: the configuration of streams groups.
+        settings: the configuration of groups.
         group_id: the group.
         own: the configs of the group, which override the broker's.
     """
@@ -107,10 +105,10 @@ def read_configs(
     )
 
 
-def _rack_tags(broker: StreamsGroupConfig, own: Mapping[str, str]) -> tuple[str, ...]:
+def _rack_tags(broker: ParsedConfig, own: Mapping[str, str]) -> tuple[str, ...]:
     tags = own.get("streams.rack.aware.assignment.tags")
     if tags is None:
-        return tuple(broker.group_streams_rack_aware_assignment_tags)
+        return tuple(broker.strings("group.streams.rack.aware.assignment.tags"))
     return tuple(each.strip() for each in tags.split(",")) if tags.strip() else ()
 
 
@@ -141,7 +139,6 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         "endpoints",
         "first_configured",
         "shutdown_member_id",
-        "static_members",
         "task_offsets",
         "validated_topology_epoch",
     )
@@ -154,8 +151,6 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         self.assignment_configs = _NO_CONFIGS
         # (stored, failed) epochs of topology descriptions, which only plugins of Kafka write.
         self.description_epochs = (NO_EPOCH, NO_EPOCH)
-        # Member id by instance id.
-        self.static_members: dict[str, str] = {}
         self._topology: StreamsTopology | None = None
         # Processes by current task. An active task has one, the others may have several.
         self._active: dict[tuple[str, int], str] = {}
@@ -251,11 +246,6 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
         return self._topology is not None and topic in self._topology.required_topics
 
     # Members and targets.
-
-    def static_member(self, instance_id: str | None) -> StreamsMember | None:
-        """Return the member with that instance id."""
-        member_id = None if instance_id is None else self.static_members.get(instance_id)
-        return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member_id: str) -> MemberTasks:
         """Return the target assignment of a member."""
@@ -357,16 +347,14 @@ def _bytes_of(member: StreamsMember) -> int:
     return size
 
 
-class StreamsShard(KindShard[StreamsGroup, StreamsGroupConfig]):
+class StreamsShard(KindShard[StreamsGroup]):
     """The streams groups of one shard."""
 
     too_large: ClassVar[str] = "The topology and the members take too much memory."
 
     __slots__ = ("_last_configs",)
 
-    def __init__(
-        self, settings: GroupTypeSettings[StreamsGroupConfig], dependencies: GroupDependencies
-    ) -> None:
+    def __init__(self, settings: GroupSettings, dependencies: GroupDependencies) -> None:
         super().__init__(StreamsGroup, settings, dependencies)
         # The configs that were read last.
         self._last_configs: StreamsConfigs | None = None

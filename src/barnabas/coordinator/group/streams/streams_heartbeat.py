@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.coordinator.group.group_base import RefusalError, fenced_epoch
-from barnabas.coordinator.group.streams.task_assignors import MemberTasks
-from barnabas.coordinator.group.streams.task_reconciliation import (
+from barnabas.coordinator.group.group_base import (
     JOIN_EPOCH,
-    STATIC_LEAVE_EPOCH,
-    StreamsMember,
+    LEAVE_EPOCH,
+    check_ids,
+    check_static_leave,
+    fenced_epoch,
+    invalid_request,
 )
+from barnabas.coordinator.group.streams.task_assignors import MemberTasks
 from barnabas.coordinator.group.streams.topology import check_topology
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.streams_groups import (
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
         StreamsShard,
     )
     from barnabas.coordinator.group.streams.task_assignors import Tasks
-    from barnabas.coordinator.group.streams.task_reconciliation import OwnedTasks
+    from barnabas.coordinator.group.streams.task_reconciliation import OwnedTasks, StreamsMember
     from barnabas.coordinator.group.streams.topology import StreamsTopology
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
@@ -242,40 +244,23 @@ _TASKS_MAX = 100_000
 _TAGS_MAX = 100
 
 
-def _invalid(message: str) -> RefusalError:
-    return RefusalError(ErrorCode.INVALID_REQUEST, message)
-
-
 def check_streams_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     """Check the fields whose validity does not depend on the group. Raises RefusalError."""
     for subtopology in () if request.topology is None else request.topology.subtopologies:
         if subtopology.source_topic_regex:
-            raise _invalid("Source topics must be given by name, not by a regular expression.")
-    _check_blank("member id", request.member_id)
-    _check_blank("group id", request.group_id)
-    if request.instance_id is not None:
-        _check_blank("instance id", request.instance_id)
-    if request.rack_id is not None:
-        _check_blank("rack id", request.rack_id)
+            raise invalid_request(
+                "Source topics must be given by name, not by a regular expression."
+            )
+    check_ids(request.member_id, request.group_id, request.instance_id, request.rack_id)
     if request.member_epoch == JOIN_EPOCH:
         _check_joining(request)
-    elif request.member_epoch == STATIC_LEAVE_EPOCH:
-        if request.instance_id is None:
-            raise _invalid(
-                "Epoch -2 is only for static members, but the request has no instance id."
-            )
-    elif request.member_epoch < STATIC_LEAVE_EPOCH:
-        raise _invalid(f"The member epoch {request.member_epoch} is below -2.")
+    elif request.member_epoch < LEAVE_EPOCH:
+        check_static_leave(request.member_epoch, request.instance_id)
     _check_owned_lists((request.active_tasks, request.standby_tasks, request.warmup_tasks))
     if request.client_tags:
         _check_tags(request.client_tags)
     if request.member_epoch != JOIN_EPOCH and request.topology is not None:
-        raise _invalid("Only the heartbeat that joins may have a topology.")
-
-
-def _check_blank(name: str, text: str) -> None:
-    if not text.strip():
-        raise _invalid(f"The {name} is blank.")
+        raise invalid_request("Only the heartbeat that joins may have a topology.")
 
 
 def _check_owned_lists(owned: tuple[list[TaskIdsRequest] | None, ...]) -> None:
@@ -283,30 +268,32 @@ def _check_owned_lists(owned: tuple[list[TaskIdsRequest] | None, ...]) -> None:
     if missing == len(owned):
         return
     if missing:
-        raise _invalid("Report active, standby and warm-up tasks together, or none of them.")
+        raise invalid_request("Report active, standby and warm-up tasks together, or none of them.")
     if sum(len(each.partitions) for tasks in owned for each in tasks or ()) > _TASKS_MAX:
-        raise _invalid(f"A member may own at most {_TASKS_MAX} tasks.")
+        raise invalid_request(f"A member may own at most {_TASKS_MAX} tasks.")
 
 
 def _check_tags(tags: list[KeyValue]) -> None:
     if len(tags) > _TAGS_MAX:
-        raise _invalid(f"A member may have at most {_TAGS_MAX} client tags.")
+        raise invalid_request(f"A member may have at most {_TAGS_MAX} client tags.")
     if len({each.key for each in tags}) != len(tags):
-        raise _invalid("A client tag occurs twice.")
+        raise invalid_request("A client tag occurs twice.")
 
 
 def _check_joining(request: StreamsGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise _invalid("The heartbeat that joins needs a rebalance timeout.")
+        raise invalid_request("The heartbeat that joins needs a rebalance timeout.")
     for name, tasks in (
         ("active", request.active_tasks),
         ("standby", request.standby_tasks),
         ("warm-up", request.warmup_tasks),
     ):
         if tasks is None or tasks:
-            raise _invalid(f"The heartbeat that joins must report an empty list of {name} tasks.")
+            raise invalid_request(
+                f"The heartbeat that joins must report an empty list of {name} tasks."
+            )
     if request.topology is None:
-        raise _invalid("The heartbeat that joins needs a topology.")
+        raise invalid_request("The heartbeat that joins needs a topology.")
     check_topology(request.topology)
 
 
@@ -336,10 +323,10 @@ def check_owned_tasks(
         for name, indexes in tasks.items():
             subtopology = subtopologies.get(name)
             if subtopology is None:
-                raise _invalid(f"The topology has no subtopology {name}.")
+                raise invalid_request(f"The topology has no subtopology {name}.")
             lowest, highest = min(indexes), max(indexes)
             if lowest < 0 or highest >= subtopology.tasks:
-                raise _invalid(
+                raise invalid_request(
                     f"Subtopology {name} has the tasks 0 to {subtopology.tasks - 1}, but the "
                     f"request has task {lowest if lowest < 0 else highest}."
                 )
@@ -375,29 +362,6 @@ def _contains(assigned: OwnedTasks, reported: MemberTasks) -> bool:
         for own, tasks in roles
         for subtopology, indexes in tasks.items()
     )
-
-
-def check_unreleased(member: StreamsMember, member_id: str) -> None:
-    """Check that a static member has left, so that another client may replace it."""
-    if member.member_epoch != STATIC_LEAVE_EPOCH:
-        raise RefusalError(
-            ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Instance id {member.instance_id} still belongs to member {member.member_id}. Member "
-            f"{member_id} can join when that member has left or its session has expired.",
-        )
-
-
-def require_static(member: StreamsMember | None, instance_id: str, member_id: str) -> StreamsMember:
-    """Return the static member of a request. Raises RefusalError."""
-    if member is None:
-        raise RefusalError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if member.member_id != member_id:
-        raise RefusalError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Instance id {instance_id} now belongs to member {member.member_id}, which replaced "
-            f"member {member_id}.",
-        )
-    return member
 
 
 def quiet_heartbeat(

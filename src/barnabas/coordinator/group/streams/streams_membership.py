@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.group_base import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    RefusalError,
+    check_instance,
+    unknown_member,
+    unreleased_instance,
+)
 from barnabas.coordinator.group.group_kind import MemberTimers
 from barnabas.coordinator.group.streams.configuring import StreamsStatus
 from barnabas.coordinator.group.streams.group_epochs import GroupEpochs
@@ -23,13 +31,11 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     UnpreparedTopologyError,
     check_epoch,
     check_owned_tasks,
-    check_unreleased,
     endpoint_partitions,
     failed_streams_heartbeat,
     new_response,
     quiet_heartbeat,
     reported_tasks,
-    require_static,
     task_ids,
 )
 from barnabas.coordinator.group.streams.streams_records import (
@@ -42,9 +48,6 @@ from barnabas.coordinator.group.streams.streams_records import (
 )
 from barnabas.coordinator.group.streams.task_assignors import TaskAssignorError
 from barnabas.coordinator.group.streams.task_reconciliation import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
     MemberOffsets,
     StreamsMember,
     TaskReconciliation,
@@ -138,7 +141,7 @@ class StreamsMembership:
     ) -> CoordinatorResult[StreamsHeartbeatResult | None]:
         request, group = heartbeat.request, heartbeat.group
         if is_joining:
-            self._check_size(group, request)
+            self._shard.check_size(group, request.member_id, request.instance_id)
         # 3. Find or create the member, and give it the fields of the request.
         member = _find_member(heartbeat, is_joining=is_joining)
         updated = _updated(member, heartbeat, is_joining=is_joining)
@@ -173,7 +176,7 @@ class StreamsMembership:
         replaced = heartbeat.replaced
         on_appended = None
         if replaced is not None:
-            on_appended = partial(self._on_left, group.group_id, replaced.member_id)
+            on_appended = partial(self.timers.end_removed, group.group_id, [replaced.member_id])
         elif not self._shard.groups.has(group.group_id):
             on_appended = partial(self._on_created, group.group_id, prepared)
         return CoordinatorResult(
@@ -187,15 +190,6 @@ class StreamsMembership:
             return
         if group.topology.value is prepared.topology.value:
             group.first_configured = prepared.configured
-
-    def _check_size(self, group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
-        size_max = self._shard.config.group_streams_max_size
-        is_known = request.instance_id in group.static_members or request.member_id in group.members
-        if len(group.members) >= size_max and not is_known:
-            raise RefusalError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"The group already has {size_max} members, the limit of group.streams.max.size.",
-            )
 
     def _reconcile(
         self, heartbeat: StreamsHeartbeat, member: StreamsMember, assignment: Assignment
@@ -264,10 +258,10 @@ class StreamsMembership:
         if request.instance_id is None:
             member = group.members.get(request.member_id)
             if member is None:
-                raise _unknown_member(group, request.member_id)
+                raise unknown_member(group, request.member_id)
         else:
             static = group.static_member(request.instance_id)
-            member = require_static(static, request.instance_id, request.member_id)
+            member = check_instance(static, request.member_id, request.instance_id)
             if request.member_epoch == STATIC_LEAVE_EPOCH:
                 after = replace(
                     member,
@@ -286,13 +280,8 @@ class StreamsMembership:
         return CoordinatorResult(
             response,
             self._fence(group, member),
-            on_appended=partial(self._on_left, group.group_id, member.member_id),
+            on_appended=partial(self.timers.end_removed, group.group_id, [member.member_id]),
         )
-
-    def _on_left(self, group_id: str, member_id: str, error: ErrorCode) -> None:
-        group = self._shard.groups.find(group_id)
-        if error is ErrorCode.NONE and (group is None or member_id not in group.members):
-            self.timers.end(group_id, member_id)
 
     def _fence(self, group: StreamsGroup, member: StreamsMember) -> list[CoordinatorRecord]:
         """Return the records that remove a member, and that raise the group epoch."""
@@ -321,7 +310,7 @@ def _find_member(heartbeat: StreamsHeartbeat, *, is_joining: bool) -> StreamsMem
     member = group.members.get(request.member_id)
     if member is None:
         if not is_joining:
-            raise _unknown_member(group, request.member_id)
+            raise unknown_member(group, request.member_id)
         return StreamsMember(request.member_id)
     check_epoch(member, request.member_epoch, heartbeat.reported)
     return member
@@ -334,12 +323,13 @@ def _find_static(
     request, group = heartbeat.request, heartbeat.group
     known = group.static_member(instance_id)
     if not is_joining:
-        member = require_static(known, instance_id, request.member_id)
+        member = check_instance(known, request.member_id, instance_id)
         check_epoch(member, request.member_epoch, heartbeat.reported)
         return member
     if known is None:
         return group.members.get(request.member_id) or StreamsMember(request.member_id)
-    check_unreleased(known, request.member_id)
+    if known.member_epoch != STATIC_LEAVE_EPOCH:
+        raise unreleased_instance(known, request.member_id)
     member = replace(known, member_id=request.member_id, member_epoch=0, previous_member_epoch=0)
     if known.member_id != member.member_id:
         heartbeat.replaced = known
@@ -376,13 +366,6 @@ def _note_missing_tags(heartbeat: StreamsHeartbeat, member: StreamsMember) -> No
             f"The member lacks the client tags {', '.join(missing)}, which "
             "streams.rack.aware.assignment.tags requires. Set client.tag.TAG for each.",
         )
-
-
-def _unknown_member(group: StreamsGroup, member_id: str) -> RefusalError:
-    return RefusalError(
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        f"Member {member_id} is not a member of group {group.group_id}.",
-    )
 
 
 def _updated(

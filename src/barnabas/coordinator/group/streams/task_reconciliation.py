@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
-from barnabas.coordinator.group.group_base import RefusalError
+from barnabas.coordinator.group.group_base import GroupMember, RefusalError
+from barnabas.coordinator.group.replayed_group import advanced
 from barnabas.coordinator.group.streams.task_assignors import (
     NO_OFFSETS,
     NO_TASKS,
@@ -240,17 +240,18 @@ def _next(member: StreamsMember, epoch: int, towards: TaskReconciliation) -> Str
         towards: the target.
     """
     if member.assigned.is_equal_to(towards.target):
-        tasks = (member.assigned, NO_OWNED_TASKS)
-        return _advanced(member, StreamsMemberState.STABLE, towards.target_epoch, tasks)
+        state = StreamsMemberState.STABLE
+        return advanced(member, state, towards.target_epoch, member.assigned, NO_OWNED_TASKS)
     step = _Step(member, towards)
     step.divide()
     step.change_roles()
     if step.promote():
-        return _advanced(
+        return advanced(
             member,
             StreamsMemberState.UNREVOKED_TASKS,
             epoch,
-            (step.kept.as_owned(), step.revoked.as_owned()),
+            step.kept.as_owned(),
+            step.revoked.as_owned(),
         )
     step.kept.active.update(step.added.active)
     step.kept.standby |= step.added.standby
@@ -259,25 +260,7 @@ def _next(member: StreamsMember, epoch: int, towards: TaskReconciliation) -> Str
     if step.has_unreleased:
         state = StreamsMemberState.UNRELEASED_TASKS
     assigned = step.kept.as_owned()
-    return _advanced(member, state, towards.target_epoch, (assigned, NO_OWNED_TASKS))
-
-
-def _advanced(
-    member: StreamsMember,
-    state: StreamsMemberState,
-    epoch: int,
-    tasks: tuple[OwnedTasks, OwnedTasks],
-) -> StreamsMember:
-    assigned, pending = tasks
-    after = replace(
-        member,
-        state=state,
-        member_epoch=epoch,
-        previous_member_epoch=member.member_epoch,
-        assigned=assigned,
-        pending_revocation=pending,
-    )
-    return member if after == member else after
+    return advanced(member, state, towards.target_epoch, assigned, NO_OWNED_TASKS)
 
 
 # The epoch in which each active task was assigned, by subtopology id and partition. No map is
@@ -416,12 +399,6 @@ class StreamsMemberState(IntEnum):
             return cls.UNKNOWN
 
 
-# Member epochs with which a client leaves the group, or a static member leaves for a while.
-LEAVE_EPOCH = -1
-STATIC_LEAVE_EPOCH = -2
-# The member epoch with which a client joins the group.
-JOIN_EPOCH = 0
-
 NO_TAGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -432,23 +409,11 @@ class UserEndpoint(msgspec.Struct, frozen=True):
     port: int
 
 
-class StreamsMember(msgspec.Struct, frozen=True):
-    """A member. A change creates a new object, and its record replaces the old one."""
+class StreamsMember(GroupMember, frozen=True):
+    """A member of a streams group."""
 
-    member_id: str
-    # Epoch of the target assignment that the member has reached. -2 for a static member that has
-    # left for a while.
-    member_epoch: int = 0
-    # The epoch before that. A client that missed the last response still sends it.
     previous_member_epoch: int = 0
     state: StreamsMemberState = StreamsMemberState.STABLE
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    # Starts with a slash, as Java prints addresses.
-    client_host: str = ""
-    # Time in ms for the release of tasks. -1 until the client sends it.
-    rebalance_timeout_ms: int = -1
     # Epoch of the client's topology.
     topology_epoch: int = -1
     # The process of the client. Threads of one process share state directories.

@@ -8,7 +8,7 @@ have moved (KIP-951).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,16 +27,22 @@ from barnabas.server.share.share_sessions import FINAL_EPOCH, ShareSessionKey
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable
 
     from barnabas.metadata.broker_registration import Endpoint
-    from barnabas.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+    from barnabas.protocol.messages import share_consumers
+    from barnabas.protocol.messages.share_acknowledge import (
+        AcknowledgementBatch,
+        ShareAcknowledgeRequest,
+    )
     from barnabas.protocol.schema import Message
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import Handle, RequestContext
     from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.server.share.share_partitions import SharePartitions
 
+    ShareRequest = ShareAcknowledgeRequest | share_consumers.ShareFetchRequest
+    Batch = AcknowledgementBatch | share_consumers.AcknowledgementBatch
     AcknowledgeResults = dict[TopicIdPartition, tuple[ErrorCode, str | None]]
 
 
@@ -58,28 +64,13 @@ class ShareAcknowledgeHandler:
         self, context: RequestContext, request: ShareAcknowledgeRequest
     ) -> Message | None:
         """Respond when all acknowledgements are written."""
-        error = refuse_member(
-            context,
-            request.group_id,
-            request.member_id,
-            is_enabled=self._cluster.image.features.has_share_groups,
-        )
-        if error is ErrorCode.NONE and are_too_many(request.topics, self._shares):
-            error = ErrorCode.INVALID_REQUEST
-        if error is not ErrorCode.NONE:
-            return _failed(error)
-        assert request.group_id is not None, "checked"
-        assert request.member_id is not None, "checked"
-        key = ShareSessionKey(request.group_id, request.member_id)
+        key = session_key(context, request, self._cluster, self._shares)
+        if isinstance(key, ErrorCode):
+            return _failed(key)
         session = self._shares.sessions.advance(key, request.share_session_epoch)
         if isinstance(session, ErrorCode):
             return _failed(session)
-        checks = check_acknowledgements(
-            context,
-            Acknowledging(context.version, request.is_renew_ack),
-            request.topics,
-            self._cluster,
-        )
+        checks = check_acknowledgements(context, request, self._cluster)
         respond = partial(self._respond, context, key, request.share_session_epoch)
         return context.after(checks, lambda made: acknowledge(self._shares, key, made, respond))
 
@@ -155,71 +146,26 @@ _READ = int(AclOperation.READ)
 BATCHES_MAX = 10_000
 
 
-class RequestBatch(Protocol):
-    """A batch of acknowledgements in a request."""
-
-    first_offset: int
-    last_offset: int
-    acknowledge_types: list[int]
-
-
-class AckingPartition(Protocol):
-    """A partition in a request."""
-
-    partition_index: int
-
-    @property
-    def acknowledgement_batches(self) -> Sequence[RequestBatch]:
-        """The acknowledgements of the partition."""
-        ...
-
-
-class AckingTopic(Protocol):
-    """A topic in a request."""
-
-    topic_id: bytes
-
-    @property
-    def partitions(self) -> Sequence[AckingPartition]:
-        """The partitions of the topic."""
-        ...
-
-
-class Acknowledging(msgspec.Struct, frozen=True):
-    """The fields of a request that apply to all its acknowledgements."""
-
-    version: int
-    # Whether the request may contain renewals of locks.
-    is_renew_ack: bool
-
-
-def refuse_member(
-    context: RequestContext, group_id: str | None, member_id: str | None, *, is_enabled: bool
-) -> ErrorCode:
-    """Return the error if a request cannot be served at all, else NONE.
-
-    Args:
-        context: the context of the request.
-        group_id: the group in the request.
-        member_id: the member in the request.
-        is_enabled: whether share groups are enabled.
-    """
-    if not is_enabled:
+def session_key(
+    context: RequestContext, request: ShareRequest, cluster: ClusterView, shares: SharePartitions
+) -> ShareSessionKey | ErrorCode:
+    """Return group and member of a request, or the error if it cannot be served at all."""
+    group_id, member_id, access = request.group_id, request.member_id, context.access
+    if not cluster.image.features.has_share_groups:
         return ErrorCode.UNSUPPORTED_VERSION
     if group_id is None:
         return ErrorCode.INVALID_REQUEST
-    access = context.access
     if access is not None and not access.allows(_READ, _GROUP, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX:
+    if not member_id or len(member_id) > MEMBER_ID_LENGTH_MAX or _is_too_large(request, shares):
         return ErrorCode.INVALID_REQUEST
-    return ErrorCode.NONE
+    return ShareSessionKey(group_id, member_id)
 
 
-def are_too_many(topics: Iterable[AckingTopic], shares: SharePartitions) -> bool:
+def _is_too_large(request: ShareRequest, shares: SharePartitions) -> bool:
     """Whether a request has more partitions than a session may have, or too many batches."""
     partitions = batches = 0
-    for topic in topics:
+    for topic in request.topics:
         partitions += len(topic.partitions)
         for partition in topic.partitions:
             batches += len(partition.acknowledgement_batches)
@@ -251,23 +197,13 @@ class CheckedAcknowledgements(msgspec.Struct):
 
 
 def check_acknowledgements(
-    context: RequestContext,
-    request: Acknowledging,
-    topics: Iterable[AckingTopic],
-    cluster: ClusterView,
+    context: RequestContext, request: ShareRequest, cluster: ClusterView
 ) -> Generator[None, None, CheckedAcknowledgements]:
-    """Check the acknowledgements of a request, one partition per step.
-
-    Args:
-        context: the context of the request.
-        request: the fields of the request as a whole.
-        topics: its topics.
-        cluster: the metadata.
-    """
+    """Check the acknowledgements of a request, one partition per step."""
     may_read = topic_reader(context)
     checked = CheckedAcknowledgements()
-    types_max = RENEW if request.version >= RENEWAL_SINCE else REJECT
-    for topic in topics:
+    types_max = RENEW if context.version >= RENEWAL_SINCE else REJECT
+    for topic in request.topics:
         name = cluster.topic_name(topic.topic_id)
         for partition in topic.partitions:
             where = TopicIdPartition(topic.topic_id, name or "", partition.partition_index)
@@ -317,7 +253,7 @@ def acknowledge(
     )
 
 
-def are_valid(batches: Iterable[RequestBatch], types_max: int, *, may_renew: bool) -> bool:
+def are_valid(batches: Iterable[Batch], types_max: int, *, may_renew: bool) -> bool:
     """Whether the batches are in order, and have one type for all offsets or one for each."""
     previous_last = -1
     for batch in batches:

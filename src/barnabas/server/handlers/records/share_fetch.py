@@ -23,12 +23,10 @@ from barnabas.server.handlers.records.fetch import within_quota
 from barnabas.server.handlers.records.share_acknowledge import (
     MOVED,
     RENEWAL_SINCE,
-    Acknowledging,
     LeaderHints,
     acknowledge,
-    are_too_many,
     check_acknowledgements,
-    refuse_member,
+    session_key,
     topic_reader,
 )
 from barnabas.server.share.delayed_share_fetch import ShareFetchOptions, ShareFetchResult
@@ -83,22 +81,11 @@ class ShareFetchHandler:
         self, context: RequestContext, request: ShareFetchRequest
     ) -> Message | None:
         """Respond when enough bytes are available and all acknowledgements are written."""
-        error = refuse_member(
-            context,
-            request.group_id,
-            request.member_id,
-            is_enabled=self._cluster.image.features.has_share_groups,
-        )
-        if error is _NONE and (
-            is_renewal_with_fetch(context.version, request)
-            or are_too_many(request.topics, self._shares)
-        ):
-            error = ErrorCode.INVALID_REQUEST
-        if error is not _NONE:
-            return failed_share_fetch(error)
-        assert request.group_id is not None, "checked"
-        assert request.member_id is not None, "checked"
-        key = ShareSessionKey(request.group_id, request.member_id)
+        key = session_key(context, request, self._cluster, self._shares)
+        if isinstance(key, ErrorCode):
+            return failed_share_fetch(key)
+        if is_renewal_with_fetch(context.version, request):
+            return failed_share_fetch(ErrorCode.INVALID_REQUEST)
         acknowledges = any(
             partition.acknowledgement_batches
             for topic in request.topics
@@ -118,12 +105,7 @@ class ShareFetchHandler:
             self._serve(context, request, pending)
             return None
         pending.expect_acknowledgements()
-        checks = check_acknowledgements(
-            context,
-            Acknowledging(context.version, request.is_renew_ack),
-            request.topics,
-            self._cluster,
-        )
+        checks = check_acknowledgements(context, request, self._cluster)
         return context.after(checks, partial(self._acknowledge, context, request, pending))
 
     def _acknowledge(

@@ -199,10 +199,8 @@ def test_classic_members_alone_get_the_partitions_of_the_last_consumer() -> None
 @pytest.mark.parametrize("key", ["group_max_size", "group_consumer_max_size"])
 def test_groups_that_are_too_large_for_the_other_protocol_are_not_converted(key: str) -> None:
     world = MixedWorld(group_max_size=2)
-    world.coordinator.settings.consumers.config = type(world.coordinator.settings.consumers.config)(
-        group_consumer_max_size=9 if key == "group_max_size" else 1,
-        group_consumer_assignment_interval_ms=0,
-    )
+    size_max = 9 if key == "group_max_size" else 1
+    world.coordinator.settings.config.values["group.consumer.max.size"] = size_max
     if key == "group_max_size":
         world.subscribe("m1", "a")
         for each in ("c1", "c2", "c3"):

@@ -61,22 +61,24 @@ def divide(
     return allowed, refused
 
 
-def refuse_topics(
+def refuse_items(
     request: Any,
     is_allowed: Callable[[Any], bool],
     add_errors: Callable[[Any, list[Any]], None],
+    field: str = "topics",
 ) -> Generator[None, None, Verdict]:
-    """Remove the refused topics from a request, and add their errors to its response.
+    """Remove the refused items from a request, and add their errors to its response.
 
     Args:
-        request: has `topics`.
-        is_allowed: returns whether the client may use a topic of the request.
-        add_errors: adds errors to the response for the refused topics of the request.
+        request: the request, which keeps the allowed items.
+        is_allowed: returns whether the client may use an item.
+        add_errors: adds errors to the response for the refused items.
+        field: the name of the request's list of items.
     """
-    allowed, refused = yield from divide(request.topics, is_allowed)
+    allowed, refused = yield from divide(getattr(request, field), is_allowed)
     if not refused:
         return None
-    request.topics = allowed
+    setattr(request, field, allowed)
 
     def amend(response: Any) -> Any:
         add_errors(response, refused)

@@ -28,6 +28,7 @@ from barnabas.server.security.authorizer.checks.check import (
     TOPIC,
     Partial,
     divide,
+    refuse_items,
 )
 
 if TYPE_CHECKING:
@@ -51,33 +52,31 @@ _KINDS = _CLUSTER_KINDS | {configs_image.TOPIC, configs_image.GROUP}
 
 def check_describe_configs(
     rights: Rights, request: DescribeConfigsRequest
-) -> Generator[None, None, Verdict]:
+) -> Verdict | Generator[None, None, Verdict]:
     """Refuse the resources whose configurations the client may not describe."""
     if any(each.resource_type not in _KINDS for each in request.resources):
         # The handler rejects the whole request before it looks up any resource.
         return None
-    allowed, refused = yield from divide(
-        request.resources, lambda each: _error_of(rights, DESCRIBE_CONFIGS, each) is None
+    return refuse_items(
+        request,
+        lambda each: _error_of(rights, DESCRIBE_CONFIGS, each) is None,
+        _add_description_errors,
+        "resources",
     )
-    if not refused:
-        return None
-    request.resources = allowed
 
-    def amend(response: DescribeConfigsResponse) -> DescribeConfigsResponse:
-        for each in refused:
-            error = _code_of(each)
-            response.results.append(
-                DescribeConfigsResult(
-                    error_code=error,
-                    error_message=error.message,
-                    resource_type=each.resource_type,
-                    resource_name=each.resource_name,
-                    configs=[],
-                )
+
+def _add_description_errors(response: DescribeConfigsResponse, refused: list[Any]) -> None:
+    for each in refused:
+        error = _code_of(each)
+        response.results.append(
+            DescribeConfigsResult(
+                error_code=error,
+                error_message=error.message,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+                configs=[],
             )
-        return response
-
-    return Partial(request, amend)
+        )
 
 
 class _AlterRules(msgspec.Struct, frozen=True):

@@ -1,18 +1,21 @@
-"""Checks of requests for classic, consumer and streams groups."""
+"""Checks of requests for groups of all kinds."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
+from barnabas.coordinator.group.requests.group_requests import failed_classic_group
 from barnabas.coordinator.group.requests.member_requests import failed_group
+from barnabas.coordinator.group.requests.share_requests import failed_share_group
 from barnabas.coordinator.group.requests.streams_requests import failed_streams_group
+from barnabas.coordinator.group.share.share_membership import failed_share_heartbeat
 from barnabas.coordinator.group.streams.streams_heartbeat import failed_streams_heartbeat
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.groups import (
     DeletableGroupResult,
-    DescribedGroup,
     HeartbeatResponse,
     LeaveGroupResponse,
 )
@@ -29,19 +32,17 @@ from barnabas.server.security.authorizer.checks.check import (
     TRANSACTIONAL_ID,
     Partial,
     divide,
+    refuse_items,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from typing import Any
 
-    from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
     from barnabas.protocol.messages.groups import (
-        ConsumerGroupHeartbeatRequest,
         DeleteGroupsRequest,
         DeleteGroupsResponse,
         DescribeGroupsRequest,
-        DescribeGroupsResponse,
         HeartbeatRequest,
         JoinGroupRequest,
         LeaveGroupRequest,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
         SyncGroupRequest,
     )
     from barnabas.protocol.messages.metadata import FindCoordinatorRequest
-    from barnabas.protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
     from barnabas.protocol.messages.streams_groups import (
         StreamsGroupHeartbeatRequest,
         StreamsGroupTopologyDescriptionUpdateRequest,
@@ -106,49 +106,53 @@ def check_describe_groups(
     rights: Rights, request: DescribeGroupsRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse the groups that the client may not describe."""
-    allowed, refused = yield from divide(
-        request.groups, lambda group: rights.allows(DESCRIBE, GROUP, group)
+    return _refuse_descriptions("groups", failed_classic_group, rights, request)
+
+
+def _refuse_descriptions(
+    field: str, failed: Callable[[str, ErrorCode], Any], rights: Rights, request: Any
+) -> Generator[None, None, Verdict]:
+    """Refuse the groups that the client may not describe.
+
+    Args:
+        field: the name of the request's list of groups.
+        failed: returns the description of a group with an error.
+        rights: the rights of the client.
+        request: the request, which keeps the allowed groups.
+    """
+
+    def add_errors(response: Any, refused: list[str]) -> None:
+        response.groups = [*(failed(group, _REFUSED) for group in refused), *response.groups]
+
+    return refuse_items(
+        request, lambda group: rights.allows(DESCRIBE, GROUP, group), add_errors, field
     )
-    if not refused:
-        return None
-    request.groups = allowed
-
-    def amend(response: DescribeGroupsResponse) -> DescribeGroupsResponse:
-        response.groups = [
-            *(
-                DescribedGroup(
-                    error_code=_REFUSED,
-                    group_id=group,
-                    group_state="",
-                    protocol_type="",
-                    protocol_data="",
-                    members=[],
-                )
-                for group in refused
-            ),
-            *response.groups,
-        ]
-        return response
-
-    return Partial(request, amend)
 
 
-def check_consumer_group_heartbeat(
-    rights: Rights, request: ConsumerGroupHeartbeatRequest
+check_consumer_group_describe = partial(_refuse_descriptions, "group_ids", failed_group)
+check_share_group_describe = partial(_refuse_descriptions, "group_ids", failed_share_group)
+check_streams_group_describe = partial(_refuse_descriptions, "group_ids", failed_streams_group)
+
+
+def _check_member_heartbeat(
+    failed: Callable[[ErrorCode, None], Message], rights: Rights, request: Any
 ) -> Verdict | Generator[None, None, Verdict]:
-    """Refuse a group that the client may not read, and topics that it may not describe."""
+    """Refuse a group that the client may not read, and topics that it may not describe.
+
+    Args:
+        failed: returns a response with an error.
+        rights: the rights of the client.
+        request: the heartbeat of a member of a consumer group or of a share group.
+    """
     if not rights.allows(READ, GROUP, request.group_id):
-        return failed_heartbeat(_REFUSED, None)
+        return failed(_REFUSED, None)
     if not request.subscribed_topic_names:
         return None
-    return check_topics(rights, request.subscribed_topic_names, failed_heartbeat)
+    return _check_topics(rights, request.subscribed_topic_names, failed)
 
 
-def check_consumer_group_describe(
-    rights: Rights, request: ConsumerGroupDescribeRequest
-) -> Generator[None, None, Verdict]:
-    """Refuse the groups that the client may not describe."""
-    return check_described_groups(rights, request, failed_group)
+check_consumer_group_heartbeat = partial(_check_member_heartbeat, failed_heartbeat)
+check_share_group_heartbeat = partial(_check_member_heartbeat, failed_share_heartbeat)
 
 
 def check_list_groups(rights: Rights, request: ListGroupsRequest) -> Verdict:
@@ -171,19 +175,19 @@ def check_delete_groups(
     rights: Rights, request: DeleteGroupsRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse the groups that the client may not delete."""
-    names = dict.fromkeys(request.groups_names)
-    allowed, refused = yield from divide(names, lambda group: rights.allows(DELETE, GROUP, group))
-    if not refused:
-        return None
-    request.groups_names = allowed
+    request.groups_names = list(dict.fromkeys(request.groups_names))
+    return refuse_items(
+        request,
+        lambda group: rights.allows(DELETE, GROUP, group),
+        _add_deletion_errors,
+        "groups_names",
+    )
 
-    def amend(response: DeleteGroupsResponse) -> DeleteGroupsResponse:
-        response.results += [
-            DeletableGroupResult(group_id=group, error_code=_REFUSED) for group in refused
-        ]
-        return response
 
-    return Partial(request, amend)
+def _add_deletion_errors(response: DeleteGroupsResponse, refused: list[str]) -> None:
+    response.results += [
+        DeletableGroupResult(group_id=group, error_code=_REFUSED) for group in refused
+    ]
 
 
 # The right, and the error without it, by type of key.
@@ -265,14 +269,7 @@ def _check_topology(rights: Rights, topology: Topology) -> Generator[None, None,
         # The handler refuses the names.
         return None
     names = yield from topology_topics(topology)
-    return (yield from check_topics(rights, names, failed_streams_heartbeat))
-
-
-def check_streams_group_describe(
-    rights: Rights, request: StreamsGroupDescribeRequest
-) -> Generator[None, None, Verdict]:
-    """Refuse the groups that the client may not describe."""
-    return check_described_groups(rights, request, failed_streams_group)
+    return (yield from _check_topics(rights, names, failed_streams_heartbeat))
 
 
 def check_streams_group_topology_description_update(
@@ -284,42 +281,11 @@ def check_streams_group_topology_description_update(
     return StreamsGroupTopologyDescriptionUpdateResponse(error_code=_REFUSED, error_message=None)
 
 
-def check_topics(
+def _check_topics(
     rights: Rights, names: Iterable[str], failed: Callable[[ErrorCode, None], Message]
 ) -> Generator[None, None, Verdict]:
-    """Refuse a heartbeat with topics that the client may not describe.
-
-    Args:
-        rights: the rights of the client.
-        names: the topics of the heartbeat.
-        failed: returns a response with an error.
-    """
+    """Refuse a heartbeat with topics that the client may not describe."""
     _, refused = yield from divide(
         dict.fromkeys(names), lambda topic: rights.allows(DESCRIBE, TOPIC, topic)
     )
     return failed(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None) if refused else None
-
-
-def check_described_groups(
-    rights: Rights, request: Any, failed: Callable[[str, ErrorCode, None], object]
-) -> Generator[None, None, Verdict]:
-    """Refuse the groups that the client may not describe.
-
-    Args:
-        rights: the rights of the client.
-        request: has `group_ids`, which keeps the allowed groups.
-        failed: returns the description of a group with an error.
-    """
-    allowed, refused = yield from divide(
-        request.group_ids, lambda group: rights.allows(DESCRIBE, GROUP, group)
-    )
-    if not refused:
-        return None
-    request.group_ids = allowed
-    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
-
-    def amend(response: Any) -> Any:
-        response.groups = [*(failed(group, error, None) for group in refused), *response.groups]
-        return response
-
-    return Partial(request, amend)

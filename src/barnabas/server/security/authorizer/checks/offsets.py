@@ -38,6 +38,7 @@ from barnabas.server.security.authorizer.checks.check import (
     WRITE,
     Partial,
     divide,
+    refuse_items,
 )
 
 if TYPE_CHECKING:
@@ -251,19 +252,18 @@ def _check_group(rights: Rights, request: OffsetFetchRequest) -> Generator[None,
         return OffsetFetchResponse(topics=[_error(topic, _GROUP_REFUSED) for topic in topics or ()])
     if topics is None:
         return Partial(request, lambda response: _without_hidden(rights, response))
-    allowed, refused = yield from divide(
-        topics, lambda topic: rights.allows(DESCRIBE, TOPIC, topic.name)
+    return (
+        yield from refuse_items(
+            request, lambda topic: rights.allows(DESCRIBE, TOPIC, topic.name), _add_fetch_errors
+        )
     )
-    if not refused:
-        return None
-    request.topics = allowed
 
-    def amend(response: OffsetFetchResponse) -> OffsetFetchResponse:
-        if response.error_code == ErrorCode.NONE:
-            response.topics += [_error(topic, _TOPIC_REFUSED) for topic in refused]
-        return response
 
-    return Partial(request, amend)
+def _add_fetch_errors(
+    response: OffsetFetchResponse, refused: list[OffsetFetchRequestTopic]
+) -> None:
+    if response.error_code == ErrorCode.NONE:
+        response.topics += [_error(topic, _TOPIC_REFUSED) for topic in refused]
 
 
 def _without_hidden(rights: Rights, response: OffsetFetchResponse) -> OffsetFetchResponse:

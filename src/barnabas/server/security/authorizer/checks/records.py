@@ -46,7 +46,7 @@ from barnabas.server.security.authorizer.checks.check import (
     WRITE,
     Partial,
     divide,
-    refuse_topics,
+    refuse_items,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def check_list_offsets(
     rights: Rights, request: ListOffsetsRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse the topics that the client may not describe."""
-    return refuse_topics(
+    return refuse_items(
         request, lambda topic: rights.allows(DESCRIBE, TOPIC, topic.name), _add_offset_errors
     )
 
@@ -115,7 +115,7 @@ def check_delete_records(
     rights: Rights, request: DeleteRecordsRequest
 ) -> Generator[None, None, Verdict]:
     """Refuse the topics whose records the client may not delete."""
-    return refuse_topics(
+    return refuse_items(
         request, lambda topic: rights.allows(DELETE, TOPIC, topic.name), _add_deletion_errors
     )
 
@@ -148,7 +148,7 @@ def check_offset_for_leader_epoch(
     """Refuse the topics that the client may not describe. Followers may request all topics."""
     if rights.allows_on_cluster(CLUSTER_ACTION, is_logged=False):
         return None
-    return refuse_topics(
+    return refuse_items(
         request, lambda topic: rights.allows(DESCRIBE, TOPIC, topic.topic), _add_epoch_errors
     )
 

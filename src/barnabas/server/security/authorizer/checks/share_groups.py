@@ -1,4 +1,4 @@
-"""Checks of requests for share groups, and of brokers' requests to the share coordinator."""
+"""Checks of requests for offsets of share groups, and of requests to the share coordinator."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from barnabas.coordinator.group.requests.share_offset_requests import (
     failed_deletion,
     failed_offsets,
 )
-from barnabas.coordinator.group.requests.share_requests import failed_share_group
-from barnabas.coordinator.group.share.share_membership import failed_share_heartbeat
 from barnabas.coordinator.share import state_api
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.share_groups import (
@@ -31,14 +29,12 @@ from barnabas.server.security.authorizer.checks.check import (
     TOPIC,
     Partial,
     divide,
-    refuse_topics,
+    refuse_items,
 )
-from barnabas.server.security.authorizer.checks.groups import check_described_groups, check_topics
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.protocol.messages.share_consumers import ShareGroupHeartbeatRequest
     from barnabas.protocol.messages.share_groups import (
         AlterShareGroupOffsetsRequest,
         AlterShareGroupOffsetsRequestTopic,
@@ -49,7 +45,6 @@ if TYPE_CHECKING:
         DescribeShareGroupOffsetsRequest,
         DescribeShareGroupOffsetsRequestTopic,
         DescribeShareGroupOffsetsResponse,
-        ShareGroupDescribeRequest,
     )
     from barnabas.server.security.authorizer.authorizer import Rights
     from barnabas.server.security.authorizer.checks.check import Verdict
@@ -57,24 +52,6 @@ if TYPE_CHECKING:
 
 _REFUSED = ErrorCode.GROUP_AUTHORIZATION_FAILED
 _TOPIC_REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-
-def check_share_group_heartbeat(
-    rights: Rights, request: ShareGroupHeartbeatRequest
-) -> Verdict | Generator[None, None, Verdict]:
-    """Refuse a group that the client may not read, and topics that it may not describe."""
-    if not rights.allows(READ, GROUP, request.group_id):
-        return failed_share_heartbeat(_REFUSED, None)
-    if not request.subscribed_topic_names:
-        return None
-    return check_topics(rights, request.subscribed_topic_names, failed_share_heartbeat)
-
-
-def check_share_group_describe(
-    rights: Rights, request: ShareGroupDescribeRequest
-) -> Generator[None, None, Verdict]:
-    """Refuse the groups that the client may not describe."""
-    return check_described_groups(rights, request, failed_share_group)
 
 
 def check_describe_share_group_offsets(
@@ -147,7 +124,7 @@ def check_alter_share_group_offsets(
     """Refuse a group that the client may not read, and topics that it may not read."""
     if not rights.allows(READ, GROUP, request.group_id):
         return failed_alteration(_REFUSED)
-    return refuse_topics(
+    return refuse_items(
         request, lambda topic: rights.allows(READ, TOPIC, topic.topic_name), _add_unaltered
     )
 
@@ -184,7 +161,7 @@ def check_delete_share_group_offsets(
     """Refuse a group that the client may not delete, and topics that it may not read."""
     if not rights.allows(DELETE, GROUP, request.group_id):
         return failed_deletion(_REFUSED)
-    return refuse_topics(
+    return refuse_items(
         request, lambda topic: rights.allows(READ, TOPIC, topic.topic_name), _add_undeleted
     )
 

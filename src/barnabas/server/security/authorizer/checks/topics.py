@@ -24,6 +24,7 @@ from barnabas.server.security.authorizer.checks.check import (
     TOPIC,
     Partial,
     divide,
+    refuse_items,
 )
 
 if TYPE_CHECKING:
@@ -202,17 +203,15 @@ def check_create_partitions(
     def is_allowed(topic: CreatePartitionsTopic) -> bool:
         return times[topic.name] > 1 or rights.allows(ALTER, TOPIC, topic.name)
 
-    request.topics, refused = yield from divide(request.topics, is_allowed)
-    if not refused:
-        return None
+    return refuse_items(request, is_allowed, _add_partition_errors)
 
-    def amend(response: CreatePartitionsResponse) -> CreatePartitionsResponse:
-        response.results += [
-            CreatePartitionsTopicResult(name=topic.name, error_code=_REFUSED) for topic in refused
-        ]
-        return response
 
-    return Partial(request, amend)
+def _add_partition_errors(
+    response: CreatePartitionsResponse, refused: list[CreatePartitionsTopic]
+) -> None:
+    response.results += [
+        CreatePartitionsTopicResult(name=topic.name, error_code=_REFUSED) for topic in refused
+    ]
 
 
 _CLUSTER = int(AclResourceType.CLUSTER)
