@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf.message import Message
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from barnabas.serializers import (
     ProtobufSerializer,
@@ -273,7 +273,9 @@ def test_only_the_damaged_record_fails(
         raise failures[1]
 
 
+# The example makes a time after the year 9999, which has no `datetime`.
 @given(cut=st.integers(0, 400), junk=st.binary(max_size=12))
+@example(cut=303, junk=b"\x80")
 def test_any_bytes_are_a_row_or_an_error(registry: SchemaRegistry, cut: int, junk: bytes) -> None:
     column = ProtobufColumn(registry, message_of(ALL))
     [data] = written(registry, ALL, FULL)
@@ -281,9 +283,10 @@ def test_any_bytes_are_a_row_or_an_error(registry: SchemaRegistry, cut: int, jun
     at = 6 + cut % (len(data) - 6)
     damaged = data[:at] + junk + data[at + len(junk) :]
     failures: dict[int, SchemaError] = {}
-    [row, untouched] = decoded_array(column, [damaged, data], failures).to_pylist()
-    assert (row is None) == (0 in failures)
-    assert untouched["h"] == "x"
+    rows = decoded_array(column, [damaged, data], failures)
+    rows.validate(full=True)
+    assert rows.is_null().to_pylist() == [0 in failures, False]
+    assert rows.field("h")[1].as_py() == "x"
 
 
 FIELDS = " ".join(f"int64 f{i} = {i};" for i in range(1, 1001))
