@@ -1,6 +1,6 @@
-// Runs Apache Kafka's task assignors and its configuration of topologies on cases from standard
-// input. Names are in hex, "-" stands for a missing value. A case of an assignor is
-//   assign ASSIGNOR REPLICAS
+// Runs Apache Kafka's task assignor and its configuration of topologies on cases from standard
+// input. Names are in hex, "-" stands for a missing value. A case of the assignor is
+//   assign REPLICAS
 //   tasks SUBTOPOLOGY COUNT STATEFUL
 //   member ID PROCESS ACTIVE STANDBY OFFSETS    S:1,2;S:3 for tasks, S:1=9,2=7;S:3=8 for offsets
 //   end
@@ -102,7 +102,7 @@ public class StreamsGroups {
     }
 
     private static final class AssignorCase implements Case, TopologyDescriber {
-        private final TaskAssignor assignor;
+        private final TaskAssignor assignor = new StickyTaskAssignor();
         private final int replicas;
         private final List<String> subtopologies = new ArrayList<>();
         private final Map<String, Integer> counts = new HashMap<>();
@@ -110,8 +110,7 @@ public class StreamsGroups {
         private final Map<String, MemberMetadataAndStateImpl> members = new HashMap<>();
 
         AssignorCase(String[] words) {
-            assignor = new StickyTaskAssignor();
-            replicas = Integer.parseInt(words[2]);
+            replicas = Integer.parseInt(words[1]);
         }
 
         @Override

@@ -1,4 +1,4 @@
-"""Task assignors and configured topologies compared with those of Apache Kafka's classes."""
+"""The task assignor and configured topologies compared with those of Apache Kafka's classes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ TOPOLOGIES = 1_500
 
 @pytest.fixture(scope="module")
 def assignments() -> list[TaskAssignorCase]:
-    return [
-        case
-        for seed in range(GROUPS)
-        for case in StreamsGroupHistory("sticky", seed).cases(ASSIGNMENTS)
-    ]
+    return [case for seed in range(GROUPS) for case in StreamsGroupHistory(seed).cases(ASSIGNMENTS)]
 
 
 @pytest.fixture(scope="module")

@@ -60,13 +60,22 @@ from barnabas.controller.result import refuse_as_a_whole
 from barnabas.protocol.api_table import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from barnabas.controller.config import ControllerConfig
     from barnabas.controller.policy_checks import PolicyChecks
+    from barnabas.controller.result import ControllerResult, ControllerView, Refusal
     from barnabas.metadata.broker_registration import SupportedLevels
+    from barnabas.protocol.schema import Message
     from barnabas.raft.driver.raft_driver import RaftDriver
     from barnabas.runtime.rng import Rng
+
+    # Turns a request into a result, at once or in steps.
+    Serve = Callable[
+        [ControllerView, Any], ControllerResult[Any] | Generator[None, None, ControllerResult[Any]]
+    ]
+    # Returns the error response to a request, or makes it in steps.
+    Refuse = Callable[[Any, Refusal], Message | Generator[None, None, Message]]
 
 
 class Controls(msgspec.Struct, frozen=True):
@@ -128,20 +137,6 @@ def make_controls(
         tokens=TokenControl(config, rng, driver.log_dependencies.clock),
         sessions=sessions,
     )
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
-
-    from barnabas.controller.result import ControllerResult, ControllerView, Refusal
-    from barnabas.protocol.schema import Message
-
-    # Turns a request into a result, at once or in steps.
-    Serve = Callable[
-        [ControllerView, Any], ControllerResult[Any] | Generator[None, None, ControllerResult[Any]]
-    ]
-    # Returns the error response to a request, or makes it in steps.
-    Refuse = Callable[[Any, Refusal], Message | Generator[None, None, Message]]
 
 
 class ApiControl(msgspec.Struct, frozen=True):

@@ -30,7 +30,18 @@ from barnabas.raft.log.metadata_batch import MetadataBatchEncoder
 from barnabas.waiting.steps import Unfinished, run_in_slices, run_slice
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from barnabas.controller.apis import ApiControl, Serve
+    from barnabas.controller.result import MutationLimit, VersionedRecord
+    from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.network.principal import Principal
+    from barnabas.raft.driver.raft_driver import RaftDriver
+    from barnabas.runtime.clock import Cancellable
+
+    # Steps that return a result, and its records in encoded form if there are many.
+    EncodedSteps = Generator[None, None, tuple[ControllerResult[Any], MetadataBatchEncoder | None]]
 
 
 def check_records(delta: ClusterDelta) -> None:
@@ -82,19 +93,6 @@ def _check_brokers(delta: ClusterDelta) -> None:
                 f"EpochsGrow: broker={broker_id} epoch={before.epoch} then {after.epoch}"
             )
 
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from barnabas.controller.apis import ApiControl, Serve
-    from barnabas.controller.result import MutationLimit, VersionedRecord
-    from barnabas.metadata.image import ClusterImage
-    from barnabas.network.principal import Principal
-    from barnabas.raft.driver.raft_driver import RaftDriver
-    from barnabas.runtime.clock import Cancellable
-
-    # Steps that return a result, and its records in encoded form if there are many.
-    EncodedSteps = Generator[None, None, tuple[ControllerResult[Any], MetadataBatchEncoder | None]]
 
 # Kafka's maximum number of records in a batch.
 BATCH_RECORDS_MAX = 10_000

@@ -6,9 +6,10 @@ A token is used for all connections until most of its lifetime has passed.
 mounts it (Kafka: FileJwtRetriever, KIP-768). The file is read again for each new token, so that the
 agent can replace it.
 
-A program may get its configuration from other people, who must not read its files: the login sends
-the token to a broker. Kafka allows only the files of a Java system property. Here, a file must
-contain a JSON Web Token, and an environment variable can limit the files.
+The login sends the content of the file to a broker. So a configuration from another person must not
+be able to name a secret file of this machine. Kafka allows only the files of a Java system
+property. Here, a file must contain a JSON Web Token, and an environment variable can limit the
+files.
 """
 
 from __future__ import annotations

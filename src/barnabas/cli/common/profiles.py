@@ -26,7 +26,6 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP"
 PROFILE_VARIABLE = "BARNABAS_PROFILE"
 CONFIG_VARIABLE = "BARNABAS_CONFIG"
-_FILE_BOOTSTRAP = "bootstrap.servers"
 BOOTSTRAP = "bootstrap.servers"
 
 
@@ -100,7 +99,7 @@ def _servers(settings: dict[str, str]) -> str | None:
 
     Variables in other settings are resolved by the client.
     """
-    servers = settings.pop(_FILE_BOOTSTRAP, None)
+    servers = settings.pop(BOOTSTRAP, None)
     if servers is None or "${" not in servers or "config.providers" not in settings:
         return servers
     from barnabas.cli.common.variables import without_variables
@@ -108,7 +107,7 @@ def _servers(settings: dict[str, str]) -> str | None:
 
     providers = {key: value for key, value in settings.items() if key.startswith("config.")}
     try:
-        return without_variables({**providers, _FILE_BOOTSTRAP: servers})[_FILE_BOOTSTRAP]
+        return without_variables({**providers, BOOTSTRAP: servers})[BOOTSTRAP]
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 _RECORD_HEADER = Struct(">BHH")
-_HANDSHAKE_RECORD = 22
 _CLIENT_HELLO = 1
 _RECORD_BYTES_MAX = 16 * 1024
 # Version and random value of a client's hello.

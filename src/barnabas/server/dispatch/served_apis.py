@@ -129,9 +129,9 @@ def _forwarded(
         last_version,
         module or "forwarded",
         right,
-        controller_right,
-        strict_since,
-        function,
+        controller_right=controller_right,
+        strict_since=strict_since,
+        function=function,
     )
 
 

@@ -221,7 +221,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Returns:
             Lost offsets at which the batch must end, so that its planning fails, also after a
-            restart; see `lost_topics`. Empty without loss, and if failOnDataLoss=false allows it.
+            restart; see `planner`. Empty without loss, and if failOnDataLoss=false allows it.
         """
         planner = self._planning()
         recreated = planner.recreated()
@@ -257,7 +257,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return one range per task; a restart computes the same ranges from the same offsets.
 
         Raises:
-            DataLossError: the batch ends at a lost offset, see `lost_topics`.
+            DataLossError: the batch ends at a lost offset, see `planner`.
         """
         begin, until = from_json(start), from_json(end)
         until = without_lost_ends(

@@ -29,24 +29,22 @@ from barnabas.storage.topic_partition import LOG_SUFFIX
 from barnabas.waiting.steps import OffLoop
 
 if TYPE_CHECKING:
-    from barnabas.storage.log.local_log import LocalLog
-    from barnabas.storage.log.log_offsets import LogOffsets
-    from barnabas.storage.log_dependencies import DiskGuard
-    from barnabas.storage.results import LogOffsetMetadata
-    from barnabas.storage.segment.transaction_index import AbortedEntry
-
-
-if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.record.compiled import CompiledRecord
+    from barnabas.storage.log.local_log import LocalLog
+    from barnabas.storage.log.log_offsets import LogOffsets
+    from barnabas.storage.log_dependencies import DiskGuard
+    from barnabas.storage.results import LogOffsetMetadata
     from barnabas.storage.segment.segment import Segment
     from barnabas.storage.segment.segments import Segments
+    from barnabas.storage.segment.transaction_index import AbortedEntry
 
     # Timestamp, offset, leader epoch.
     Found: TypeAlias = tuple[int, int, int]
     Search: TypeAlias = Generator[OffLoop | None, Any, Found | None]
+
 
 # Headers examined per step: about a millisecond.
 HEADERS_PER_STEP = 500

@@ -160,7 +160,7 @@ def refuse_topology(message: str) -> NoReturn:
 
 # Subtopologies, and source topics of one subtopology, that are handled in one step.
 ROUNDS_STEP = 16
-_TOPICS_STEP = 256
+TOPICS_STEP = 256
 
 
 def repartition_counts(
@@ -222,7 +222,7 @@ def _count_of_inputs(
         count = max(count, counts.get(topic.name, 0))
     for position, name in enumerate(subtopology.source_topics, 1):
         count = max(count, existing(name))
-        if position % _TOPICS_STEP == 0:
+        if position % TOPICS_STEP == 0:
             yield
     return count
 
@@ -330,8 +330,6 @@ def _report_different(counts: Mapping[str, int]) -> None:
 
 # A topology of this size takes about a millisecond.
 _AT_ONCE_MAX = 300
-# Topics of one step.
-STEP = 256
 # Topics that a message names.
 _NAMED_MAX = 3
 
@@ -415,7 +413,7 @@ def _check_sources(
         for position, name in enumerate(each.source_topics):
             if not partition_count(name):
                 missing.add(name)
-            if position % STEP == STEP - 1:
+            if position % TOPICS_STEP == TOPICS_STEP - 1:
                 yield
         yield
     if missing:
@@ -428,7 +426,7 @@ def _input_count(subtopology: Subtopology, counts: PartitionCounts) -> Generator
     largest = 0
     for position, name in enumerate(inputs_of(subtopology)):
         largest = max(largest, counts.of(name))
-        if position % STEP == STEP - 1:
+        if position % TOPICS_STEP == TOPICS_STEP - 1:
             yield
     return largest
 
@@ -456,7 +454,7 @@ def _internal(
             topic.replication_factor or None,
             {config.key: config.value for config in topic.topic_configs},
         )
-        if position % STEP == STEP - 1:
+        if position % TOPICS_STEP == TOPICS_STEP - 1:
             yield
     return found
 
@@ -480,7 +478,7 @@ def _missing(
             missing[name] = topic
         elif count != topic.partitions:
             differing.add(name)
-        if position % STEP == STEP - 1:
+        if position % TOPICS_STEP == TOPICS_STEP - 1:
             yield
     if not differing:
         return missing
@@ -503,7 +501,7 @@ def _missing_in_order(
         for topics in (each.repartition_source_topics, each.changelog_topics):
             for position, name in enumerate((yield from member_order(topics))):
                 table.add(name)
-                if position % STEP == STEP - 1:
+                if position % TOPICS_STEP == TOPICS_STEP - 1:
                     yield
         yield
     return [name for name in table if name in missing]

@@ -8,7 +8,7 @@ own what they were assigned, or a part of it, and report offsets.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,7 +17,6 @@ from barnabas.coordinator.group.streams.task_assignors import (
     StreamsInput,
     StreamsMemberInput,
     SubtopologyInput,
-    TaskAssigning,
     TaskAssignorError,
     TaskOffsets,
     Tasks,
@@ -25,23 +24,19 @@ from barnabas.coordinator.group.streams.task_assignors import (
 )
 from barnabas.waiting.steps import run_to_end
 
-TASK_ASSIGNORS: dict[str, Callable[[StreamsInput], TaskAssigning]] = {
-    "sticky": assign_sticky,
-}
 FAILED = {"failed": "TaskAssignorException"}
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 
 class TaskAssignorCase(NamedTuple):
-    """One call of an assignor."""
+    """One call of the assignor."""
 
-    assignor: str
     given: StreamsInput
 
     def ours(self) -> dict[str, str]:
         """Return the assignment of Barnabas's assignor, in the format of StreamsGroups.java."""
         try:
-            found = run_to_end(TASK_ASSIGNORS[self.assignor](self.given))
+            found = run_to_end(assign_sticky(self.given))
         except TaskAssignorError:
             return FAILED
         return {
@@ -51,7 +46,7 @@ class TaskAssignorCase(NamedTuple):
 
     def lines(self) -> list[str]:
         """Return the case in the format of StreamsGroups.java."""
-        lines = [f"assign {self.assignor} {self.given.standby_replicas}"]
+        lines = [f"assign {self.given.standby_replicas}"]
         for name in sorted(self.given.subtopologies, key=lambda each: each.encode("utf-16-be")):
             each = self.given.subtopologies[name]
             lines.append(f"tasks {hex_of(name)} {each.tasks} {str(each.is_stateful).lower()}")
@@ -88,14 +83,13 @@ def _offsets_word(offsets: TaskOffsets) -> str:
 class StreamsGroupHistory:
     """One group. The seed decides about its sizes: few or many members, processes and tasks."""
 
-    assignor: str
     seed: int
     _members: dict[str, StreamsMemberInput] = field(default_factory=dict)
     _gone: dict[str, StreamsMemberInput] = field(default_factory=dict)
     _subtopologies: dict[str, SubtopologyInput] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._random = random.Random(f"{self.assignor}-{self.seed}")
+        self._random = random.Random(f"sticky-{self.seed}")
         self._members_max = self._random.choice([1, 2, 5, 12, 40])
         self._processes_max = self._random.choice([1, 2, 5, 12, 40])
         self._tasks_max = self._random.choice([1, 3, 8, 25])
@@ -111,7 +105,7 @@ class StreamsGroupHistory:
         found = []
         for _ in range(count):
             given = StreamsInput(dict(self._members), dict(self._subtopologies), self._replicas)
-            found.append(TaskAssignorCase(self.assignor, given))
+            found.append(TaskAssignorCase(given))
             self._take(run_to_end(assign_sticky(given)))
             for _ in range(self._random.randint(0, 3)):
                 self._change()

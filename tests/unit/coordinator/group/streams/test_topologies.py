@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.coordinator.group.group_base import NAMES_LENGTH_MAX, RefusalError
 from barnabas.coordinator.group.streams.configuring import (
-    STEP,
+    TOPICS_STEP,
     ConfiguredTopology,
     StreamsStatus,
     configuring_topology,
@@ -226,7 +226,7 @@ def test_no_step_looks_up_many_topics(
             break
         largest = max(largest, lookups)
     assert (found.problem and found.problem.status) == problem
-    assert STEP / 2 < largest <= 2 * STEP
+    assert TOPICS_STEP / 2 < largest <= 2 * TOPICS_STEP
 
 
 def test_drawn_topologies_are_ready_when_the_missing_topics_are_created() -> None:
