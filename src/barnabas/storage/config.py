@@ -120,11 +120,13 @@ class LogConfig(msgspec.Struct, frozen=True):
     keeps_batches: bool = False
     # The same for the batches of coordinators.
     keeps_coordinator_batches: bool = False
+    # Whether the broker's timestamp replaces the producer's.
+    has_log_append_time: bool = False
 
     def __post_init__(self) -> None:
-        keeps_coordinator_batches = (
-            self.compression_type == "producer" and self.message_timestamp_type == "CreateTime"
-        )
+        has_log_append_time = self.message_timestamp_type == "LogAppendTime"
+        force_setattr(self, "has_log_append_time", has_log_append_time)
+        keeps_coordinator_batches = self.compression_type == "producer" and not has_log_append_time
         keeps_batches = (
             keeps_coordinator_batches
             and self.message_timestamp_before_max_ms == LONG_MAX
@@ -145,11 +147,6 @@ class LogConfig(msgspec.Struct, frozen=True):
     def deletes(self) -> bool:
         """Whether segments are deleted by age and size."""
         return "delete" in self.cleanup_policy
-
-    @property
-    def has_log_append_time(self) -> bool:
-        """Whether the broker's timestamp replaces the producer's."""
-        return self.message_timestamp_type == "LogAppendTime"
 
 
 class CleanerConfig(msgspec.Struct, frozen=True):

@@ -55,6 +55,7 @@ def test_every_field_of_a_log_config_is_a_topic_key() -> None:
     worked_out = {
         "segment_ms_max",
         "keeps_batches",
+        "has_log_append_time",
         "keeps_coordinator_batches",
     }
     assert set(LogConfig.__struct_fields__) - worked_out == names

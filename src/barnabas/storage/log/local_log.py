@@ -83,12 +83,6 @@ class LocalLog:
         self.config = config
         self.may_skip = self.may_skip or config.is_compacted
 
-    @property
-    def is_flush_due(self) -> bool:
-        """Whether at least `flush.messages` records are not synced."""
-        offsets = self._offsets
-        return offsets.log_end_offset - offsets.recovery_point >= self.config.flush_messages
-
     # -- positions ---------------------------------------------------------------------------
 
     def end_metadata(self) -> LogOffsetMetadata:

@@ -326,7 +326,7 @@ class LogAppender:
             self._commit_producers(changes)
         else:
             self._producers.map_end_offset = info.last_offset + 1
-        info.needs_flush = self._local.is_flush_due
+        info.needs_flush = offsets.unsynced_count >= config.flush_messages
         return info
 
     def validate_for_joint_append(self, records: memoryview, now_ms: int) -> BatchHeader | None:
@@ -396,7 +396,7 @@ class LogAppender:
         except StorageError as error:
             return [each if isinstance(each, StorageError) else error for each in plan.outcomes]
         self._commit_producers(plan.changes)
-        if self._local.is_flush_due:
+        if self._offsets.unsynced_count >= self._local.config.flush_messages:
             for each in plan.outcomes:
                 if isinstance(each, AppendInfo) and not each.duplicate:
                     each.needs_flush = True
@@ -436,7 +436,7 @@ class LogAppender:
         info.size = len(records)
         self._write(records, info, placed, self._roller.wall_ms(), epochs_of(found))
         self._commit_producers(changes)
-        info.needs_flush = self._local.is_flush_due
+        info.needs_flush = self._offsets.unsynced_count >= self._local.config.flush_messages
         return info
 
     def _write(

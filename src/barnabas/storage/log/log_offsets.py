@@ -60,6 +60,11 @@ class LogOffsets:
         self._check_order()
 
     @property
+    def unsynced_count(self) -> int:
+        """Number of offsets at the end of the log that are not synced."""
+        return self.log_end_offset - self.recovery_point
+
+    @property
     def last_stable_offset(self) -> int:
         """First offset of an undecided transaction; at most the high watermark.
 
@@ -85,7 +90,8 @@ class LogOffsets:
             return False
         # Nothing else moves, so the range above is the whole of OffsetsInOrder.
         self.high_watermark = offset
-        self._transactions.on_high_watermark_updated(offset)
+        if self._transactions.unreplicated:
+            self._transactions.on_high_watermark_updated(offset)
         return True
 
     def raise_log_start_offset(self, offset: int) -> None:

@@ -129,7 +129,7 @@ class LogSync:
     @property
     def is_due(self) -> bool:
         """Whether at least `flush.messages` records are not synced."""
-        return self._local.is_flush_due
+        return self._offsets.unsynced_count >= self._local.config.flush_messages
 
     @property
     def is_synced(self) -> bool:

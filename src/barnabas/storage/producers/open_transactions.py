@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class OpenTransactions:
     """First offsets of the undecided transactions."""
 
-    __slots__ = ("_ongoing", "_unreplicated")
+    __slots__ = ("_ongoing", "unreplicated")
 
     def __init__(self) -> None:
         # Transactions without a marker: first offset -> producer id. Appends add to it; markers
@@ -33,12 +33,12 @@ class OpenTransactions:
         self._ongoing: dict[int, int] = {}
         # Ended transactions with a marker at or above the high watermark: first offset -> offset of
         # the marker. The high watermark removes them when it passes the marker.
-        self._unreplicated: dict[int, int] = {}
+        self.unreplicated: dict[int, int] = {}
 
     @property
     def is_any_undecided(self) -> bool:
         """Whether the last stable offset can be below the high watermark."""
-        return bool(self._ongoing or self._unreplicated)
+        return bool(self._ongoing or self.unreplicated)
 
     def begin(self, first_offset: int, producer_id: int) -> None:
         """Record that the producer has a transaction from `first_offset` on."""
@@ -47,17 +47,17 @@ class OpenTransactions:
     def end(self, completed: CompletedTxn) -> None:
         """Record the marker of a transaction."""
         self._ongoing.pop(completed.first_offset, None)
-        self._unreplicated[completed.first_offset] = completed.last_offset
+        self.unreplicated[completed.first_offset] = completed.last_offset
 
     def clear(self) -> None:
         """Remove all transactions, before the log is read again."""
         self._ongoing.clear()
-        self._unreplicated.clear()
+        self.unreplicated.clear()
 
     def first_unstable_offset(self) -> int | None:
         """Return the lowest first offset of the undecided transactions; None without any."""
         first = min(self._ongoing, default=None)
-        replicated = min(self._unreplicated, default=None)
+        replicated = min(self.unreplicated, default=None)
         if first is None or (replicated is not None and replicated < first):
             return replicated
         return first
@@ -77,10 +77,9 @@ class OpenTransactions:
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
         """Remove ended transactions whose marker is below the high watermark."""
-        if self._unreplicated:
-            self._unreplicated = {
-                first: last for first, last in self._unreplicated.items() if last >= high_watermark
-            }
+        self.unreplicated = {
+            first: last for first, last in self.unreplicated.items() if last >= high_watermark
+        }
 
 
 class VerificationGuard:
