@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -309,6 +311,22 @@ def test_accepted_connections_have_the_buffers_of_their_listener() -> None:
     assert end.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (20_000, 40_000)
     assert end.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (30_000, 60_000)
     stepper.close()
+
+
+def test_a_buffer_is_as_large_as_the_kernel_accepts() -> None:
+    class Bound:
+        """The part of a socket of macOS that sets a buffer."""
+
+        size = 0
+
+        def setsockopt(self, _level: int, _option: int, size: int) -> None:
+            if size > 8_000_000:
+                raise OSError(errno.ENOBUFS, "no buffer space available")
+            self.size = size
+
+    bound = Bound()
+    loop_sockets._set_buffer_size(cast("socket.socket", bound), socket.SO_SNDBUF, 100_000_000)
+    assert bound.size == 6_250_000
 
 
 def test_a_response_keeps_the_loop_awake_if_the_listener_wants_it() -> None:
