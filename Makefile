@@ -142,6 +142,11 @@ debian-packages:
 release: setup
 	$(BIN)/python -m tools.release $(RELEASE)
 
+# The platforms for which pip has a wheel of each dependency: WHEELS='required spark' for some.
+.PHONY: wheels
+wheels: setup
+	$(BIN)/python -m tools.wheels $(WHEELS)
+
 clean:
 	rm -rf $(VENV) build dist demo-output cdc-output .pytest_cache .mypy_cache .ruff_cache .hypothesis
 

@@ -40,7 +40,7 @@ from barnabas.console.pages import (
     topics,
 )
 from barnabas.console.request_checks import RequestChecks
-from barnabas.runtime.loop import new_loop
+from barnabas.runtime.loop import new_loop, on_signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,7 +117,7 @@ class _Server(uvicorn.Server):
         """End at SIGINT and SIGTERM; uvicorn itself would raise them again after the end."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._end)
+            on_signal(loop, number, self._end)
         yield
 
     def _end(self) -> None:

@@ -20,15 +20,13 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 Names: TypeAlias = list[str]
 
 _NS_PER_MS = 1_000_000
-# Maximum number of buffers in one vectored write on Linux.
-_IOV_MAX = 1024
 # Only the user of the broker may read records and credentials. Apache Kafka leaves this to umask.
 _FILE_MODE = 0o600
 _READ_BYTES = 1 << 20
 _DIRECTORY_MODE = 0o700
 # Number of reserved descriptors that are released at a time; removing a directory takes three.
 _RESERVE_STEP = 4
-_RESERVE_PATH = "/dev/null"
+_RESERVE_PATH = os.devnull
 _T = TypeVar("_T")
 # A tuple, because a union expression would be created again for each call of isinstance.
 _IN_MEMORY = (bytes, bytearray, memoryview)
@@ -247,7 +245,7 @@ class RealFile:
             reserve: refilled when the file is closed; None if the file used no reserved descriptor.
         """
         self._reserve = reserve
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | system_calls.BINARY | (os.O_CREAT if create else 0)
         self.path = path
         self._descriptor = os.open(path, flags, _FILE_MODE)
         self._size = os.fstat(self._descriptor).st_size
@@ -261,8 +259,8 @@ class RealFile:
             if written < len(data):
                 self.write_at(memoryview(data)[written:], self._size)
         else:
-            for first in range(0, len(data), _IOV_MAX):
-                self._append_vector(data[first : first + _IOV_MAX])
+            for first in range(0, len(data), system_calls.IOV_MAX):
+                self._append_vector(data[first : first + system_calls.IOV_MAX])
         return self._size - start
 
     def write_at(self, data: Bytes, position: int) -> None:
@@ -276,7 +274,7 @@ class RealFile:
 
     def read_at(self, size: int, position: int) -> bytes:
         """Return up to `size` bytes from `position`."""
-        return os.pread(self._descriptor, size, position)
+        return system_calls.read_at(self._descriptor, size, position)
 
     def size(self) -> int:
         """Return the size of the file, bytes."""
@@ -392,7 +390,7 @@ class _Reserve:
 
     def _add(self) -> bool:
         try:
-            self._descriptors.append(os.open(_RESERVE_PATH, os.O_RDONLY | os.O_CLOEXEC))
+            self._descriptors.append(os.open(_RESERVE_PATH, os.O_RDONLY))
         except OSError:
             return False
         return True
@@ -433,7 +431,7 @@ class RealDisk:
 
     def _write_atomically(self, path: str, data: Bytes, sync: bool) -> None:
         temporary = path + ".tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | system_calls.BINARY
         descriptor = os.open(temporary, flags, _FILE_MODE)
         try:
             rest = memoryview(data)
@@ -453,8 +451,10 @@ class RealDisk:
 
     def space(self, path: str) -> tuple[int, int]:
         """Return (total, free) bytes of the file system; free for this process."""
-        found = os.statvfs(path)
-        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+        import shutil  # pulls in the compression modules, and few callers need this
+
+        found = shutil.disk_usage(path)
+        return found.total, found.free
 
     def exists(self, path: str) -> bool:
         """Return whether a file or directory exists."""
@@ -538,15 +538,14 @@ class RealDisk:
         The lock belongs to the open file description. It excludes a second opener in this process,
         and the POSIX lock that a JVM broker takes on the same file.
         """
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE)
+        is_ours = False
         try:
-            system_calls.lock(descriptor)
-        except OSError as error:
-            os.close(descriptor)
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                return None
-            raise
-        return _RealLock(descriptor)
+            is_ours = system_calls.try_lock(descriptor)
+        finally:
+            if not is_ours:
+                os.close(descriptor)
+        return _RealLock(descriptor) if is_ours else None
 
     def modified_ms(self, path: str) -> int:
         """Return the time of the last change, wall clock ms."""
@@ -560,7 +559,7 @@ class RealDisk:
 
 def _read(path: str) -> bytes:
     """Return the content of a file, with half the system calls of Python's file objects."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | system_calls.BINARY)
     try:
         size = os.fstat(descriptor).st_size
         # A file that grows meanwhile, or is longer than one read, is read to its end.
@@ -576,10 +575,12 @@ def _read(path: str) -> bytes:
 
 
 def _open_directory(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _sync_directory(path: str) -> None:
+    if not system_calls.HAS_OPEN_DIRECTORIES:
+        return
     descriptor = _open_directory(path)
     try:
         os.fsync(descriptor)

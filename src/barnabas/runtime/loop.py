@@ -7,7 +7,6 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import uvloop
 
 from barnabas.runtime.clock import Clock, LoopTimer, SystemClock, Timer
 from barnabas.runtime.disk import Disk, RealDisk
@@ -23,6 +22,12 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.offload import Offload
     from barnabas.runtime.sockets import Sockets
+
+_uvloop: Any
+try:
+    import uvloop as _uvloop
+except ImportError:
+    _uvloop = None
 
 _WORKERS = 4
 # Number of descriptors that a server reserves for short operations on files.
@@ -44,11 +49,15 @@ class Runtime(msgspec.Struct, frozen=True):
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Create a uvloop event loop that is not set as the current one."""
-    # A descriptor of the loop below 3 would abort the process when the loop closes.
+    """Create an event loop that is not set as the current one.
+
+    The loop is uvloop's. Where uvloop is not installed, for example on Windows, the loop is
+    asyncio's own.
+    """
+    # A descriptor of uvloop below 3 would abort the process when the loop closes.
     open_standard_descriptors()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
+    new: Callable[[], asyncio.AbstractEventLoop] = (_uvloop or asyncio).new_event_loop
+    return new()
 
 
 def system_runtime(
@@ -91,7 +100,7 @@ class ProcessControl:
 
     def on_signal(self, number: signal.Signals, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop at each signal `number`."""
-        self._loop.add_signal_handler(number, callback)
+        on_signal(self._loop, number, callback)
 
     def request_stop(self) -> None:
         """Handle a stop request as if SIGTERM had arrived."""
@@ -123,6 +132,17 @@ class ProcessControl:
             loop.default_exception_handler(context)
 
 
+def on_signal(
+    loop: asyncio.AbstractEventLoop, number: signal.Signals, callback: Callable[[], None]
+) -> None:
+    """Call `callback` on the loop at each signal `number`. Call this in the main thread."""
+    try:
+        loop.add_signal_handler(number, callback)
+    except NotImplementedError:
+        # The loops of Windows have no such handlers.
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(callback))
+
+
 def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS) -> None:
     """Run a process: `main` starts its parts and returns; the loop runs until `finish()`.
 
@@ -135,7 +155,7 @@ def run(main: Callable[[Runtime, ProcessControl], None], workers: int = _WORKERS
     loop.set_exception_handler(control.on_loop_error)
     runtime = system_runtime(loop, workers, loop_watch(loop))
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, control.request_stop)
+        control.on_signal(number, control.request_stop)
     try:
         main(runtime, control)
         loop.run_forever()

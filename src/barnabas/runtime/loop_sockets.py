@@ -9,13 +9,14 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import resource
 import socket
 import time
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.loop_stream import BusyPoll, LoopStream, WatchedStream
 from barnabas.runtime.sockets import USUAL_OPTIONS
+from barnabas.runtime.system_calls import open_files_limits
+from barnabas.runtime.transport_stream import TransportStream
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,6 +35,7 @@ _KEPT_FREE_PART = 8
 # Interval in which a paused listener checks for free descriptors, s.
 _RETRY_S = 0.2
 _WARN_AGAIN_S = 60.0
+_STREAM = LoopStream if hasattr(os, "writev") else TransportStream
 
 
 class LoopSockets:
@@ -56,10 +58,8 @@ class LoopSockets:
         # Accepted connections inherit these options. Without keep-alive, a connection to a machine
         # that lost power would stay open as long as one of its requests waits.
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if options.send_buffer_bytes > 0:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.send_buffer_bytes)
-        if options.receive_buffer_bytes > 0:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+        _set_buffer_size(bound, socket.SO_SNDBUF, options.send_buffer_bytes)
+        _set_buffer_size(bound, socket.SO_RCVBUF, options.receive_buffer_bytes)
         return _LoopListening(self._loop, bound, factory, options)
 
     def connect(
@@ -112,7 +112,7 @@ class _LoopListening:
         self._bound.close()
 
     def _start(self) -> None:
-        # uvloop's own server accepts connections in C, which is faster than an accept loop here.
+        # uvloop's server accepts connections in C, which is faster than an accept loop here.
         self._starting = self._loop.create_task(
             self._loop.create_server(self._accept, sock=self._bound.dup(), backlog=self._backlog)
         )
@@ -132,10 +132,10 @@ class _LoopListening:
 
     def _accept(self) -> LoopStream:
         if self._has_free_descriptors():
-            return LoopStream(self._loop, self._factory(), busy_poll=self._busy_poll)
+            return _STREAM(self._loop, self._factory(), busy_poll=self._busy_poll)
         self._pause()
         # The connection is already accepted, so close it. The client connects again.
-        return LoopStream(self._loop, self._factory(), lambda _: False)
+        return _STREAM(self._loop, self._factory(), lambda _: False)
 
     def _has_free_descriptors(self) -> bool:
         """Return whether enough descriptors are free.
@@ -174,8 +174,8 @@ class _LoopListening:
 
 def _descriptor_max() -> int:
     """Return the descriptor number from which on no connections are accepted."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if limit == resource.RLIM_INFINITY:
+    limit, _ = open_files_limits()
+    if limit is None:
         return 1 << 31
     return limit - min(_KEPT_FREE, limit // _KEPT_FREE_PART)
 
@@ -196,8 +196,9 @@ class _Attempt:
         self._on_failed = on_failed
         # True once connected, failed or cancelled; later events are ignored.
         self._settled = False
+        self._stream: LoopStream
         if watch is None:
-            self._stream = LoopStream(loop, handler, self._on_opened)
+            self._stream = _STREAM(loop, handler, self._on_opened)
         else:
             self._stream = WatchedStream(loop, handler, watch, self._on_opened)
         self._deadline: asyncio.TimerHandle | None = None
@@ -276,6 +277,22 @@ def _bind_first(host: str, port: int, backlog: int) -> socket.socket:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = found[0]
     return socket.create_server((str(address[0]), port), family=family, backlog=backlog)
+
+
+def _set_buffer_size(bound: socket.socket, option: int, size: int) -> None:
+    """Set the size of a buffer, or a half or quarter (and so on) that the kernel accepts.
+
+    Linux reduces a size above its maximum. macOS refuses such a size (ENOBUFS).
+    """
+    while size > 0:
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, option, size)
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                raise
+            size //= 2
+        else:
+            return
 
 
 def _describe_error(error: OSError) -> OSError:

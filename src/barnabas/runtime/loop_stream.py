@@ -1,12 +1,12 @@
-"""A byte stream over a uvloop transport.
+"""A byte stream over a transport of the event loop.
 
 Reading uses the transport: `BufferedProtocol` puts received bytes into the handler's buffer.
 Writing bypasses the transport and uses the descriptor directly. One `writev` sends all responses of
 a turn without joining them, and file slices are sent with `sendfile`. One queue keeps the order
 when the kernel's buffer is full.
 
-uvloop does not allow watching a transport's descriptor. Therefore a duplicate is watched while data
-is queued.
+Event loops do not allow watching a transport's descriptor. Therefore a duplicate is watched while
+data is queued.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import select
 import socket
 import sys
 from collections import deque
@@ -23,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from barnabas.runtime.disk import FileSlice
-from barnabas.runtime.system_calls import HAS_SENDFILE, send_file
+from barnabas.runtime.system_calls import HAS_SENDFILE, IOV_MAX, has_peer_ended, send_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,16 +124,14 @@ class BusyPoll:
 SENDFILE_MIN_BYTES = 16 * 1024
 HIGH_WATER_BYTES = 1024 * 1024
 LOW_WATER_BYTES = 256 * 1024
-_IOV_MAX = 1024
 # Bounds of `receive_at_least`. Below the minimum, its system call costs more than it saves. The
 # maximum is half of the receive buffer of a new connection, so that the peer can go on sending.
 RECEIVE_MIN_BYTES = 1024
 RECEIVE_MAX_BYTES = 64 * 1024
 _IS_LINUX = sys.platform == "linux"
-_PEER_ENDED = getattr(select, "POLLRDHUP", 0)
 # A tuple, because a union expression would be created again for each call of isinstance.
-_IN_MEMORY = (bytes, bytearray, memoryview)
-_IN_MEMORY_TYPES = frozenset(_IN_MEMORY)
+IN_MEMORY = (bytes, bytearray, memoryview)
+_IN_MEMORY_TYPES = frozenset(IN_MEMORY)
 
 
 class TruncatedSliceError(OSError):
@@ -233,14 +230,9 @@ class LoopStream(asyncio.BufferedProtocol):
     def has_peer_ended(self) -> bool:
         """Whether the peer has closed, or the connection is broken.
 
-        A paused transport does not read its descriptor, so this asks the kernel. On systems without
-        POLLRDHUP, only broken connections are detected.
+        A paused transport does not read its descriptor, so this asks the kernel.
         """
-        if self._fd < 0:
-            return True
-        poller = select.poll()
-        poller.register(self._fd, _PEER_ENDED)
-        return bool(poller.poll(0))
+        return self._fd < 0 or has_peer_ended(self._fd)
 
     def write(self, chunks: Sequence[Chunk]) -> bool:
         """Send chunks in order; data that the kernel does not take now waits in the queue."""
@@ -324,7 +316,7 @@ class LoopStream(asyncio.BufferedProtocol):
             self.is_closing = True
             self._transport.abort()
             return
-        # uvloop has set TCP_NODELAY and made the descriptor non-blocking.
+        # The loop has set TCP_NODELAY and made the descriptor non-blocking.
         self._fd = transport.get_extra_info("socket").fileno()
         self.peer = _address(transport.get_extra_info("peername"))
         self.local = _address(transport.get_extra_info("sockname"))
@@ -354,7 +346,7 @@ class LoopStream(asyncio.BufferedProtocol):
 
         Usually nothing is queued, no slice is large, and the kernel takes all data.
         """
-        if len(chunks) > _IOV_MAX:
+        if len(chunks) > IOV_MAX:
             return False
         try:
             in_memory = _gathered(chunks)
@@ -416,9 +408,9 @@ class LoopStream(asyncio.BufferedProtocol):
     def _send_gathered(self, queue: deque[Chunk]) -> None:
         """Send all chunks before the next large file slice with one writev."""
         gathered: list[Bytes] = []
-        while queue and len(gathered) < _IOV_MAX:
+        while queue and len(gathered) < IOV_MAX:
             chunk = queue[0]
-            if isinstance(chunk, _IN_MEMORY):
+            if isinstance(chunk, IN_MEMORY):
                 gathered.append(chunk)
             elif _worth_sendfile(chunk):
                 break
@@ -518,7 +510,7 @@ def _gathered(chunks: Sequence[Chunk]) -> Sequence[Bytes] | None:
         return chunks  # type: ignore[return-value]  # no chunk is a slice
     if any(map(_worth_sendfile, chunks)):
         return None
-    return [each if isinstance(each, _IN_MEMORY) else copy_slice(each) for each in chunks]
+    return [each if isinstance(each, IN_MEMORY) else copy_slice(each) for each in chunks]
 
 
 def _worth_sendfile(chunk: Chunk) -> bool:

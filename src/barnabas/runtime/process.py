@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import socket
 import sys
 import threading
 from typing import TYPE_CHECKING, Protocol
@@ -37,7 +38,9 @@ def _on_forked() -> None:
         watcher.on_forked()
 
 
-os.register_at_fork(after_in_child=_on_forked)
+if hasattr(os, "register_at_fork"):
+    # Windows has no forks.
+    os.register_at_fork(after_in_child=_on_forked)
 
 
 def process_id() -> int:
@@ -62,7 +65,7 @@ def reentrant_lock() -> threading.RLock:
 
 def host_name() -> str:
     """Return the host name that the operating system reports."""
-    return os.uname().nodename
+    return socket.gethostname()
 
 
 # Names in the module sys, and modes, of the descriptors 0 to 2.
@@ -107,8 +110,10 @@ def discard_standard_output() -> None:
     os.close(opened)
 
 
-# The signal that the kernel sends when the parent ends.
-WAKING_SIGNAL = signal.SIGCONT
+# The signal that the kernel sends when the parent ends. Windows has none.
+WAKING_SIGNAL: signal.Signals = getattr(signal, "SIGCONT", signal.SIGTERM)
+# The signal of a closed terminal. Windows has none.
+HANGUP: signal.Signals = getattr(signal, "SIGHUP", signal.SIGTERM)
 _CHECK_INTERVAL_MS = 500.0
 
 

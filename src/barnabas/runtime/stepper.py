@@ -23,6 +23,7 @@ from barnabas.runtime.sockets import USUAL_OPTIONS
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
+    from types import FrameType
 
     from barnabas.runtime.clock import Cancellable, Timer
     from barnabas.runtime.executor import Executor
@@ -47,11 +48,13 @@ class LoopStepper:
         # Whether the loop has run since the thread inside entered.
         self._has_stepped = False
         self._timed_out = False
+        # Number of runs so far.
+        self._runs = 0
         self._loop: asyncio.AbstractEventLoop = new_loop()
         self._base = system_runtime(self._loop, _WORKERS)
         self._predicate: Callable[[], bool] | None = None
         self._reached = False
-        self._interrupt = DeferredInterrupt(self._loop.stop)
+        self._interrupt = DeferredInterrupt(self._stop_at_signal)
         self.runtime: Runtime = replace(
             self._base,
             timer=_StepTimer(self._base.timer, self.check),
@@ -130,14 +133,16 @@ class LoopStepper:
             return True
         self._reached = self._timed_out = False
         self._has_stepped = True
+        self._runs += 1
         interrupt = self._interrupt
         deadline = None
         # From here on Ctrl-C may interrupt any line.
         try:
             self._predicate = predicate
-            if timeout_ms is not None:
-                deadline = self._loop.call_later(timeout_ms / _MS_PER_S, self._on_timed_out)
             interrupt.defer()
+            if timeout_ms is not None:
+                timeout_s = timeout_ms / _MS_PER_S
+                deadline = self._loop.call_later(timeout_s, self._on_timed_out, self._runs)
             # Repeat, because a stop request for the loop thread may have ended the run.
             while not (self._reached or self._timed_out or interrupt.has_arrived):
                 self._loop.run_forever()
@@ -148,9 +153,15 @@ class LoopStepper:
             interrupt.release()
         return self._reached or predicate()
 
-    def _on_timed_out(self) -> None:
-        self._timed_out = True
-        self._loop.stop()
+    def _on_timed_out(self, run: int) -> None:
+        # Ctrl-C may end a run before its timer is known, so that the timer is not canceled.
+        if run == self._runs:
+            self._timed_out = True
+            self._loop.stop()
+
+    def _stop_at_signal(self) -> None:
+        # asyncio's own loop goes on to wait after a signal, unless another callback wakes it.
+        self._loop.call_soon_threadsafe(self._loop.stop)
 
     def check(self) -> None:
         """Check the condition, and stop the loop if it holds."""
@@ -310,13 +321,22 @@ class DeferredInterrupt:
         if arrived:
             before(signal.SIGINT, None)
 
-    def _on_signal(self, number: int, frame: Any) -> None:
-        if self.has_arrived and self._before is not None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.has_arrived and self._before is not None and not _is_in_asyncio(frame):
             # A callback does not return, so the second Ctrl-C must take effect at once.
             self._before(number, frame)
             return
         self.has_arrived = True
         self._stop()
+
+
+def _is_in_asyncio(frame: FrameType | None) -> bool:
+    """Return whether asyncio's own loop was interrupted: an exception would damage its timers.
+
+    The heap of timers calls a comparison in Python. An exception there leaves the heap unordered,
+    and timers are late.
+    """
+    return frame is not None and frame.f_globals.get("__name__", "").startswith("asyncio.")
 
 
 # Delay (s) between the last call that ran the loop and the time when this thread takes the turn.

@@ -1,36 +1,71 @@
 """System calls that not all operating systems have, each with a substitute.
 
 Linux has all of them. macOS lacks `fdatasync`, `prctl`, `syncfs` and, before macOS 11, `pwritev`.
-Python has no locks of open file descriptions on macOS. The available calls are determined when this
-module is loaded.
+Windows lacks many more. Only clients and tools run there, so calls of brokers have no substitute
+there. The available calls are determined when this module is loaded.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
-import resource
+import select
+import socket
 import struct
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 _os: Any = os
-_fcntl: Any = fcntl
+_select: Any = select
+_fcntl: Any
+_resource: Any
+try:
+    import fcntl as _fcntl
+    import resource as _resource
+except ImportError:
+    _fcntl = _resource = None
+
+# False on Windows.
+_IS_POSIX = _fcntl is not None
+# Whether a broker can run: it needs locks of files, and writes at positions.
+CAN_RUN_BROKER = _IS_POSIX
+# The error where it cannot.
+NO_BROKER = (
+    "a broker needs Linux or macOS: on Windows, run it in WSL and connect to it from Windows"
+)
+# Flags of all files: Windows would otherwise convert line ends.
+BINARY: int = getattr(_os, "O_BINARY", 0)
+# Whether directories can be opened, and so be synced.
+HAS_OPEN_DIRECTORIES = hasattr(_os, "O_DIRECTORY")
+_SMALLEST_IOV_MAX = 16
+
+
+def _iov_max() -> int:
+    try:
+        return int(_os.sysconf("SC_IOV_MAX"))
+    except (AttributeError, OSError, ValueError):
+        return _SMALLEST_IOV_MAX
+
+
+# Maximum number of buffers in one vectored write: 1024 on Linux and macOS, 16 by POSIX.
+IOV_MAX = _iov_max()
 
 _FDATASYNC = getattr(_os, "fdatasync", None)
 # macOS: an fsync that reaches the medium, and not only the drive's cache.
 _FULL_SYNC: int | None = getattr(_fcntl, "F_FULLFSYNC", None)
 _PWRITEV = getattr(_os, "pwritev", None)
 _SENDFILE = getattr(_os, "sendfile", None)
-_SET_LOCK: int | None = getattr(_fcntl, "F_OFD_SETLK", None)
-_GET_LOCK: int | None = getattr(_fcntl, "F_OFD_GETLK", None)
+_KQUEUE: Any = getattr(_select, "kqueue", None)
+_POLL: Any = getattr(_select, "poll", None)
+_PEER_ENDED: int | None = getattr(_select, "POLLRDHUP", None)
+# Other systems have these locks, too, but with another struct flock.
+_HAS_OFD_LOCKS = sys.platform == "linux" and hasattr(_fcntl, "F_OFD_SETLK")
 # Linux's struct flock: type, whence, start, length, pid. Zeros mean the whole file; pid must be 0.
 _FLOCK = struct.Struct("hhqqi")
 _PR_SET_PDEATHSIG = 1
@@ -51,7 +86,7 @@ def sync_data(descriptor: int) -> None:
         _FDATASYNC(descriptor)
     elif _FULL_SYNC is not None:
         try:
-            fcntl.fcntl(descriptor, _FULL_SYNC)
+            _fcntl.fcntl(descriptor, _FULL_SYNC)
         except OSError as error:
             # Some file systems, for example network file systems, do not support this call.
             if error.errno not in (errno.ENOTSUP, errno.EINVAL, errno.ENOTTY):
@@ -75,6 +110,16 @@ def write_vector(
     return os.pwrite(descriptor, b"".join(buffers), position)
 
 
+def _seek_and_read(descriptor: int, size: int, position: int) -> bytes:
+    os.lseek(descriptor, position, os.SEEK_SET)
+    return os.read(descriptor, size)
+
+
+# Read up to `size` bytes of a file at a position: (descriptor, size, position) -> bytes. Without
+# pread, only one thread may read a descriptor.
+read_at: Callable[[int, int, int], bytes] = getattr(_os, "pread", _seek_and_read)
+
+
 def send_file(out: int, file: int, position: int, length: int) -> int:
     """Send bytes of a file to a socket; returns the number of bytes sent, 0 at the end of the file.
 
@@ -89,34 +134,107 @@ def send_file(out: int, file: int, position: int, length: int) -> int:
     return sent
 
 
-def lock(descriptor: int) -> None:
+def has_peer_ended(descriptor: int) -> bool:
+    """Return whether the peer of a TCP socket has closed, or the connection is broken.
+
+    With poll on Linux and kqueue on macOS this is known even if received bytes are unread.
+    """
+    if _PEER_ENDED is not None:
+        poller = _POLL()
+        poller.register(descriptor, _PEER_ENDED)
+        return bool(poller.poll(0))
+    if _KQUEUE is not None:
+        return _has_ended_by_kqueue(descriptor)
+    try:
+        duplicate = socket.fromfd(descriptor, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError:
+        # No descriptor is free.
+        return False
+    with duplicate:
+        duplicate.setblocking(False)
+        try:
+            return not duplicate.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+
+def _has_ended_by_kqueue(descriptor: int) -> bool:
+    try:
+        queue = _KQUEUE()
+    except OSError:
+        # No descriptor is free.
+        return False
+    try:
+        wanted = _select.kevent(descriptor, _select.KQ_FILTER_READ, _select.KQ_EV_ADD)
+        return any(event.flags & _select.KQ_EV_EOF for event in queue.control([wanted], 1, 0))
+    finally:
+        queue.close()
+
+
+def has_reader_ended(descriptor: int) -> bool:
+    """Return whether the reader of a pipe has closed it; False if the system cannot tell."""
+    if _POLL is None:
+        return False
+    poller = _POLL()
+    poller.register(descriptor, 0)
+    # Linux reports POLLERR, macOS reports POLLHUP.
+    return any(event & (_select.POLLERR | _select.POLLHUP) for _, event in poller.poll(0))
+
+
+def has_input(descriptor: int, timeout_s: float) -> bool:
+    """Wait until a file, pipe or terminal has input or has ended; return whether it has.
+
+    Windows can only wait for sockets. There this returns False at once: a read has to wait.
+    """
+    if not _IS_POSIX:
+        return False
+    return bool(select.select([descriptor], [], [], timeout_s)[0])
+
+
+def try_lock(descriptor: int) -> bool:
     """Lock a whole file for its open file description, also against others in this process.
 
     On Linux the lock excludes the POSIX lock that a JVM takes. Elsewhere it is a BSD lock, which
     excludes a JVM only if the system combines both kinds.
 
+    Returns:
+        False if another description holds the lock.
+
     Raises:
-        OSError: EAGAIN or EACCES if another description holds the lock.
+        OSError: the file cannot be locked; ENOTSUP on Windows.
     """
-    if _SET_LOCK is None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    else:
-        fcntl.fcntl(descriptor, _SET_LOCK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+    if not _IS_POSIX:
+        raise OSError(errno.ENOTSUP, "Python has no such locks on Windows")
+    try:
+        if _HAS_OFD_LOCKS:
+            wanted = _FLOCK.pack(_fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            _fcntl.fcntl(descriptor, _fcntl.F_OFD_SETLK, wanted)
+        else:
+            _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
 
 
 def is_locked(descriptor: int) -> bool:
     """Return whether another open file description holds the lock of a file."""
-    if _GET_LOCK is not None:
-        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        answer = fcntl.fcntl(descriptor, _GET_LOCK, wanted)
-        return bool(_FLOCK.unpack(answer[: _FLOCK.size])[0] != fcntl.F_UNLCK)
+    if not _IS_POSIX:
+        return False
+    if _HAS_OFD_LOCKS:
+        wanted = _FLOCK.pack(_fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answer = _fcntl.fcntl(descriptor, _fcntl.F_OFD_GETLK, wanted)
+        return bool(_FLOCK.unpack(answer[: _FLOCK.size])[0] != _fcntl.F_UNLCK)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        _fcntl.flock(descriptor, _fcntl.LOCK_SH | _fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return True
         raise
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    _fcntl.flock(descriptor, _fcntl.LOCK_UN)
     return False
 
 
@@ -154,6 +272,15 @@ def request_parent_death_signal(number: int) -> bool:
     return bool(call(_PR_SET_PDEATHSIG, number, 0, 0, 0) == 0)
 
 
+def open_files_limits() -> tuple[int | None, int | None]:
+    """Return the soft and the hard limit of open files; None for no limit."""
+    if _resource is None:
+        return None, None
+    infinite = _resource.RLIM_INFINITY
+    soft, hard = _resource.getrlimit(_resource.RLIMIT_NOFILE)
+    return None if soft == infinite else soft, None if hard == infinite else hard
+
+
 def raise_open_files_limit() -> tuple[int | None, OSError | ValueError | None]:
     """Raise the limit of open files as far as the system allows.
 
@@ -161,8 +288,10 @@ def raise_open_files_limit() -> tuple[int | None, OSError | ValueError | None]:
         The new limit (None for no limit), and the error that kept it below the hard limit (None
         without an error).
     """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    infinite = resource.RLIM_INFINITY
+    if _resource is None:
+        return None, None
+    soft, hard = _resource.getrlimit(_resource.RLIMIT_NOFILE)
+    infinite = _resource.RLIM_INFINITY
     reason: OSError | ValueError | None = None
     # macOS reports an infinite hard limit, but refuses to set it.
     for wanted in (hard, *_LIMITS):
@@ -170,7 +299,7 @@ def raise_open_files_limit() -> tuple[int | None, OSError | ValueError | None]:
         if not is_more or (hard not in (infinite, wanted) and wanted > hard):
             continue
         try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            _resource.setrlimit(_resource.RLIMIT_NOFILE, (wanted, hard))
         except (ValueError, OSError) as error:
             reason = reason or error
         else:

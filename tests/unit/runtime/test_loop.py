@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas.runtime.executor import InlineExecutor
-from barnabas.runtime.loop import ProcessControl, Runtime, run
+from barnabas.runtime.loop import ProcessControl, Runtime, on_signal, run
 from barnabas.runtime.rng import Rng, SeededRng, SystemRng
 from barnabas.runtime.stepper import LoopStepper
 
@@ -37,6 +38,24 @@ def test_sigterm_calls_back_once_and_finish_ends_the_loop() -> None:
 
     run(main)
     assert seen == ["stop"]
+
+
+def test_a_loop_without_signal_handlers_calls_back_at_a_signal() -> None:
+    class WithoutHandlers(asyncio.SelectorEventLoop):
+        """A loop like those of Windows."""
+
+        def add_signal_handler(self, *_words: object) -> None:
+            raise NotImplementedError
+
+    loop = WithoutHandlers()
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        on_signal(loop, signal.SIGTERM, loop.stop)
+        loop.call_soon(signal.raise_signal, signal.SIGTERM)
+        loop.run_forever()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        loop.close()
 
 
 def test_a_second_signal_ends_the_process_immediately() -> None:

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from barnabas.runtime import loop, loop_sockets
 from barnabas.runtime.disk import File, FileSlice
 from barnabas.runtime.loop_stream import RECEIVE_MAX_BYTES, LoopStream
 from barnabas.runtime.sockets import USUAL_OPTIONS, ListenOptions, Stream
 from barnabas.runtime.stepper import LoopStepper
+from barnabas.runtime.transport_stream import TransportStream
 from unit.runtime.streams import LIMIT_MS, Place, Recorder, real_place, sim_place, tls_place
 
+# The usual loop and stream, asyncio's own loop, and the stream of Windows.
+REAL = ("real", "asyncio", "transport")
+KINDS = (*REAL, "sim 1", "sim 2")
 
-@pytest.fixture(params=["real", "sim 1", "sim 2", "tls real", "tls sim 1", "tls sim 2"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+
+@pytest.fixture(params=[*KINDS, *(f"tls {kind}" for kind in KINDS)])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     kind = request.param.removeprefix("tls ")
-    stepper = LoopStepper() if kind == "real" else None
+    if kind in ("asyncio", "transport"):
+        monkeypatch.setattr(loop, "_uvloop", None)
+    if kind == "transport":
+        monkeypatch.setattr(loop_sockets, "_STREAM", TransportStream)
+    stepper = LoopStepper() if kind in REAL else None
     place = sim_place(int(kind[-1])) if stepper is None else real_place(stepper)
     yield tls_place(place) if request.param.startswith("tls") else place
     if stepper is not None:
@@ -300,6 +313,22 @@ def test_accepted_connections_have_the_buffers_of_their_listener() -> None:
     stepper.close()
 
 
+def test_a_buffer_is_as_large_as_the_kernel_accepts() -> None:
+    class Bound:
+        """The part of a socket of macOS that sets a buffer."""
+
+        size = 0
+
+        def setsockopt(self, _level: int, _option: int, size: int) -> None:
+            if size > 8_000_000:
+                raise OSError(errno.ENOBUFS, "no buffer space available")
+            self.size = size
+
+    bound = Bound()
+    loop_sockets._set_buffer_size(cast("socket.socket", bound), socket.SO_SNDBUF, 100_000_000)
+    assert bound.size == 6_250_000
+
+
 def test_a_response_keeps_the_loop_awake_if_the_listener_wants_it() -> None:
     stepper = LoopStepper()
     place = real_place(stepper)
@@ -316,6 +345,7 @@ def test_a_response_keeps_the_loop_awake_if_the_listener_wants_it() -> None:
     stepper.close()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux is asked to wait for more bytes")
 def test_bytes_are_reported_when_the_wanted_number_has_arrived(place: Place) -> None:
     pair = Pair(place, lambda: Collector(5000))
     for _ in range(8):

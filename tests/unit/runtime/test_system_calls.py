@@ -8,13 +8,17 @@ import fcntl
 import importlib.util
 import os
 import resource
+import select
 import signal
+import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.runtime import system_calls
+from waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +50,18 @@ def calls_module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
+def on_windows(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module without what Windows lacks."""
+    for name in ("fcntl", "resource"):
+        monkeypatch.setitem(sys.modules, name, None)
+    for name in ("pread", "O_DIRECTORY", "sysconf"):
+        monkeypatch.delattr(os, name)
+    for name in ("poll", "POLLRDHUP", "kqueue"):
+        monkeypatch.delattr(select, name, raising=False)
+    return load()
+
+
+@pytest.fixture
 def descriptor(tmp_path: Path) -> Iterator[int]:
     opened = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
     yield opened
@@ -69,7 +85,7 @@ def test_data_is_synced(calls_module: Any, descriptor: int) -> None:
 def test_macos_flushes_the_cache_of_the_drive(
     monkeypatch: pytest.MonkeyPatch, descriptor: int
 ) -> None:
-    monkeypatch.delattr(os, "fdatasync")
+    monkeypatch.delattr(os, "fdatasync", raising=False)
     monkeypatch.setattr(fcntl, "F_FULLFSYNC", 51, raising=False)
     called: list[tuple[int, int]] = []
     refused: list[int] = []
@@ -97,15 +113,82 @@ def test_a_lock_excludes_another_description_of_this_process(
     path = tmp_path / "lock"
     first, second = (os.open(path, os.O_RDWR | os.O_CREAT) for _ in range(2))
     assert not calls_module.is_locked(second)
-    calls_module.lock(first)
+    assert calls_module.try_lock(first)
     assert calls_module.is_locked(second)
-    with pytest.raises(OSError, match=r"temporarily unavailable|Permission denied") as refused:
-        calls_module.lock(second)
-    assert refused.value.errno in (errno.EAGAIN, errno.EACCES)
+    assert not calls_module.try_lock(second)
     os.close(first)
     assert not calls_module.is_locked(second)
-    calls_module.lock(second)
+    assert calls_module.try_lock(second)
     os.close(second)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the numbers are those of Linux")
+def test_locks_with_the_fields_of_linux_are_not_used_on_macos(
+    monkeypatch: pytest.MonkeyPatch, descriptor: int
+) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    # Numbers of macOS, which has another order of fields.
+    monkeypatch.setattr(fcntl, "F_OFD_SETLK", 90)
+    monkeypatch.setattr(fcntl, "F_OFD_GETLK", 92)
+    calls_module = load()
+    assert calls_module.try_lock(descriptor)
+    assert not calls_module.is_locked(descriptor)
+
+
+def test_windows_has_no_locks_and_no_brokers(on_windows: Any, descriptor: int) -> None:
+    assert not on_windows.CAN_RUN_BROKER
+    assert not on_windows.is_locked(descriptor)
+    with pytest.raises(OSError, match="no such locks") as refused:
+        on_windows.try_lock(descriptor)
+    assert refused.value.errno == errno.ENOTSUP
+
+
+def test_windows_has_no_limit_of_open_files(on_windows: Any) -> None:
+    assert on_windows.open_files_limits() == (None, None)
+    assert on_windows.raise_open_files_limit() == (None, None)
+
+
+def test_bytes_are_read_at_a_position_without_pread(on_windows: Any, descriptor: int) -> None:
+    os.write(descriptor, b"abcdef")
+    assert on_windows.read_at(descriptor, 3, 2) == b"cde"
+    assert on_windows.read_at(descriptor, 9, 0) == b"abcdef"
+
+
+def test_windows_does_not_wait_for_the_input_of_a_pipe(on_windows: Any) -> None:
+    reader, writer = os.pipe()
+    assert not on_windows.has_input(reader, 60)
+    assert not on_windows.has_reader_ended(writer)
+    os.close(reader)
+    os.close(writer)
+
+
+def test_the_input_and_the_end_of_a_pipe_are_detected(calls_module: Any) -> None:
+    reader, writer = os.pipe()
+    assert not calls_module.has_input(reader, 0)
+    os.write(writer, b"x")
+    assert calls_module.has_input(reader, 60)
+    assert not calls_module.has_reader_ended(writer)
+    os.close(reader)
+    assert calls_module.has_reader_ended(writer)
+    os.close(writer)
+
+
+@pytest.mark.parametrize("is_portable", [False, True])
+def test_the_end_of_a_peer_is_detected(is_portable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if is_portable:
+        for name in ("POLLRDHUP", "kqueue"):
+            monkeypatch.delattr(select, name, raising=False)
+    calls_module = load()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+        with far:
+            assert not calls_module.has_peer_ended(far.fileno())
+            near.sendall(b"unread")
+            assert not calls_module.has_peer_ended(far.fileno())
+            assert far.recv(6) == b"unread"
+            near.close()
+            eventually(lambda: calls_module.has_peer_ended(far.fileno()))
 
 
 def test_the_file_system_is_synced(calls_module: Any, tmp_path: Path) -> None:

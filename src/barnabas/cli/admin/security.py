@@ -166,7 +166,7 @@ def _write(layout: SecurityLayout, days: int) -> list[str]:
         f"{layout.user}.password": f"{layout.password}\n",
     }
     for name, text in contents.items():
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         descriptor = os.open(f"{layout.directory}/{name}", flags, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)

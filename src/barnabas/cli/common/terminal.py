@@ -7,7 +7,6 @@ commits the printed records, and the member leaves its group.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -15,6 +14,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+
+from barnabas.runtime.keyboard import single_keys, typed_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +64,6 @@ def confirm(question: str | Callable[[], str]) -> None:
 
 
 _QUIT = frozenset(b"qQ")
-_KEYS_MAX = 64
 
 
 class Keyboard:
@@ -77,17 +77,16 @@ class Keyboard:
 
 class _TerminalKeyboard(Keyboard):
     def pause(self, seconds: float) -> bool:
-        import select
-
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0:
-            if select.select([sys.stdin], [], [], remaining)[0]:
-                typed = os.read(sys.stdin.fileno(), _KEYS_MAX)
-                if _QUIT & set(typed):
-                    return True
-                if not typed:
-                    # The terminal is closed: reading again would return at once.
-                    return super().pause(remaining)
+            typed = typed_keys(remaining)
+            if typed is None:
+                continue
+            if _QUIT & set(typed):
+                return True
+            if not typed:
+                # The terminal is closed: reading again would return at once.
+                return super().pause(remaining)
         return False
 
 
@@ -100,15 +99,8 @@ def quit_by_key() -> Iterator[Keyboard]:
     if not sys.stdin.isatty():
         yield Keyboard()
         return
-    import termios
-    import tty
-
-    before = termios.tcgetattr(sys.stdin)
-    try:
-        tty.setcbreak(sys.stdin)
-        yield _TerminalKeyboard()
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+    with single_keys() as has_keys:
+        yield _TerminalKeyboard() if has_keys else Keyboard()
 
 
 class Terminated(KeyboardInterrupt):

@@ -6,7 +6,6 @@ import difflib
 import errno
 import logging
 import os
-import resource
 import socket
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from barnabas.cli.log.segment_files import FileFindings, is_locked, partition_di
 from barnabas.network.principal import ANONYMOUS
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.interpreter import UNOPTIMIZED, is_optimized
+from barnabas.runtime.system_calls import open_files_limits
 from barnabas.runtime.tls.contexts import check_mutual_trust
 from barnabas.runtime.tls.tls_options import TlsOptionsError
 from barnabas.server.configs.config import AuthorizerConfig, log_directories
@@ -202,15 +202,15 @@ def check_space(name: str, total: int, free: int, diagnosis: Diagnosis) -> None:
 
 def _examine_descriptors(partitions: int, diagnosis: Diagnosis) -> None:
     """Check the hard limit of open files; the broker raises its soft limit itself."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = open_files_limits()
     needed = 1024 + _FILES_PER_PARTITION * partitions
-    if hard != resource.RLIM_INFINITY and hard < needed:
+    if hard is not None and hard < needed:
         diagnosis.wrong(
             f"{hard} open files are allowed; {partitions} partitions may need {needed}",
             "raise the limit: LimitNOFILE= of the service, or ulimit -Hn",
         )
     else:
-        allowed = "any number of" if hard == resource.RLIM_INFINITY else str(hard)
+        allowed = "any number of" if hard is None else str(hard)
         diagnosis.ok(f"{allowed} open files are allowed")
 
 

@@ -178,12 +178,13 @@ class ReadOnlyFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = os.open(path, os.O_RDONLY | system_calls.BINARY)
         self.size = os.fstat(self._descriptor).st_size
 
     def read_at(self, size: int, position: int) -> bytes:
         """Return up to `size` bytes from `position`."""
-        return os.pread(self._descriptor, min(size, max(0, self.size - position)), position)
+        size = min(size, max(0, self.size - position))
+        return system_calls.read_at(self._descriptor, size, position)
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -199,7 +200,7 @@ class ReadOnlyFile:
 def is_locked(path: str) -> bool:
     """Return whether a broker holds the lock file, without locking or creating it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY)
     except OSError:
         return False
     try:

@@ -160,7 +160,10 @@ def start_cluster(
     """
     from barnabas.cli.nodes.cluster_nodes import FILE, LayoutError, new_layout, read_layout
     from barnabas.cli.nodes.cluster_supervisor import Supervisor
+    from barnabas.runtime.system_calls import CAN_RUN_BROKER, NO_BROKER
 
+    if not CAN_RUN_BROKER:
+        raise click.ClickException(NO_BROKER)
     place = Path(directory)
     given = key_values(settings, "--set")
     try:

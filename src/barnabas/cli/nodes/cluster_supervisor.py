@@ -15,6 +15,7 @@ from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, strong, warn
 from barnabas.cli.nodes.cluster_nodes import Node, NodeError
 from barnabas.client.errors import ClientError
+from barnabas.runtime.process import HANGUP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
 _POLL_S = 0.2
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, HANGUP)
 
 
 class _StopRequestedError(BaseException):

@@ -23,7 +23,7 @@ from barnabas.cli.common.printable import json_line, printable, printable_lines
 from barnabas.cli.common.variables import without_variables
 from barnabas.runtime import system_calls
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.process import discard_standard_output
+from barnabas.runtime.process import HANGUP, discard_standard_output
 from barnabas.runtime.system_calls import request_parent_death_signal
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
@@ -61,6 +61,8 @@ def start_broker(options: StartOptions) -> int:
             "do not run with -O or PYTHONOPTIMIZE: the broker checks its invariants "
             "with assertions, which these options disable"
         )
+    if not system_calls.CAN_RUN_BROKER:
+        return _fail(system_calls.NO_BROKER)
     start_files: StartFiles | None = None
     try:
         _check_together(options)
@@ -306,9 +308,9 @@ class StartFiles:
         With --temporary, it also ends when the terminal closes.
         """
         options = self._options
-        is_hangup_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        is_hangup_ignored = signal.getsignal(HANGUP) is signal.SIG_IGN
         if options.temporary and not is_hangup_ignored:
-            control.on_signal(signal.SIGHUP, control.request_stop)
+            control.on_signal(HANGUP, control.request_stop)
         if options.exit_with is None:
             return
         from barnabas.runtime.process import WAKING_SIGNAL, ParentWatch

@@ -9,7 +9,6 @@ import base64
 import contextlib
 import json
 import os
-import select
 import sys
 import time
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from barnabas.cli.common.printable import echo
 from barnabas.client.errors import AdminResultsError, ClientError, UnknownTopicError
 from barnabas.protocol.errors import ErrorCode
+from barnabas.runtime.system_calls import has_input
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -170,7 +170,7 @@ def _of_file(descriptor: int, delimiter: bytes) -> Iterator[InputChunk]:
     overlap = len(delimiter) - 1
     sent_all = True
     while True:
-        if not sent_all and not select.select([descriptor], [], [], _IDLE_S)[0]:
+        if not sent_all and not has_input(descriptor, _IDLE_S):
             sent_all = True
             yield InputChunk([], 0)
             continue

@@ -6,7 +6,6 @@ JSON lines have the format that `barnabas produce --from-json` reads.
 from __future__ import annotations
 
 import base64
-import select
 import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +17,7 @@ from barnabas.cli.common.printable import echo, printable_bytes
 from barnabas.cli.records.templates import Reading, Render, field
 from barnabas.client.errors import ClientError, RecordDeserializationError
 from barnabas.runtime.stepper import DeferredInterrupt
+from barnabas.runtime.system_calls import has_reader_ended
 
 if TYPE_CHECKING:
     import re
@@ -203,9 +203,7 @@ def check_reader(descriptor: int) -> None:
     Raises:
         BrokenPipeError: The reader has closed the output.
     """
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    if any(event & select.POLLERR for _, event in poll.poll(0)):
+    if has_reader_ended(descriptor):
         raise BrokenPipeError
 
 

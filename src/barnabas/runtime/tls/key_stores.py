@@ -331,7 +331,8 @@ def _unusable_key(error: Exception, password: str | None) -> str:
 def _as_file(data: bytes) -> Iterator[str]:
     """Yield the path of a file with the data: OpenSSL reads keys from files only.
 
-    On Linux the file is in memory. Elsewhere it is a temporary file of this user, removed at once.
+    On Linux the file is in memory. Elsewhere it is a temporary file that only this user can read,
+    removed at once.
     """
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").exists():
         descriptor = os.memfd_create("key")
@@ -341,10 +342,14 @@ def _as_file(data: bytes) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        yield file.name
+    descriptor, name = tempfile.mkstemp()
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        # Windows opens a temporary file a second time only after it is closed.
+        yield name
+    finally:
+        Path(name).unlink()
 
 
 def _read(option: str, location: str) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -11,13 +10,15 @@ import subprocess
 import sys
 import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from barnabas.runtime.process_table import command_line
+from barnabas.runtime.system_calls import is_locked, try_lock
 from barnabas.spark.pipelines.project import ProjectError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from barnabas.spark.pipelines.project import Project
 
@@ -184,9 +185,10 @@ class RunLock:
 
     def _blocker(self) -> str | None:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return "another process holds its lock"
+            if not try_lock(self._file.fileno()):
+                return "another process holds its lock"
+        except OSError as error:
+            raise ProjectError(f"{self._file.name} cannot be locked: {error}") from None
         self._file.seek(0)
         text = self._file.read()
         if text.isdigit() and is_java(int(text)):
@@ -200,9 +202,7 @@ def is_running(directory: Path) -> bool:
     if not path.exists():
         return False
     with path.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if is_locked(file.fileno()):
             return True
         text = file.read()
     return text.isdigit() and is_java(int(text))
@@ -215,9 +215,9 @@ def is_java(process_id: int) -> bool:
     """
     try:
         os.kill(process_id, 0)
-        return b"org.apache.spark" in Path(f"/proc/{process_id}/cmdline").read_bytes()
     except OSError:
         return False
+    return "org.apache.spark" in command_line(process_id)
 
 
 def _do_nothing() -> None:

@@ -1,11 +1,12 @@
-"""A broker process without the system calls that only Linux has.
+"""Brokers, clients and unit tests on a Python without what macOS lacks (`masking.py`).
 
-The tests show that each call has a replacement, but not that macOS has all other calls.
+The tests show that each call has a replacement. They do not show how macOS behaves.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,17 +15,31 @@ import pytest
 from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.records_read_back import read_back
+from platforms.masking import MACOS, masked
+from selection import nightly_unless
 from waiting import eventually
 
-ABSENT = Path(__file__).parent / "absent"
+# Tests that run again, in a pytest that lacks the names, on asyncio's own loop.
+SELECTIONS = {
+    "runtime": ["tests/unit/runtime"],
+    "clients": [
+        "tests/conformance/test_produce_consume.py",
+        "tests/conformance/test_client_blocking.py",
+        "tests/conformance/test_client_producer.py",
+    ],
+    "kills": ["tests/conformance/test_kill_minus_nine.py"],
+    "unit": ["tests/unit", "--ignore=tests/unit/runtime"],
+}
+ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file with the ids of all processes of the test, which lack the calls."""
+@pytest.fixture(params=["uvloop", "asyncio"])
+def note(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with the ids of all processes of the test, which lack the names."""
     path = tmp_path / "processes"
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ABSENT), *filter(None, sys.path)]))
-    monkeypatch.setenv("ABSENT_NOTE", str(path))
+    without = ["uvloop"] if request.param == "asyncio" else []
+    for name, value in masked(MACOS, tmp_path, without=without, note=path).items():
+        monkeypatch.setenv(name, value)
     return path
 
 
@@ -86,3 +101,20 @@ def test_a_cluster_replicates(tmp_path: Path, note: Path) -> None:
     with ClusterProcess(3, 0, tmp_path / "cluster") as cluster:
         assert read_back(cluster.bootstrap) == b"first"
         assert len(note.read_text().split()) >= 3
+
+
+# The unit tests take half an hour.
+@pytest.mark.timeout(5400)
+@pytest.mark.parametrize("selection", nightly_unless(lambda name: name != "unit", SELECTIONS))
+def test_a_selection_of_tests_passes(selection: str, tmp_path: Path) -> None:
+    # A run with paths includes tests of Apache Kafka.
+    words = ["-m", "pytest", "-k", "not kafka", "--basetemp", str(tmp_path / "tests")]
+    done = subprocess.run(
+        [sys.executable, *words, *SELECTIONS[selection]],
+        cwd=ROOT,
+        env={**os.environ, **masked(MACOS, tmp_path, without=["uvloop"]), "KILLS": "3", "CI": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:]

@@ -1,0 +1,67 @@
+"""Facts about other processes: from /proc on Linux, elsewhere from the command `ps`."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+_PROC = Path("/proc")
+_BOOT_ID = _PROC / "sys" / "kernel" / "random" / "boot_id"
+_ENDED = "ZXx"
+# Fields of /proc/PID/stat after the name: state, and start time in ticks since boot.
+_STATE, _START = 0, 19
+
+
+def process_identity(pid: int) -> str | None:
+    """Return an identity that no other process has; None if the process has ended.
+
+    On Linux it consists of the boot id and the start time of the process. Elsewhere it is the start
+    time that `ps` prints.
+    """
+    if _has_proc():
+        fields = _stat(pid)
+        if fields is None or fields[_STATE] in _ENDED:
+            return None
+        return f"{_BOOT_ID.read_text().strip()} {fields[_START]}"
+    state, _, started = _ps(pid, "stat=,lstart=").partition(" ")
+    if not state or state[0] in _ENDED:
+        return None
+    return started.strip()
+
+
+def is_paused(pid: int) -> bool:
+    """Return whether a process is stopped by a signal (SIGSTOP)."""
+    if _has_proc():
+        fields = _stat(pid)
+        return fields is not None and fields[_STATE] in "Tt"
+    return _ps(pid, "stat=").startswith("T")
+
+
+def command_line(pid: int) -> str:
+    """Return the command of a process with its arguments; empty if the process has ended."""
+    if not _has_proc():
+        return _ps(pid, "command=")
+    try:
+        content = (_PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return ""
+    return content.replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def _has_proc() -> bool:
+    return _PROC.joinpath("self", "stat").exists()
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The name may contain any characters, including parentheses and spaces.
+    return text.rpartition(")")[2].split()
+
+
+def _ps(pid: int, columns: str) -> str:
+    # Without -ww, some systems cut long lines.
+    words = ["ps", "-ww", "-o", columns, "-p", str(pid)]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
