@@ -24,7 +24,7 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.profiles import select
 from barnabas.cli.common.tables import Styled, bad, echo_entry, echo_line, good, warn
-from barnabas.cli.common.units import NumberRange
+from barnabas.cli.common.units import Seconds
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk
@@ -61,7 +61,7 @@ DOCTOR_TIMEOUT_S = 10.0
 @profile_option
 @click.option(
     "--timeout",
-    type=NumberRange(1, 600),
+    type=Seconds(1, 600),
     default=DOCTOR_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",

@@ -13,14 +13,15 @@ from barnabas.cli.common.named_topics import complete_groups, topic_arguments
 from barnabas.cli.common.output import (
     ClientOptions,
     client_config,
-    client_options,
+    client_options_with,
     connected,
+    json_option,
     option_record,
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.terminal import termination_as_interrupt
 from barnabas.cli.records.formats import progress
-from barnabas.cli.records.printer import Printer, RecordFilter, json_lines
+from barnabas.cli.records.printer import Printer, RecordFilter, json_lines, kcat_lines
 from barnabas.cli.records.schema_formats import FormatOptions, format_options
 from barnabas.cli.records.source import (
     BEGINNING,
@@ -115,6 +116,8 @@ class _OutputOptions(NamedTuple):
     delimiter: bytes | None
     key_delimiter: bytes | None
     show_null: bool
+    # Whether records are printed as kcat -J prints them.
+    as_envelope: bool
 
     def render_of(
         self, formats: tuple[Format | None, Format | None], *, as_json: bool
@@ -131,12 +134,13 @@ class _OutputOptions(NamedTuple):
         reading = Reading(*formats, b"NULL" if self.show_null else b"")
         columns = self.with_headers or self.with_key or self.with_offset
         columns = columns or self.key_delimiter is not None
-        if (self.template is not None) + as_json + columns > 1:
-            raise click.UsageError("give --format, --json, or --key, --headers and --offsets")
-        if self.delimiter is not None and (as_json or self.template is not None):
+        with_json = as_json or self.as_envelope
+        if (self.template is not None) + as_json + self.as_envelope + columns > 1:
+            raise click.UsageError("give --format, --json, -J, or --key, --headers and --offsets")
+        if self.delimiter is not None and (with_json or self.template is not None):
             raise click.UsageError("--delimiter goes with neither --format nor --json")
-        if as_json:
-            return json_lines(reading)
+        if with_json:
+            return json_lines(reading) if as_json else kcat_lines(reading)
         end = b"\n" if self.delimiter is None else self.delimiter
         if self.template is None and not columns and reading.value is None:
             render = value_lines(reading.null, end)
@@ -181,6 +185,13 @@ _output_options = option_record(
         help="Print this after each record.  [default: \\n]",
     ),
     click.option("-Z", "--show-null", is_flag=True, help="Print NULL for null keys and values."),
+    click.option(
+        "-J",
+        "--kcat-json",
+        "as_envelope",
+        is_flag=True,
+        help="Print JSON lines as kcat -J, with payload and ts.",
+    ),
 )
 
 
@@ -228,7 +239,9 @@ _output_options = option_record(
     "with --share, skipped records are rejected.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress on the terminal.")
-@client_options
+@client_options_with(
+    json_option("Print JSON lines, as produce --from-json reads them.", short=False)
+)
 def consume(
     topics: Sequence[str],
     place: str | None,

@@ -241,6 +241,44 @@ def json_lines(reading: Reading) -> Callable[[TopicPartition], Render]:
     return of_partition
 
 
+_KCAT_TIMESTAMP_TYPES = {0: "create", 1: "logappend"}
+
+
+def kcat_lines(reading: Reading) -> Callable[[TopicPartition], Render]:
+    """Return a function that creates the renderer of a partition, for the JSON of `kcat -J`.
+
+    The broker that sent a record is not known here, so that its field is missing. Bytes that are
+    not UTF-8 become U+FFFD; kcat prints invalid JSON then.
+    """
+    encode = msgspec.json.Encoder().encode_lines
+
+    def of_partition(tp: TopicPartition) -> Render:
+        place = {"topic": tp.topic, "partition": tp.partition}
+
+        def one(record: CompiledRecord) -> dict[str, Any]:
+            headers = [each for name, value in record.headers for each in (name, _text(value))]
+            return {
+                **place,
+                "offset": record.offset,
+                "tstype": _KCAT_TIMESTAMP_TYPES.get(record.timestamp_type, "unknown"),
+                "ts": record.timestamp,
+                **({"headers": headers} if headers else {}),
+                "key": _text(field(record, tp, "key", reading.key)),
+                "payload": _text(field(record, tp, "value", reading.value)),
+            }
+
+        def render(records: Sequence[CompiledRecord]) -> bytes:
+            return encode(map(one, records))
+
+        return render
+
+    return of_partition
+
+
+def _text(value: Any) -> Any:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
 def _member(
     record: CompiledRecord, tp: TopicPartition, what: str, how: Format | None
 ) -> dict[str, Any]:

@@ -190,9 +190,13 @@ def parse_place(text: str, option: str) -> Place:
         return Place(PlaceKind.OFFSET, int(text))
     if re.fullmatch(r"-\d+", text):
         return Place(PlaceKind.BEFORE_END, int(text[1:]))
-    kcat = re.fullmatch(r"[se]?@(\d+)", text)
+    kcat = re.fullmatch(r"([se]?)@(\d+)", text)
+    if kcat and kcat[1] == "e" and option != "--to":
+        raise click.UsageError(f"{option} {text}: use --to @{kcat[2]} for the end of reading")
     if kcat:
-        return Place(PlaceKind.TIME, int(kcat[1]))
+        return Place(PlaceKind.TIME, int(kcat[2]))
+    if text == "stored":
+        raise click.UsageError(f"{option} stored: use --group for the offsets that it committed")
     ago = duration_ms(text)
     if ago is not None:
         return Place(PlaceKind.TIME, _now_ms() - ago)
