@@ -7,13 +7,17 @@ each start.
 from __future__ import annotations
 
 import importlib
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from barnabas.cli.common.groups import DefaultGroup
 from barnabas.runtime.process import discard_standard_output
 from barnabas.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class LazyCommand(NamedTuple):
@@ -102,7 +106,8 @@ class LazyGroup(click.Group):
                 args = ["metadata", *args[1:]]
             elif args[0] not in ctx.help_option_names and command_hint(args[0], ()):
                 ctx.fail(f"{args[0]} is an option of kcat. {command_hint(args[0], ())}")
-        return super().parse_args(ctx, args)
+        with _closed_output_allowed(ctx):
+            return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of the table."""
@@ -136,9 +141,10 @@ class LazyGroup(click.Group):
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. A reader that has closed the output is no error, as with `head`."""
+        """Run the command; an unknown option fails with what to use instead, if that is known."""
         try:
-            return super().invoke(ctx)
+            with _closed_output_allowed(ctx):
+                return super().invoke(ctx)
         except click.NoSuchOption as error:
             from barnabas.cli.common.habits import option_hint
 
@@ -147,14 +153,21 @@ class LazyGroup(click.Group):
                 raise
             text = f"No such option {error.option_name!r}. {hint}"
             raise click.UsageError(text, error.ctx) from None
-        except BrokenPipeError:
-            discard_standard_output()
-            ctx.exit(0)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.short_help) for name, entry in COMMANDS.items()])
+
+
+@contextmanager
+def _closed_output_allowed(ctx: click.Context) -> Iterator[None]:
+    """End the command with status 0 if the reader has closed the output, as `head` does."""
+    try:
+        yield
+    except BrokenPipeError:
+        discard_standard_output()
+        ctx.exit(0)
 
 
 def _subcommand_first(

@@ -211,6 +211,7 @@ class QuietSource:
     """A source whose polls return the given chunks, one after the other."""
 
     trouble = None
+    obstacle = None
 
     def __init__(self, *polls: list[Chunk]) -> None:
         self._polls = list(polls)

@@ -14,6 +14,7 @@ from barnabas.cli.partitions.balancing import (
     plan_balance,
 )
 from barnabas.cli.partitions.planning import PlanError, moves
+from barnabas.cli.partitions.rebalance import byte_rate
 from barnabas.client.topic_partition import TopicPartition
 
 GIB = 1 << 30
@@ -142,6 +143,16 @@ def test_ten_thousand_partitions_are_planned() -> None:
     for name, limit in (("size", 1.2), ("rate", 1.2), ("replicas", 1.5)):
         values = [getattr(load, name) for load in after]
         assert max(values) < limit * sum(values) / len(brokers), name
+
+
+@pytest.mark.parametrize(
+    ("record_rate", "records", "log_bytes", "rate"),
+    [(10.0, 100, 5000, 500.0), (10.0, 0, 0, 0.0), (0.0, 100, 5000, 0.0), (-5.0, 100, 5000, 0.0)],
+)
+def test_traffic_is_the_rate_of_records_of_average_size(
+    record_rate: float, records: int, log_bytes: int, rate: float
+) -> None:
+    assert byte_rate(record_rate, records, log_bytes) == rate
 
 
 @st.composite

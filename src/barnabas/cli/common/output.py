@@ -334,7 +334,8 @@ def connected(
         with Client(servers, **config) as client:
             started = time.monotonic()
             client.await_broker(_timeout_ms(), notice_ms=_NOTICE_MS, on_notice=_report_waiting)
-            client.notify_long_wait(_NOTICE_MS, _report_long_call)
+            waiting = f"waiting up to {_timeout_ms() / 1000:g} s"
+            report_long_call(client, f"the request is not complete yet; {waiting}")
             if limit_total:
                 elapsed_ms = 1000 * (time.monotonic() - started)
                 client.limit_total(max(1.0, _timeout_ms() - elapsed_ms))
@@ -378,8 +379,9 @@ def _report_waiting(error: NoBrokersError) -> None:
     warning(f"no broker has answered yet ({dialed}); waiting up to {_timeout_ms() / 1000:g} s")
 
 
-def _report_long_call() -> None:
-    warning(f"the request is not complete yet; waiting up to {_timeout_ms() / 1000:g} s")
+def report_long_call(client: Client, reason: str) -> None:
+    """Arrange that the first call of a client that takes long prints the reason."""
+    client.notify_long_wait(_NOTICE_MS, lambda: warning(reason))
 
 
 def problem(message: str) -> None:

@@ -257,7 +257,7 @@ def _rates(
     sizes: Mapping[TopicPartition, int],
     seconds: float,
 ) -> dict[TopicPartition, float]:
-    """Return the bytes per second that arrive: new records, times the size of an average record."""
+    """Measure the bytes per second that arrive."""
     started = time.monotonic()
     before = _offsets(client, partitions, "latest")
     starts = _offsets(client, partitions, "earliest")
@@ -266,10 +266,20 @@ def _rates(
     elapsed = time.monotonic() - started
     rates = {}
     for tp in before.keys() & after.keys() & starts.keys():
-        new, kept = after[tp] - before[tp], after[tp] - starts[tp]
-        if new > 0 and kept > 0:
-            rates[tp] = new / elapsed * sizes.get(tp, 0) / kept
+        kept = after[tp] - starts[tp]
+        rates[tp] = byte_rate((after[tp] - before[tp]) / elapsed, kept, sizes.get(tp, 0))
     return rates
+
+
+def byte_rate(record_rate: float, records: int, log_bytes: int) -> float:
+    """Return the bytes per second of new records, which are as large as the average record.
+
+    Args:
+        record_rate: New records per second; negative after the log was truncated.
+        records: Number of offsets in the log.
+        log_bytes: Size of the log.
+    """
+    return max(0.0, record_rate) * log_bytes / records if records > 0 else 0.0
 
 
 def _offsets(

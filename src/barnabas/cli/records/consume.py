@@ -17,6 +17,7 @@ from barnabas.cli.common.output import (
     connected,
     json_option,
     option_record,
+    report_long_call,
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.terminal import termination_as_interrupt
@@ -30,10 +31,12 @@ from barnabas.cli.records.source import (
     Place,
     RangeSource,
     check_end,
+    missing_leaders,
     parse_place,
     resolve,
 )
 from barnabas.cli.records.templates import Reading, compile_template, unescape_option, value_lines
+from barnabas.client.errors import UnknownTopicError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -350,6 +353,7 @@ def _expression(text: str | None) -> re.Pattern[bytes] | None:
 
 def _run(client: Client, choices: _Choices) -> None:
     names = _topics(client, choices.topics)
+    _explain_long_wait(client, names)
     ranges = _ranges(client, _partitions(client, names, choices.numbers), choices)
     ends = [end - start for start, end in ranges.values() if end is not None]
     expected = sum(ends) if len(ends) == len(ranges) else None
@@ -373,6 +377,7 @@ def _run_member(client: Client, choices: _Choices) -> None:
         "enable_auto_commit": False,
     }
     names = _topics(client, choices.topics)
+    _explain_long_wait(client, names)
     client.partitions_for(names)
     with (
         Consumer(**config) as consumer,
@@ -401,6 +406,7 @@ def _run_share(client: Client, choices: _Choices) -> None:
         # Records beyond the limit would be released, and delivered to another member again.
         config["max_poll_records"] = min(choices.wanted.records_max, _SHARE_RECORDS_MAX)
     names = _topics(client, choices.topics)
+    _explain_long_wait(client, names)
     client.partitions_for(names)
     with (
         ShareConsumer(*names, **config) as consumer,
@@ -435,6 +441,21 @@ def _topics(client: Client, given: Sequence[str]) -> list[str]:
             raise click.UsageError(f"no topic matches {name}")
         found.update(dict.fromkeys(matching))
     return list(found)
+
+
+def _explain_long_wait(client: Client, names: Sequence[str]) -> None:
+    """Arrange that a wait for the topics says what is missing: a topic or a leader."""
+    try:
+        partitions = [
+            TopicPartition(name, number)
+            for name, numbers in client.partitions_for(names, may_be_new=False).items()
+            for number in numbers
+        ]
+        missing = missing_leaders(client, partitions)
+    except UnknownTopicError as error:
+        missing = f"the topic {error.subject} does not exist yet; looking again"
+    if missing is not None:
+        report_long_call(client, f"waiting: {missing}")
 
 
 def _partitions(

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from barnabas.record.compiled import CompiledRecord
 
 _POLL_MS = 500.0
-# Number of polls without a record before a broker that does not answer is reported.
+# Number of polls without a record before the command says why it waits.
 _SILENT_POLLS = 2
+# Number of polls without a record before the reason is looked up again.
+_REPEATED_POLLS = 10
 # Interval of commits for a group while reading (s); a last commit follows at the end.
 _COMMIT_INTERVAL_S = 5.0
 
@@ -84,6 +86,9 @@ class Printer:
         self._errors = errors
         # Printed once, after `_SILENT_POLLS` polls without a record.
         self._waiting = waiting
+        self._is_quiet = waiting is None
+        # The last reason that was printed.
+        self._obstacle: str | None = None
         self._output = sys.stdout.buffer
         # On a terminal, controls such as escape sequences are escaped. Programs get raw bytes.
         self._is_terminal = sys.stdout.isatty()
@@ -104,6 +109,7 @@ class Printer:
                 chunks = self._source.poll(_POLL_MS)
                 if chunks:
                     self._waiting = None
+                    self._empty_polls = 0
                     if self._warned:
                         self._check_broker()
                 else:
@@ -181,9 +187,18 @@ class Printer:
         return text, len(shown), shown[-1].offset + 1 if is_last else None
 
     def _tell_of_waiting(self) -> None:
+        """Print what the command waits for: something that is missing, or new records."""
         self._empty_polls += 1
-        if self._waiting is not None and self._empty_polls == _SILENT_POLLS and not self._warned:
+        is_due = self._empty_polls == _SILENT_POLLS or self._empty_polls % _REPEATED_POLLS == 0
+        if self._is_quiet or self._warned or not is_due:
+            return
+        obstacle = self._source.obstacle
+        if obstacle is not None and obstacle != self._obstacle:
+            warning(obstacle)
+        elif obstacle is None and self._waiting is not None:
             echo(self._waiting, err=True)
+            self._waiting = None
+        self._obstacle = obstacle
 
     def _check_broker(self) -> None:
         """Warn when the broker stops answering or answers again; a quiet topic looks the same."""

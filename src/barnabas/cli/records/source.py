@@ -16,16 +16,15 @@ import click
 from barnabas.cli.common.output import moment_ms, warning
 from barnabas.cli.common.printable import counted
 from barnabas.cli.common.units import duration_ms
-from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
+from barnabas.client.errors import ClientError, CorruptRecordsError, RecordDeserializationError
 from barnabas.client.fetch.record_set import read_records, span_records, visible_batches
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from barnabas.cli.records.templates import Render
-    from barnabas.client.errors import ClientError
     from barnabas.client.facade import Client
     from barnabas.client.fetch.record_set import ConsumerRecord, RecordSet
     from barnabas.client.fetch.record_stream import RecordStream
@@ -54,6 +53,11 @@ class Source(Protocol):
         """The reason why no records arrive, if it is known (a broker does not answer)."""
         ...
 
+    @property
+    def obstacle(self) -> str | None:
+        """Why no records can arrive at present, in words; None if only new records are missing."""
+        ...
+
     def poll(self, timeout_ms: float) -> Sequence[Chunk]:
         """Return the available records, or those that arrive before the timeout."""
         ...
@@ -77,6 +81,7 @@ class RangeSource:
         # Raised by the next poll: the records before the corrupt batch are returned first.
         self._pending_error: CorruptRecordsError | None = None
         self._stream = stream
+        self._partitions = frozenset(stream.positions)
         self._group = group
 
     @property
@@ -88,6 +93,14 @@ class RangeSource:
     def trouble(self) -> ClientError | None:
         """The reason why no records arrive."""
         return self._stream.trouble
+
+    @property
+    def obstacle(self) -> str | None:
+        """The partitions that have no leader. This asks a broker."""
+        try:
+            return missing_leaders(self._client, self._partitions)
+        except ClientError:
+            return None
 
     def poll(self, timeout_ms: float) -> Sequence[Chunk]:
         """Return the next record set.
@@ -143,6 +156,22 @@ class RangeSource:
         """Commit the offsets for a group without members."""
         if self._group is not None:
             self._client.commit_offsets(self._group, printed)
+
+
+def missing_leaders(client: Client, partitions: Collection[TopicPartition]) -> str | None:
+    """Return a sentence that names partitions without a leader; None if all have one.
+
+    Raises:
+        ClientError: No broker answers, or a topic does not exist.
+    """
+    topics = client.describe_topics({tp.topic for tp in partitions}, may_be_new=False)
+    missing = sorted(tp for tp in partitions if tp.partition not in topics[tp.topic].available)
+    if not missing:
+        return None
+    first = missing[0]
+    more = f" and {counted(len(missing) - 1, 'other partition')}" if len(missing) > 1 else ""
+    why = f"`barnabas why {first.topic}:{first.partition}` explains it"
+    return f"{first}{more} {'have' if more else 'has'} no leader; {why}"
 
 
 def _corrupt(
