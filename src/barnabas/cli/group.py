@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from barnabas.cli.common.groups import DefaultGroup
-from barnabas.runtime.process import discard_standard_output
+from barnabas.runtime.process import EXIT_INTERRUPTED, discard_standard_output
 from barnabas.version import __version__
 
 if TYPE_CHECKING:
@@ -141,10 +141,15 @@ class LazyGroup(click.Group):
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; an unknown option fails with what to use instead, if that is known."""
+        """Run the command; an unknown option fails with what to use instead, if that is known.
+
+        Ctrl-C ends the command in silence. Click itself would print "Aborted!" with status 1.
+        """
         try:
             with _closed_output_allowed(ctx):
                 return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
         except click.NoSuchOption as error:
             from barnabas.cli.common.habits import option_hint
 

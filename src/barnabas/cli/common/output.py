@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 EXIT_FAILED = 1
 EXIT_INCOMPLETE = 3
-EXIT_INTERRUPTED = 130
 # Timeout for a broker that answers, and for each response (seconds).
 TIMEOUT_S = 10.0
 # After this time without a response, a command prints the brokers that it waits for.

@@ -13,7 +13,6 @@ from barnabas.cli.common.advice import connection_options
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     EXIT_INCOMPLETE,
-    EXIT_INTERRUPTED,
     bootstrap_option,
     config_file_option,
     echo_json,
@@ -28,6 +27,7 @@ from barnabas.cli.common.units import Seconds
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.process import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -157,8 +157,11 @@ _MINOR_MARKS = {"not-preferred"}
 
 @partitions.command("show", epilog=SHOW_EXAMPLES)
 @topic_arguments("names", required=False)
-@click.option("-i", "--live", is_flag=True, help="Keep running and show changes; q ends it.")
 @click.option(
+    "-w", "--live", "--watch", is_flag=True, help="Keep running and show changes; q ends it."
+)
+@click.option(
+    "-i",
     "--interval",
     type=Seconds(0.2),
     default=1.0,

@@ -117,13 +117,12 @@ def topic_and_files(command: F) -> F:
 @click.command(epilog=EXAMPLES)
 @topic_and_files
 @click.option(
-    "-k",
     "-K",
     "--key-separator",
     callback=unescape_separator,
     help="Separator of key and value in a line.",
 )
-@click.option("--key", help="Key of records without a key.")
+@click.option("-k", "--key", help="Key of records without a key.")
 @click.option(
     "-H",
     "--header",
