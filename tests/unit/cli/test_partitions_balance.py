@@ -206,7 +206,11 @@ def test_a_plan_empties_the_brokers_that_are_left_out(
     kept = data.draw(st.lists(st.sampled_from(sorted(where)), min_size=most, unique=True))
     used = {broker: where[broker] for broker in kept}
     planned = plan_balance(current, loads, used)
+    rack_count = len(set(used.values()))
     for tp, before in current.items():
         after = planned[tp]
         assert len(after) == len(before) == len(set(after))
         assert set(after) <= set(used)
+        if None not in where.values():
+            spread = min(rack_count, len({where[node] for node in before}))
+            assert len({where[node] for node in after}) >= spread

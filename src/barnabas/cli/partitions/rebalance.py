@@ -217,8 +217,8 @@ def _plan(
     active = client.admin.list_reassignments()
     if active:
         fail(
-            f"{counted(len(active), 'partition')} already moved by a reassignment: wait for "
-            "`barnabas rebalance status`, or cancel with `barnabas rebalance stop`"
+            f"replicas of {counted(len(active), 'partition')} are already moving: wait until "
+            "`barnabas rebalance status` shows none, or cancel with `barnabas rebalance stop`"
         )
     if topics:
         client.describe_topics(topics, may_be_new=False)

@@ -232,28 +232,18 @@ def json_lines(reading: Reading) -> Callable[[TopicPartition], Render]:
 
     Bytes that are not UTF-8 are in `key_base64` and `value_base64`.
     """
-    encode = msgspec.json.Encoder().encode_lines
 
-    def of_partition(tp: TopicPartition) -> Render:
-        place = {"topic": tp.topic, "partition": tp.partition}
+    def fields(record: CompiledRecord, tp: TopicPartition) -> dict[str, Any]:
+        return {
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "timestamp_type": _TIMESTAMP_TYPES.get(record.timestamp_type, "none"),
+            **_member(record, tp, "key", reading.key),
+            **_member(record, tp, "value", reading.value),
+            "headers": [[name, _header(value)] for name, value in record.headers],
+        }
 
-        def one(record: CompiledRecord) -> dict[str, Any]:
-            return {
-                **place,
-                "offset": record.offset,
-                "timestamp": record.timestamp,
-                "timestamp_type": _TIMESTAMP_TYPES.get(record.timestamp_type, "none"),
-                **_member(record, tp, "key", reading.key),
-                **_member(record, tp, "value", reading.value),
-                "headers": [[name, _header(value)] for name, value in record.headers],
-            }
-
-        def render(records: Sequence[CompiledRecord]) -> bytes:
-            return encode(map(one, records))
-
-        return render
-
-    return of_partition
+    return _lines(fields)
 
 
 _KCAT_TIMESTAMP_TYPES = {0: "create", 1: "logappend"}
@@ -262,28 +252,35 @@ _KCAT_TIMESTAMP_TYPES = {0: "create", 1: "logappend"}
 def kcat_lines(reading: Reading) -> Callable[[TopicPartition], Render]:
     """Return a function that creates the renderer of a partition, for the JSON of `kcat -J`.
 
-    The broker that sent a record is not known here, so that its field is missing. Bytes that are
-    not UTF-8 become U+FFFD; kcat prints invalid JSON then.
+    The field `broker` is missing, because the client does not tell which broker sent a record.
+    Bytes that are not UTF-8 become U+FFFD; kcat prints invalid JSON then.
     """
+
+    def fields(record: CompiledRecord, tp: TopicPartition) -> dict[str, Any]:
+        headers = [each for name, value in record.headers for each in (name, _text(value))]
+        return {
+            "offset": record.offset,
+            "tstype": _KCAT_TIMESTAMP_TYPES.get(record.timestamp_type, "unknown"),
+            "ts": record.timestamp,
+            **({"headers": headers} if headers else {}),
+            "key": _text(field(record, tp, "key", reading.key)),
+            "payload": _text(field(record, tp, "value", reading.value)),
+        }
+
+    return _lines(fields)
+
+
+def _lines(
+    fields: Callable[[CompiledRecord, TopicPartition], dict[str, Any]],
+) -> Callable[[TopicPartition], Render]:
+    """Return a function that creates the renderer of a partition, with a JSON object per record."""
     encode = msgspec.json.Encoder().encode_lines
 
     def of_partition(tp: TopicPartition) -> Render:
         place = {"topic": tp.topic, "partition": tp.partition}
 
-        def one(record: CompiledRecord) -> dict[str, Any]:
-            headers = [each for name, value in record.headers for each in (name, _text(value))]
-            return {
-                **place,
-                "offset": record.offset,
-                "tstype": _KCAT_TIMESTAMP_TYPES.get(record.timestamp_type, "unknown"),
-                "ts": record.timestamp,
-                **({"headers": headers} if headers else {}),
-                "key": _text(field(record, tp, "key", reading.key)),
-                "payload": _text(field(record, tp, "value", reading.value)),
-            }
-
         def render(records: Sequence[CompiledRecord]) -> bytes:
-            return encode(map(one, records))
+            return encode([{**place, **fields(record, tp)} for record in records])
 
         return render
 
