@@ -104,8 +104,8 @@ class LazyGroup(click.Group):
             if args[0] == "-L":
                 # kcat's mode for metadata.
                 args = ["metadata", *args[1:]]
-            elif args[0] not in ctx.help_option_names and command_hint(args[0], ()):
-                ctx.fail(f"{args[0]} is an option of kcat. {command_hint(args[0], ())}")
+            elif hint := command_hint(args[0], ()):
+                ctx.fail(f"{args[0]} is an option of kcat. {hint}")
         with _closed_output_allowed(ctx):
             return super().parse_args(ctx, args)
 
@@ -130,6 +130,9 @@ class LazyGroup(click.Group):
         An unknown command fails with a suggestion. Click itself only looks for similar names among
         imported commands.
         """
+        if ctx.resilient_parsing:
+            # The shell completes words, and must not print errors.
+            return super().resolve_command(ctx, args)
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             from barnabas.cli.common.habits import command_hint

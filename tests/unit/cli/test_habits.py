@@ -149,6 +149,18 @@ def test_the_help_of_a_command_is_shown_in_three_ways(words: str) -> None:
     assert "topics create [OPTIONS] [TOPIC...]" in done.output
 
 
+@pytest.mark.parametrize("line", ["barnabas frob ", "barnabas topics frob ", "barnabas topics -"])
+def test_completion_behind_unknown_words_prints_no_error(line: str) -> None:
+    words = line.split(" ")
+    environment = {
+        "_BARNABAS_COMPLETE": "bash_complete",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    done = CliRunner().invoke(group, [], prog_name="barnabas", env=environment)
+    assert (done.exit_code, done.exception, done.stderr) == (0, None, "")
+
+
 def test_the_help_of_everything_is_a_command_too() -> None:
     assert "Commands:" in CliRunner().invoke(group, ["help"]).output
     done = CliRunner().invoke(group, ["help", "frobs"])

@@ -120,7 +120,6 @@ _ELSEWHERE = {
     ("brokers", "decommission"): "rebalance --exclude-broker",
     ("configs", "alter"): "configs set TYPE NAME KEY=VALUE",
     ("groups", "lag"): "groups describe",
-    ("partitions", "list"): "partitions show",
     ("topics", "consume"): "consume",
     ("topics", "produce"): "produce",
 }
