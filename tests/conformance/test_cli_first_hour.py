@@ -6,18 +6,14 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import shlex
-import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.cli_shell import Shell
+from conformance.cli_shell import Shell, Terminal
 from conformance.client_brokers import broker
 from conformance.kcat_command import kcat
 from conformance.troubled_topics import Broker
@@ -37,39 +33,6 @@ def shell(broker: Broker) -> Shell:
     made.ok("consume", "flights", "-g", "report", "-o", "beginning", "-e")
     made.ok("topics", "create", "trash", "waste", "rubbish", "-p", "1")
     return made
-
-
-class Terminal:
-    """A process on a terminal."""
-
-    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
-        self._ours, theirs = pty.openpty()
-        os.set_blocking(self._ours, False)
-        self._output = b""
-        self._process = subprocess.Popen(
-            command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-        )
-        os.close(theirs)
-
-    def output(self) -> str:
-        """Return what the process has printed so far."""
-        with suppress(BlockingIOError):
-            while piece := os.read(self._ours, 65536):
-                self._output += piece
-        return self._output.decode()
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        os.close(self._ours)
-
-
-@contextmanager
-def terminals(
-    count: int, command: list[str], environment: Mapping[str, str]
-) -> Iterator[list[Terminal]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(closing(Terminal(command, environment))) for _ in range(count)]
 
 
 READ = "consume -t flights -o beginning -e"
@@ -214,8 +177,8 @@ def test_configs_are_shown_with_units_on_a_terminal_only(shell: Shell) -> None:
 
 
 def test_a_member_without_partitions_is_told_why_it_waits(shell: Shell) -> None:
-    command = shell.command("consume", "flights", "-g", "crowd")
-    with terminals(2, command, shell.environment) as (first, second):
+    words = ("consume", "flights", "-g", "crowd")
+    with closing(Terminal(shell, *words)) as first, closing(Terminal(shell, *words)) as second:
 
         def told() -> bool:
             return any(

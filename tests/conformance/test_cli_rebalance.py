@@ -32,11 +32,16 @@ def shell(three_brokers: ClusterProcess) -> Iterator[Shell]:
         with client.producer() as producer:
             for number in range(PARTITIONS):
                 producer.send_batch(made.topic, BATCH, number)
-        for address in three_brokers.bootstrap.split(","):
-            words = ("partitions", "show", made.topic, "-b", address)
-            eventually(lambda words=words: made.run_in_process(*words).returncode == 0)
+        await_known(made, made.topic)
         yield made
         client.delete_topics([made.topic])
+
+
+def await_known(shell: Shell, topic: str) -> None:
+    """Wait until each broker knows the topic; commands may use any broker."""
+    for address in shell.environment["BARNABAS_BOOTSTRAP"].split(","):
+        words = ("partitions", "show", topic, "-b", address)
+        eventually(lambda words=words: shell.run_in_process(*words).returncode == 0)
 
 
 def replicas(shell: Shell) -> list[list[int]]:
@@ -74,6 +79,22 @@ def test_a_broker_is_emptied(shell: Shell) -> None:
     done = shell.run_in_process(*RUN, shell.topic, "--exclude-broker", "1", "--yes")
     assert done.returncode == 0, done.stderr
     eventually_equal(lambda: {node for nodes in replicas(shell) for node in nodes}, {2, 3})
+
+
+def test_leaders_are_spread_and_elected(shell: Shell, three_brokers: ClusterProcess) -> None:
+    topic = f"{shell.topic}-led"
+    with Client(three_brokers.bootstrap) as client:
+        assigned = {number: [1, 2, 3] for number in range(9)}
+        client.create_topics([NewTopic(topic, assignments=assigned)])
+        await_known(shell, topic)
+        done = shell.run_in_process(*RUN, topic, "--yes")
+        assert done.returncode == 0, done.stderr
+
+        def leaders() -> set[int]:
+            return {each["leader"] for each in shell.json("partitions", "show", topic)}
+
+        eventually_equal(leaders, {1, 2, 3})
+        client.delete_topics([topic])
 
 
 def test_a_plan_is_a_file_of_reassignments(shell: Shell) -> None:

@@ -66,19 +66,6 @@ def test_the_command_names_what_is_missing_and_then_the_next_reason(
     assert told(capfd, *steps, waiting=None) == []
 
 
-class Metadata:
-    """A client that knows one topic with leaders of these ids; -1 means no leader."""
-
-    def __init__(self, *leaders: int) -> None:
-        self.topic = TopicInfo(
-            "t", b"\1" * 16, False,
-            {number: PartitionInfo(number, leader, 0) for number, leader in enumerate(leaders)},
-        )  # fmt: skip
-
-    def describe_topics(self, names: object, *, may_be_new: bool) -> dict[str, TopicInfo]:
-        return {"t": self.topic}
-
-
 @pytest.mark.parametrize(
     ("leaders", "sentence"),
     [
@@ -90,6 +77,8 @@ class Metadata:
 def test_partitions_without_a_leader_are_named(
     leaders: tuple[int, ...], sentence: str | None
 ) -> None:
-    wanted = [TopicPartition("t", number) for number in range(len(leaders))]
-    found = missing_leaders(Metadata(*leaders), wanted)  # type: ignore[arg-type]
+    partitions = {number: PartitionInfo(number, leader, 0) for number, leader in enumerate(leaders)}
+    topic = TopicInfo("t", bytes(16), False, partitions)
+    wanted = [TopicPartition("t", number) for number in partitions]
+    found = missing_leaders({"t": topic}, wanted)
     assert found is None if sentence is None else found is not None and found.startswith(sentence)

@@ -26,7 +26,7 @@ def command_of(words: str) -> click.Command | None:
     return command
 
 
-NAMED = [*habits._COMMANDS.values(), *habits._ELSEWHERE.values()]
+NAMED = [*habits.COMMANDS.values(), *habits.ELSEWHERE.values()]
 
 
 @pytest.mark.parametrize("words", sorted(set(NAMED)))
@@ -35,19 +35,17 @@ def test_a_named_command_exists_with_its_options(words: str) -> None:
     assert command is not None
     options = {option for parameter in command.params for option in parameter.opts}
     if not isinstance(command, click.Group):
-        assert {word for word in words.split() if word.startswith("--")} - options <= {
-            "--from-json"
-        }
+        assert {word for word in words.split() if word.startswith("--")} <= options
 
 
-@pytest.mark.parametrize("command", sorted({*habits._OPTIONS} - {""}))
+@pytest.mark.parametrize("command", sorted({*habits.OPTIONS} - {""}))
 def test_an_option_of_another_tool_is_no_option_of_the_command(command: str) -> None:
     found = command_of(command)
     commands = found.commands.values() if isinstance(found, click.Group) else [found]
     for each in commands:
         assert each is not None
         options = {option for parameter in each.params for option in parameter.opts}
-        assert options.isdisjoint(habits._OPTIONS[command])
+        assert options.isdisjoint(habits.OPTIONS[command])
 
 
 def test_options_of_the_client_may_stand_before_the_command() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 # Words in the place of a command -> the command to use.
-_COMMANDS = {
+COMMANDS = {
     # kcat's modes
     "-C": "consume --from beginning",
     "-P": "produce",
@@ -54,7 +54,6 @@ _COMMANDS = {
     "acl": "acls",
     "balancer": "rebalance",
     "config": "configs",
-    "copy": "consume --json and barnabas produce --from-json",
     "create": "topics create",
     "decommission": "rebalance --exclude-broker",
     "delete": "topics delete",
@@ -88,7 +87,7 @@ _COMMANDS = {
     "user": "users",
 }
 # Words below a command -> the subcommand. Only existing subcommands are suggested.
-_SUBCOMMANDS = {
+SUBCOMMANDS = {
     "add": ("create", "set"),
     "add-partitions": ("alter",),
     "alter": ("set",),
@@ -116,7 +115,7 @@ _SUBCOMMANDS = {
     "update": ("alter", "set"),
 }
 # Words below a command -> another command.
-_ELSEWHERE = {
+ELSEWHERE = {
     ("brokers", "decommission"): "rebalance --exclude-broker",
     ("configs", "alter"): "configs set TYPE NAME KEY=VALUE",
     ("groups", "lag"): "groups describe",
@@ -124,7 +123,7 @@ _ELSEWHERE = {
     ("topics", "produce"): "produce",
 }
 # Options of other tools by command, "" for all commands -> the text after "use".
-_OPTIONS = {
+OPTIONS = {
     "": {
         "--broker-list": "--bootstrap",
         "--brokers": "--bootstrap",
@@ -153,7 +152,7 @@ _OPTIONS = {
         "--value-deserializer": "--as value=FORMAT",
         "--key-deserializer": "--as key=FORMAT",
         "-G": "--group",
-        "-u": "nothing: the output is not buffered while records are missing",
+        "-u": "no option: records are printed as they arrive",
     },
     "groups": {
         "--all-groups": "`barnabas groups list`, or name the groups",
@@ -212,7 +211,7 @@ _CONNECTING = {
 
 def command_hint(word: str, commands: Collection[str]) -> str:
     """Return a sentence that names the command to use instead of a word; empty if unknown."""
-    known = _COMMANDS.get(word.removesuffix(".sh").removesuffix(".bat"))
+    known = COMMANDS.get(word.removesuffix(".sh").removesuffix(".bat"))
     if known is not None:
         return f"Use `barnabas {known}`."
     close = difflib.get_close_matches(word, commands, n=1)
@@ -227,10 +226,10 @@ def subcommand_hint(command: str, word: str, subcommands: Collection[str]) -> st
         word: The word behind it, without leading dashes.
         subcommands: The names of the subcommands.
     """
-    elsewhere = _ELSEWHERE.get((command, word))
+    elsewhere = ELSEWHERE.get((command, word))
     if elsewhere is not None:
         return f"Use `barnabas {elsewhere}`."
-    for name in _SUBCOMMANDS.get(word, ()):
+    for name in SUBCOMMANDS.get(word, ()):
         if name in subcommands:
             return f"Use `barnabas {command} {name}`."
     close = difflib.get_close_matches(word, subcommands, n=1)
@@ -246,7 +245,7 @@ def option_hint(command: str, option: str) -> str:
         command: The name of the first command.
         option: The option, with its dashes.
     """
-    use = _OPTIONS.get(command, {}).get(option) or _OPTIONS[""].get(option)
+    use = OPTIONS.get(command, {}).get(option) or OPTIONS[""].get(option)
     return "" if use is None else f"Use {use}."
 
 
@@ -289,7 +288,7 @@ def action_first(arguments: Sequence[str], subcommands: Collection[str]) -> list
         return words
     for index, word in enumerate(words):
         name = word.removeprefix("--")
-        known = [name, *_SUBCOMMANDS.get(name, ())]
+        known = [name, *SUBCOMMANDS.get(name, ())]
         action = next((each for each in known if each in subcommands), None)
         if word.startswith("--") and action is not None:
             return [action, *words[:index], *words[index + 1 :]]

@@ -156,7 +156,7 @@ def run_rebalance(
     if dry_run and is_confirmed():
         raise click.UsageError("give either --dry-run or --yes")
     with connected(options, DEFAULTS) as client:
-        racks = _used_brokers(client, brokers, excluded)
+        racks = used_brokers(client, brokers, excluded)
         balance = _plan(client, topics, racks, tolerance / 100, seconds)
         if options.as_json:
             echo_json(balance_json(balance))
@@ -175,7 +175,7 @@ def run_rebalance(
             _elect(client, balance.planned)
 
 
-def _used_brokers(
+def used_brokers(
     client: Client, brokers: str | None, excluded: Sequence[str]
 ) -> dict[int, str | None]:
     """Return the brokers that may have replicas, with their racks.

@@ -446,12 +446,11 @@ def _topics(client: Client, given: Sequence[str]) -> list[str]:
 def _explain_long_wait(client: Client, names: Sequence[str]) -> None:
     """Arrange that a wait for the topics says what is missing: a topic or a leader."""
     try:
-        partitions = [
-            TopicPartition(name, number)
-            for name, numbers in client.partitions_for(names, may_be_new=False).items()
-            for number in numbers
+        topics = client.describe_topics(names, may_be_new=False)
+        every = [
+            TopicPartition(name, number) for name in names for number in topics[name].partitions
         ]
-        missing = missing_leaders(client, partitions)
+        missing = missing_leaders(topics, every)
     except UnknownTopicError as error:
         missing = f"the topic {error.subject} does not exist yet; looking again"
     if missing is not None:

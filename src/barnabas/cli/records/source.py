@@ -22,9 +22,10 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.cli.records.templates import Render
+    from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
     from barnabas.client.fetch.record_set import ConsumerRecord, RecordSet
     from barnabas.client.fetch.record_stream import RecordStream
@@ -98,9 +99,11 @@ class RangeSource:
     def obstacle(self) -> str | None:
         """The partitions that have no leader. This asks a broker."""
         try:
-            return missing_leaders(self._client, self._partitions)
+            names = {tp.topic for tp in self._partitions}
+            topics = self._client.describe_topics(names, may_be_new=False)
         except ClientError:
             return None
+        return missing_leaders(topics, self._partitions)
 
     def poll(self, timeout_ms: float) -> Sequence[Chunk]:
         """Return the next record set.
@@ -158,13 +161,10 @@ class RangeSource:
             self._client.commit_offsets(self._group, printed)
 
 
-def missing_leaders(client: Client, partitions: Collection[TopicPartition]) -> str | None:
-    """Return a sentence that names partitions without a leader; None if all have one.
-
-    Raises:
-        ClientError: No broker answers, or a topic does not exist.
-    """
-    topics = client.describe_topics({tp.topic for tp in partitions}, may_be_new=False)
+def missing_leaders(
+    topics: Mapping[str, TopicInfo], partitions: Iterable[TopicPartition]
+) -> str | None:
+    """Return a sentence that names the partitions without a leader; None if all have one."""
     missing = sorted(tp for tp in partitions if tp.partition not in topics[tp.topic].available)
     if not missing:
         return None
