@@ -26,7 +26,9 @@ HEAD = f"""# The command line
 Written by `{COMMAND}` from the commands' own help: do not edit.
 
 - `-b HOST:PORT`, or BARNABAS_BOOTSTRAP, names a broker; any Apache Kafka will do. The default is 127.0.0.1:9092.
-- `--json` prints JSON. Without it results are tables with headings on a terminal, and lines separated by tabs elsewhere.
+- `--json` prints JSON. Without it results are tables on a terminal, and lines separated by tabs elsewhere. The first line names the columns; `--no-header` omits it.
+- Options of the client, such as `-b`, may also stand before the command. `barnabas help COMMAND` is the same as `barnabas COMMAND --help`.
+- Times and sizes may have units: `90s`, `15m`, `7d`, `64MiB`, `2MB`. Plain numbers have the unit of the option or key.
 - Colors are for terminals only, and NO_COLOR turns them off.
 - Results go to standard output, everything else to standard error.
 - A command that reaches no broker says so on standard error after a second and ends after ten; `--timeout` changes the ten.

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import uuid
+from contextlib import suppress
 from typing import Any
 
 from click.testing import CliRunner
@@ -89,3 +90,32 @@ class Shell:
         os.close(ours)
         assert process.wait(SECONDS) == 0, written.decode()
         return written.decode()
+
+
+class Terminal:
+    """A command that runs on a terminal until it is closed."""
+
+    def __init__(self, shell: Shell, *words: str) -> None:
+        self._ours, theirs = pty.openpty()
+        os.set_blocking(self._ours, False)
+        self._output = b""
+        self._process = subprocess.Popen(
+            shell.command(*words),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=shell.environment,
+        )
+        os.close(theirs)
+
+    def output(self) -> str:
+        """Return what the process has printed so far."""
+        with suppress(BlockingIOError):
+            while piece := os.read(self._ours, 65536):
+                self._output += piece
+        return self._output.decode()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)

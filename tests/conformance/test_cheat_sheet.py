@@ -25,6 +25,7 @@ ENDLESS = {"barnabas consume -t flights", "kcat -C -t flights -o end"}
 # Commands that fail on a single broker, and text of their error messages.
 REFUSED = {
     "barnabas brokers unregister 3 --yes": "BROKER_ID_NOT_REGISTERED",
+    "barnabas rebalance --exclude-broker 2": "there is no broker 2",
     "barnabas transactions describe orders-1": "TRANSACTIONAL_ID_NOT_FOUND",
     "barnabas transactions abort flights:0 --start-offset 5 --yes": "there is no open transaction",
 }

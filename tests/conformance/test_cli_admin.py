@@ -27,7 +27,10 @@ def shell(broker: Broker) -> Shell:
 
 
 def test_brokers_are_listed_with_address_and_state(shell: Shell, broker: Broker) -> None:
-    assert shell.ok("brokers", "list") == f"1\t{broker.bootstrap}\t-\tserves\n"
+    heads, row = shell.ok("brokers", "list").splitlines()
+    assert heads.split("\t") == ["broker", "address", "rack", "state"]
+    assert row == f"1\t{broker.bootstrap}\t-\tserves"
+    assert shell.ok("brokers", "list", "--no-header") == f"{row}\n"
     found = shell.json("brokers", "list")
     assert len(found["cluster_id"]) == 22
     (listed,) = found["brokers"]
@@ -102,13 +105,13 @@ def test_an_impossible_level_is_refused_without_changes(shell: Shell) -> None:
 def test_directories_are_shown_with_sizes_and_replicas(shell: Shell) -> None:
     shell.ok("topics", "create", shell.topic, "--partitions", "2")
     shell.ok("produce", shell.topic, "-p", "1", stdin="first\nsecond\n")
-    (row,) = shell.ok("log-dirs", shell.topic).splitlines()
+    (row,) = shell.ok("log-dirs", shell.topic, "--no-header").splitlines()
     number, path, size, replicas, lag, future, free, state = row.split("\t")
     assert (number, replicas, lag, future, state) == ("1", "2", "0", "0", "ok")
     assert size.endswith(" B")
     assert "%" in free
     assert Path(path).is_dir()
-    lines = shell.ok("log-dirs", "-t", shell.topic, "--replicas").splitlines()
+    lines = shell.ok("log-dirs", "-t", shell.topic, "--replicas", "--no-header").splitlines()
     assert [line.split("\t")[2] for line in lines] == [f"{shell.topic}-0", f"{shell.topic}-1"]
     assert lines[0].split("\t")[3:] == ["0 B", "0", "current"]
     (shown,) = shell.json("log-dirs", shell.topic, "--broker", "1")

@@ -37,7 +37,7 @@ def test_a_topic_may_be_given_by_an_option_as_in_kcat(shell: Shell, tmp_path: Pa
     shell.ok("topics", "alter", "-t", topic, "--config", "retention.ms=-1")
     (described,) = shell.ok("topics", "describe", "-t", topic, "-J").splitlines()
     assert json.loads(described)["topic"] == topic
-    assert shell.ok("partitions", "-t", topic).startswith(f"{topic}\t0\t")
+    assert shell.ok("partitions", "-t", topic, "--no-header").startswith(f"{topic}\t0\t")
 
 
 def test_topics_that_exist_are_described_beside_one_that_does_not(shell: Shell) -> None:

@@ -31,7 +31,7 @@ def test_lines_are_produced_and_consumed(shell: Shell) -> None:
 
 
 def test_keys_headers_and_templates_are_supported(shell: Shell) -> None:
-    shell.ok("produce", shell.topic, "-k", ":", "-H", "h=1", stdin="a:x\nb:\n")
+    shell.ok("produce", shell.topic, "-K", ":", "-H", "h=1", stdin="a:x\nb:\n")
     printed = shell.ok("consume", shell.topic, "--from-beginning", "-e", "-f", "%o %k=%s %h\\n")
     assert printed == "0 a=x h=1\n1 b= h=1\n"
 
@@ -65,7 +65,7 @@ def test_from_accepts_positions_times_and_durations(shell: Shell) -> None:
     keep_old_records(shell)
     old = {"value": "old", "timestamp": 1_000_000_000_000}
     shell.ok("produce", shell.topic, "--from-json", stdin=json.dumps(old))
-    shell.ok("produce", shell.topic, "-k", ":", "-H", "h=1", stdin="k:new\n")
+    shell.ok("produce", shell.topic, "-K", ":", "-H", "h=1", stdin="k:new\n")
     places = {
         "beginning": "old\nnew\n",
         "end": "",

@@ -90,7 +90,7 @@ def test_an_open_transaction_is_listed_described_and_terminated(
         )
         assert shown["partitions"] == [{"topic": shell.topic, "partition": 1}]
         assert shown["producer_id"] == listed["producer_id"]
-        (row,) = shell.ok("transactions", "producers", f"{shell.topic}:1").splitlines()
+        _, row = shell.ok("transactions", "producers", f"{shell.topic}:1").splitlines()
         cells = row.split("\t")
         assert (cells[0], cells[1], cells[5]) == (
             f"{shell.topic}-1", str(listed["producer_id"]), "0",

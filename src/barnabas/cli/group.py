@@ -6,14 +6,18 @@ each start.
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from typing import Any, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from barnabas.runtime.process import discard_standard_output
+from barnabas.cli.common.groups import DefaultGroup
+from barnabas.runtime.process import EXIT_INTERRUPTED, discard_standard_output
 from barnabas.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class LazyCommand(NamedTuple):
@@ -38,6 +42,12 @@ COMMANDS: dict[str, LazyCommand] = {
     "groups": LazyCommand("cli.admin.groups", "groups", "List, describe, reset and delete groups."),
     "partitions": LazyCommand(
         "cli.partitions.commands", "partitions", "Show and move partitions, elect leaders."
+    ),
+    "rebalance": LazyCommand(
+        "cli.partitions.rebalance", "rebalance", "Balance brokers by size and traffic."
+    ),
+    "metadata": LazyCommand(
+        "cli.admin.metadata", "metadata", "Show brokers, topics and leaders as kcat -L."
     ),
     "brokers": LazyCommand("cli.admin.brokers", "brokers", "List and unregister brokers."),
     "log-dirs": LazyCommand(
@@ -76,18 +86,9 @@ COMMANDS: dict[str, LazyCommand] = {
         "cli.admin.tokens", "tokens", "Create, list, renew and expire delegation tokens."
     ),
     "profile": LazyCommand("cli.admin.profile", "profile", "Manage named sets of client settings."),
+    "help": LazyCommand("cli.group", "help_command", "Show the help of a command."),
     "completion": LazyCommand("cli.group", "completion", "Print the completion script of a shell."),
     "version": LazyCommand("cli.version", "version", "Show the version."),
-}
-
-
-# The modes of kcat, which are options there -> the command.
-_KCAT_MODES = {
-    "-C": "barnabas consume",
-    "-P": "barnabas produce",
-    "-L": "barnabas topics list, or barnabas brokers list",
-    "-Q": "barnabas consume --timestamp",
-    "-G": "barnabas consume --group",
 }
 
 
@@ -95,10 +96,18 @@ class LazyGroup(click.Group):
     """A click group that knows its commands from a table and imports a command on demand."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options before the command; the modes of kcat fail with the command to use."""
-        if args and args[0] in _KCAT_MODES:
-            ctx.fail(f"{args[0]} is an option of kcat: use {_KCAT_MODES[args[0]]}.")
-        return super().parse_args(ctx, args)
+        """Parse the options before the command; those of the client are for the command."""
+        if args and args[0].startswith("-"):
+            from barnabas.cli.common.habits import command_hint, options_last
+
+            args = options_last(args)
+            if args[0] == "-L":
+                # kcat's mode for metadata.
+                args = ["metadata", *args[1:]]
+            elif hint := command_hint(args[0], ()):
+                ctx.fail(f"{args[0]} is an option of kcat. {hint}")
+        with _closed_output_allowed(ctx):
+            return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, in the order of the table."""
@@ -118,27 +127,74 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve the command that the first word names.
 
-        A misspelled command fails with a suggestion. Click itself only looks for similar names
-        among imported commands.
+        An unknown command fails with a suggestion. Click itself only looks for similar names among
+        imported commands.
         """
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else ""
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
-        return super().resolve_command(ctx, args)
+        if ctx.resilient_parsing:
+            # The shell completes words, and must not print errors.
+            return super().resolve_command(ctx, args)
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            from barnabas.cli.common.habits import command_hint
+
+            ctx.fail(f"No such command {name!r}. {command_hint(name, COMMANDS)}".rstrip())
+        _, command, rest = super().resolve_command(ctx, args)
+        if isinstance(command, click.Group) and not isinstance(command, DefaultGroup):
+            rest = _subcommand_first(ctx, name, command, rest)
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. A reader that has closed the output is no error, as with `head`."""
+        """Run the command; an unknown option fails with what to use instead, if that is known.
+
+        Ctrl-C ends the command in silence. Click itself would print "Aborted!" with status 1.
+        """
         try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            discard_standard_output()
-            ctx.exit(0)
+            with _closed_output_allowed(ctx):
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(EXIT_INTERRUPTED)
+        except click.NoSuchOption as error:
+            from barnabas.cli.common.habits import option_hint
+
+            hint = option_hint(ctx.invoked_subcommand or "", error.option_name)
+            if not hint:
+                raise
+            text = f"No such option {error.option_name!r}. {hint}"
+            raise click.UsageError(text, error.ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.short_help) for name, entry in COMMANDS.items()])
+
+
+@contextmanager
+def _closed_output_allowed(ctx: click.Context) -> Iterator[None]:
+    """End the command with status 0 if the reader has closed the output, as `head` does."""
+    try:
+        yield
+    except BrokenPipeError:
+        discard_standard_output()
+        ctx.exit(0)
+
+
+def _subcommand_first(
+    ctx: click.Context, name: str, command: click.Group, arguments: list[str]
+) -> list[str]:
+    """Return the words behind a command, with its subcommand as the first one.
+
+    An unknown subcommand fails with a suggestion.
+    """
+    if not arguments or arguments[0] in command.commands:
+        return arguments
+    from barnabas.cli.common.habits import action_first, subcommand_hint
+
+    words = action_first(arguments, command.commands)
+    if words[0] in command.commands or words[0] in ctx.help_option_names:
+        return words
+    word = words[0].removeprefix("--")
+    hint = subcommand_hint(name, word, command.commands)
+    raise click.UsageError(f"No such command {f'{name} {word}'!r}. {hint}", ctx)
 
 
 @click.group(
@@ -178,3 +234,12 @@ def completion(shell: str) -> None:
     made = found(group, {}, "barnabas", _VARIABLE)
     # `source()` is not used: it runs bash for its version, and warns if there is no bash.
     click.echo(made.source_template % made.source_vars())
+
+
+@click.command("help", epilog="\b\nExamples:\n  barnabas help\n  barnabas help topics create\n")
+@click.argument("words", nargs=-1, metavar="[COMMAND [SUBCOMMAND]]")
+@click.pass_context
+def help_command(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Show the help of a command, as --help does."""
+    assert ctx.parent is not None
+    group.main(args=[*words, "--help"], prog_name=ctx.parent.info_name)

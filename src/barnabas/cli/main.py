@@ -13,7 +13,11 @@ import sys
 from typing import Any
 
 from barnabas.cli.nodes.start_options import StartOptions
-from barnabas.runtime.process import discard_standard_output, open_standard_streams
+from barnabas.runtime.process import (
+    EXIT_INTERRUPTED,
+    discard_standard_output,
+    open_standard_streams,
+)
 
 # Errors of a write to a full disk, a full quota or a broken device. A traceback would not help.
 _WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
@@ -35,10 +39,13 @@ def main(arguments: list[str] | None = None) -> Any:
         from barnabas.cli.nodes.start_broker import start_broker
 
         sys.exit(start_broker(options))
-    from barnabas.cli.group import group
-
     try:
+        from barnabas.cli.group import group
+
         return group.main(args=words, prog_name="barnabas")
+    except KeyboardInterrupt:
+        # During the import of click.
+        sys.exit(EXIT_INTERRUPTED)
     except OSError as error:
         if error.errno not in _WRITE_ERRORS:
             raise

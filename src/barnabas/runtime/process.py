@@ -69,6 +69,8 @@ def host_name() -> str:
 
 
 # Names in the module sys, and modes, of the descriptors 0 to 2.
+# Exit status that a shell expects after Ctrl-C: 128 and the number of SIGINT.
+EXIT_INTERRUPTED = 130
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 

@@ -124,7 +124,7 @@ def exists(words: list[str]) -> bool:
     """Return whether the first words name a command, and its subcommand if they name one."""
     command: click.Command | None = group
     for word in words:
-        if not isinstance(command, click.Group) or not re.fullmatch(r"[a-z-]+", word):
+        if not isinstance(command, click.Group) or not re.fullmatch(r"[a-z][a-z-]*", word):
             break
         command = command.get_command(click.Context(command), word)
     return command is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,11 +11,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli.group import COMMANDS, group
+from barnabas.cli.group import COMMANDS, LazyGroup, group
 from barnabas.version import __version__
 
 # They print addresses, or a script: there is nothing to put into JSON.
-WITHOUT_JSON = {"start", "cluster start", "completion", "console"}
+WITHOUT_JSON = {"start", "cluster start", "completion", "console", "help"}
 
 
 def leaves(command: click.Command, words: tuple[str, ...], above: click.Context | None) -> Iterator:
@@ -50,18 +49,57 @@ def test_a_command_has_examples_and_json(
         assert isinstance(parameter, click.Argument) or parameter.help, parameter.name  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("mode", ["-C", "-P", "-L", "-Q", "-G"])
-def test_a_mode_of_kcat_names_the_command_to_use(mode: str) -> None:
-    done = CliRunner().invoke(group, [mode, "-t", "flights"])
-    assert done.exit_code == 2
-    (named,) = re.findall(rf"{mode} is an option of kcat: use barnabas (\w+)", done.output)
-    assert named in COMMANDS
+class Stubborn(LazyGroup):
+    """The command line, whose commands all raise an exception."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(name="barnabas")
+        self.error = error
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        return click.Command(cmd_name, callback=self.fail_now)
+
+    def fail_now(self) -> None:
+        raise self.error
+
+
+def test_an_interrupt_ends_a_command_in_silence() -> None:
+    done = CliRunner().invoke(Stubborn(KeyboardInterrupt()), ["version"])
+    assert (done.exit_code, done.output) == (130, "")
+
+
+# Letters with several meanings: those of kcat for records, those of rpk for topics and groups.
+SHORT_OPTIONS = {
+    "-F": {"--config-file", "--config"},
+    "-J": {"--json", "--kcat-json"},
+    "-K": {"--key-separator", "--key-delimiter"},
+    "-Z": {"--empty-is-null", "--show-null"},
+    "-c": {"--config", "--max-records", "--controllers", "--catalog-property"},
+    "-e": {"--exit-at-end", "--endpoint"},
+    "-f": {"--format", "--file", "--force"},
+    "-n": {"--max-records", "--records", "--max-batches", "--brokers"},
+    "-p": {"--partition", "--partitions", "--project", "--base-port"},
+    "-r": {"--replication-factor", "--replicas", "--records"},
+    "-s": {"--as", "--sources", "--record-size"},
+}
+
+
+def test_a_short_option_has_one_meaning_in_all_commands() -> None:
+    meanings: dict[str, set[str]] = {}
+    for _, command, _ in ALL:
+        for parameter in command.params:
+            letters = [option for option in parameter.opts if len(option) == 2]
+            names = [option for option in parameter.opts if option.startswith("--")]
+            for letter in letters:
+                meanings.setdefault(letter, set()).update(names[:1])
+    several = {letter: names for letter, names in meanings.items() if len(names) > 1}
+    assert several == SHORT_OPTIONS
 
 
 @pytest.mark.parametrize(
     ("word", "answer"),
     [
-        ("topic", "No such command 'topic'. Did you mean 'topics'?"),
+        ("topcs", "No such command 'topcs'. Did you mean 'topics'?"),
         ("nothing-like-it", "No such command 'nothing-like-it'.\n"),
     ],
 )

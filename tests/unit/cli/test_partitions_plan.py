@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from barnabas.cli.partitions.moving import Move, PlanError, moves, plan_assignment
+from barnabas.cli.partitions.planning import Move, PlanError, moves, plan_assignment
 from barnabas.client.topic_partition import TopicPartition
 
 

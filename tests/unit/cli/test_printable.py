@@ -98,7 +98,7 @@ def test_printed_text_has_no_control_characters(capsys: pytest.CaptureFixture[st
 
 def test_a_cell_of_a_table_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     echo_table(("a", "b"), [(HOSTILE, bad("x\ty"))])
-    assert capsys.readouterr().out == f"{ESCAPED}\tx\\ty\n"
+    assert capsys.readouterr().out == f"a\tb\n{ESCAPED}\tx\\ty\n"
     cells = [str(cell) for column in table(("a",), [(HOSTILE,)]).columns for cell in column.cells]
     assert ESCAPED in cells
 

@@ -45,7 +45,7 @@ def write(text: str) -> None:
 def test_profiles_are_created_listed_shown_edited_and_removed() -> None:
     ok("create", "one", "-b", "one:9092", "-X", "client_id=ann", "--use")
     ok("create", "two", "-b", "two:9092")
-    assert ok("list") == "one *\tone:9092\t1\ntwo\ttwo:9092\t0\n"
+    assert ok("list", "--no-header") == "one *\tone:9092\t1\ntwo\ttwo:9092\t0\n"
     assert ok("show") == "client.id=ann\nbootstrap.servers=one:9092\n"
     ok("edit", "one", "-X", "request.timeout.ms=5000", "--unset", "client.id", "-b", "three:9092")
     told = json.loads(ok("show", "one", "--json"))

@@ -5,7 +5,16 @@ from __future__ import annotations
 import click
 import pytest
 
-from barnabas.cli.common.units import NumberRange, config_text, duration_ms, size_bytes
+from barnabas.cli.common.units import (
+    NumberRange,
+    Seconds,
+    Size,
+    config_meaning,
+    config_text,
+    duration_ms,
+    duration_text,
+    size_bytes,
+)
 from unit.cli.leaf_commands import LEAVES
 
 
@@ -14,6 +23,16 @@ def test_an_option_for_a_number_refuses_what_is_no_number(text: str) -> None:
     with pytest.raises(click.BadParameter):
         NumberRange(0).convert(text, None, None)
     assert NumberRange(0).convert("0.5", None, None) == 0.5
+
+
+def test_options_for_seconds_and_sizes_take_units() -> None:
+    assert Seconds(0).convert("500ms", None, None) == 0.5
+    assert Seconds(0).convert("2m", None, None) == 120
+    assert Seconds(0).convert("3", None, None) == 3
+    assert Size(1).convert("50MB", None, None) == 50_000_000
+    for text in ("fast", "0", "1X"):
+        with pytest.raises(click.BadParameter):
+            Size(1).convert(text, None, None)
 
 
 def test_all_options_for_numbers_refuse_what_is_no_number() -> None:
@@ -55,8 +74,11 @@ def test_durations_in_short_and_in_iso_form(text: str, milliseconds: int | None)
         ("100kB", 100_000),
         ("128MiB", 128 << 20),
         ("1GiB", 1 << 30),
-        ("1 GiB", None),
-        ("1gib", None),
+        ("1 GiB", 1 << 30),
+        ("1gib", 1 << 30),
+        ("1.5kB", 1500),
+        ("0.5", None),
+        ("1G", None),
         ("-1", None),
         ("", None),
     ],
@@ -77,13 +99,51 @@ def test_sizes_with_binary_and_decimal_units(text: str, size: int | None) -> Non
         # Without a unit in the key, the text is a text.
         ("client.id", "7d", "7d"),
         ("cleanup.policy", "compact", "compact"),
-        # The broker refuses units of the wrong kind.
-        ("retention.ms", "1GiB", "1GiB"),
-        ("segment.bytes", "7d", "7d"),
+        ("retention.ms", "2w", "1209600000"),
+        ("max.message.bytes", "2MB", "2000000"),
+        ("segment.bytes", "1.5gib", "1610612736"),
     ],
 )
 def test_the_key_tells_the_unit_of_a_config(key: str, text: str, sent: str) -> None:
     assert config_text(key, text) == sent
+
+
+@pytest.mark.parametrize(
+    ("key", "text"), [("retention.ms", "1GiB"), ("segment.bytes", "7d"), ("segment.bytes", "1G")]
+)
+def test_an_unknown_unit_is_refused(key: str, text: str) -> None:
+    with pytest.raises(click.UsageError, match=f"{key}={text}: unknown unit; write "):
+        config_text(key, text)
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "meaning"),
+    [
+        ("retention.ms", "604800000", "7d"),
+        ("retention.ms", "5400000", "1h 30m"),
+        ("log.retention.hours", "168", "7d"),
+        ("retention.ms", "-1", "no limit"),
+        ("flush.ms", "9223372036854775807", "no limit"),
+        ("retention.ms", "5", ""),
+        ("segment.bytes", "1073741824", "1.0 GiB"),
+        ("segment.bytes", "100", ""),
+        ("min.insync.replicas", "1000000", ""),
+        ("cleanup.policy", "delete", ""),
+        ("retention.ms", None, ""),
+    ],
+)
+def test_the_value_of_a_config_is_shown_in_larger_units(
+    key: str, text: str | None, meaning: str
+) -> None:
+    assert config_meaning(key, text) == meaning
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "0s"), (45, "45s"), (200, "3m 20s"), (7200, "2h"), (3601, "1h"), (90_000, "1d 1h")],
+)
+def test_durations_are_shown_in_one_or_two_units(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
 
 
 def test_a_duration_must_be_whole_in_the_unit_of_its_key() -> None:

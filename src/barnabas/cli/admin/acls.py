@@ -29,6 +29,7 @@ from barnabas.cli.common.output import (
     problem,
 )
 from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import header_option
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.client.admin.acls import Acl, AclFilter
 from barnabas.client.errors import BrokerError
@@ -126,6 +127,7 @@ _selecting = option_record(
 )
 @click.argument("principals", nargs=-1, metavar="[TYPE:NAME...]")
 @_selecting
+@header_option
 @client_options
 def list_acls(principals: Sequence[str], selection: _Selection, options: ClientOptions) -> None:
     """List entries: all, or those of principals and those that apply to resources."""

@@ -23,7 +23,7 @@ from barnabas.cli.common.output import (
     problem,
 )
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.tables import bad, dim, echo_table, good, warn
+from barnabas.cli.common.tables import bad, dim, echo_table, good, header_option, warn
 from barnabas.cli.common.units import size
 from barnabas.client.errors import ClientError
 
@@ -54,6 +54,7 @@ def brokers() -> None:
     epilog="\b\nExamples:\n  barnabas brokers list\n\n"
     "A fenced broker is registered but serves no clients: it is stopped, dead, or not ready yet.\n",
 )
+@header_option
 @client_options
 def list_brokers(options: ClientOptions) -> None:
     """List the registered brokers with their addresses, racks and states."""
@@ -85,7 +86,7 @@ def list_brokers(options: ClientOptions) -> None:
 @brokers.command(
     "unregister",
     epilog="\b\nExamples:\n  barnabas brokers unregister 3 --yes\n\n"
-    "Move its partitions to other brokers first: barnabas partitions reassign --help. "
+    "Move its partitions to other brokers first: barnabas rebalance --exclude-broker 3. "
     "A running broker registers itself again; --force unregisters it anyway.\n",
 )
 @click.argument("broker", type=click.IntRange(0), metavar="BROKER")
@@ -155,6 +156,7 @@ def features() -> None:
     "The finalized level is active in the cluster; 0 means that the feature is "
     "disabled. Every active broker supports the supported levels.\n",
 )
+@header_option
 @client_options
 def list_features(options: ClientOptions) -> None:
     """List each feature with its finalized level and the levels that all brokers support."""
@@ -320,6 +322,7 @@ class _Place(NamedTuple):
     help="Show only these brokers. May be repeated.",
 )
 @click.option("-r", "--replicas", "each_replica", is_flag=True, help="Show one line per replica.")
+@header_option
 @client_options
 def log_dirs(
     names: Sequence[str], wanted: Sequence[int], each_replica: bool, options: ClientOptions

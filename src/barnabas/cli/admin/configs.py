@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
@@ -18,12 +19,14 @@ from barnabas.cli.common.output import (
     fail,
 )
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.tables import dim, echo_line, echo_table, strong, warn
+from barnabas.cli.common.tables import dim, echo_line, echo_table, header_option, strong, warn
+from barnabas.cli.common.units import config_meaning
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError, UnsupportedVersionError
+from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from barnabas.client.admin.configs import ConfigEntry
     from barnabas.client.facade import Client
@@ -69,6 +72,7 @@ def configs() -> None:
 
 @configs.command("list", epilog="\b\nExamples:\n  barnabas configs list --type topic\n")
 @click.option("--type", "kinds", type=click.Choice(list(_TYPES)), multiple=True, help="Only these.")
+@header_option
 @client_options
 def list_resources(kinds: Sequence[str], options: ClientOptions) -> None:
     """List topics and brokers, and the groups and client metrics that have configs."""
@@ -114,6 +118,7 @@ class Shown(NamedTuple):
 @click.option("-a", "--all", "is_all", is_flag=True, help="Show default values too.")
 @click.option("-s", "--sources", is_flag=True, help="Show every source that sets a value.")
 @click.option("--docs", is_flag=True, help="Show the documentation of the keys.")
+@header_option
 @client_options
 def describe_configs(
     kind: str,
@@ -176,6 +181,35 @@ def _check_broker_keys(client: Client, resource: ConfigResource, keys: Iterable[
             fail(f"brokers have no key {key}{hint} (--force sets it anyway)")
 
 
+@contextmanager
+def suggested_keys(kind: str, keys: Iterable[str]) -> Iterator[None]:
+    """Add similar keys to the error of a broker that refuses the configs of a resource.
+
+    Args:
+        kind: The type of the resource, as users type it.
+        keys: The keys that a request sets.
+    """
+    try:
+        yield
+    except ClientError as error:
+        hint = key_suggestion(kind, keys) if error.error_code == ErrorCode.INVALID_CONFIG else ""
+        if not hint:
+            raise
+        fail(f"{error}{hint}")
+
+
+def key_suggestion(kind: str, keys: Iterable[str]) -> str:
+    """Return a question with similar keys for the keys that no topic has; empty without one."""
+    if kind != "topic":
+        return ""
+    from barnabas.storage.config import TOPIC_CONFIGS
+
+    known = {key.name for key in TOPIC_CONFIGS}
+    similar = [_similar(key, known) for key in keys if key not in known]
+    names = [found[0] for found in similar if found]
+    return f"; did you mean {' and '.join(names)}?" if names else ""
+
+
 def _similar(key: str, known: Iterable[str]) -> list[str]:
     return difflib.get_close_matches(key, sorted(known), n=1)
 
@@ -186,13 +220,13 @@ def _echo_entries(resource: ConfigResource, entries: Sequence[ConfigEntry], show
         return
     if shown.docs:
         for entry in entries:
-            echo_line(strong(entry.name), f"={_value(entry)} ", dim(f"({_source(entry)})"))
+            echo_line(strong(entry.name), f"={shown_value(entry)} ", dim(f"({_source(entry)})"))
             echo_line(f"    {entry.documentation or ''}")
         return
     columns = ("key", "value", "source")
     rows: list[tuple[object, ...]] = []
     for entry in entries:
-        value = _value(entry)
+        value = shown_value(entry)
         source = _source(entry)
         rows.append(
             (entry.name, value, dim(source))
@@ -209,6 +243,13 @@ def _value(entry: ConfigEntry) -> str:
     if entry.is_sensitive:
         return "[hidden]"
     return "null" if entry.value is None else entry.value
+
+
+def shown_value(entry: ConfigEntry) -> str:
+    """Return the value of a config, on a terminal with its meaning in larger units."""
+    value = _value(entry)
+    meaning = config_meaning(entry.name, value)
+    return f"{value} ({meaning})" if meaning and sys.stdout.isatty() else value
 
 
 def _source(entry: ConfigEntry) -> str:
@@ -316,7 +357,8 @@ def _alter(
             client.describe_topics([resource.name], may_be_new=False)
         elif resource.type is ResourceType.BROKER and only_known:
             _check_broker_keys(client, resource, changes)
-        client.admin.alter_configs(resource, changes, validate_only=dry_run)
+        with suggested_keys(_WORDS[resource.type], changes):
+            client.admin.alter_configs(resource, changes, validate_only=dry_run)
         if options.as_json:
             echo_json(
                 {

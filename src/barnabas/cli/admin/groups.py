@@ -16,10 +16,12 @@ from barnabas.cli.admin.group_lag import (
     streams_json,
 )
 from barnabas.cli.common.named_topics import (
-    complete_groups,
     complete_topics,
+    group_argument,
+    group_arguments,
     parse_specs,
     partitions_of,
+    topic_arguments,
 )
 from barnabas.cli.common.output import (
     EXIT_FAILED,
@@ -33,7 +35,16 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import counted, echo
-from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, strong, warn
+from barnabas.cli.common.tables import (
+    bad,
+    dim,
+    echo_line,
+    echo_table,
+    good,
+    header_option,
+    strong,
+    warn,
+)
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.cli.common.units import duration_ms
 from barnabas.client.errors import ClientError
@@ -75,6 +86,7 @@ def groups() -> None:
     metavar="TYPE",
     help="Only groups of this type: classic, consumer, ...",
 )
+@header_option
 @client_options
 def list_groups(states: Sequence[str], types: Sequence[str], options: ClientOptions) -> None:
     """List groups with their type and state."""
@@ -101,10 +113,9 @@ def list_groups(states: Sequence[str], types: Sequence[str], options: ClientOpti
 
 
 @groups.command("describe", epilog="\b\nExamples:\n  barnabas groups describe billing --members\n")
-@click.argument(
-    "names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups
-)
+@group_arguments("names")
 @click.option("--members", is_flag=True, help="Show the members and their partitions too.")
+@header_option
 @client_options
 def describe_groups(names: Sequence[str], members: bool, options: ClientOptions) -> None:
     """Show the state, members, offsets and lag of groups.
@@ -149,7 +160,7 @@ def _echo_group(group: GroupProgress, *, with_members: bool) -> None:
             echo_streams_members(group.streams)
         else:
             rows = [_member_row(member) for member in described.members]
-            echo_table(("member", "client", "host", "reads"), rows, is_described=True)
+            echo_table(("member", "client", "host", "reads"), rows)
         if sys.stdout.isatty():
             echo()
     rows = [
@@ -157,9 +168,7 @@ def _echo_group(group: GroupProgress, *, with_members: bool) -> None:
         for each in group.partitions
     ]
     if rows:
-        echo_table(
-            ("topic", "partition", "offset", "end", "lag", "read by"), rows, is_described=True
-        )
+        echo_table(("topic", "partition", "offset", "end", "lag", "read by"), rows)
 
 
 def _reader(progress: PartitionProgress) -> object:
@@ -226,9 +235,7 @@ def _group_json(group: GroupProgress) -> dict[str, Any]:
 
 
 @groups.command("delete", epilog="\b\nExamples:\n  barnabas groups delete billing --yes\n")
-@click.argument(
-    "names", nargs=-1, required=True, metavar="GROUP...", shell_complete=complete_groups
-)
+@group_arguments("names")
 @yes_option
 @client_options
 def delete_groups(names: Sequence[str], options: ClientOptions) -> None:
@@ -244,8 +251,8 @@ def delete_groups(names: Sequence[str], options: ClientOptions) -> None:
     "delete-offsets",
     epilog="\b\nExamples:\n  barnabas groups delete-offsets billing orders:0,1 refunds\n",
 )
-@click.argument("group", shell_complete=complete_groups)
-@click.argument("specs", nargs=-1, required=True, metavar="TOPIC[:PARTITION,...]...")
+@group_argument("group")
+@topic_arguments("specs", "TOPIC[:PARTITION,...]...")
 @yes_option
 @client_options
 def delete_offsets(group: str, specs: Sequence[str], options: ClientOptions) -> None:
@@ -324,7 +331,7 @@ class OffsetMove(NamedTuple):
 
 
 @groups.command("reset", epilog=RESET_EXAMPLES)
-@click.argument("group", shell_complete=complete_groups)
+@group_argument("group")
 @click.option(
     "-t",
     "--topic",
@@ -350,6 +357,7 @@ class OffsetMove(NamedTuple):
 @click.option("--by-duration", metavar="2h|PT2H", help="Move back by this duration.")
 @click.option("--execute", is_flag=True, help="Change the offsets.")
 @click.option("--dry-run", is_flag=True, help="Only show the changes, which is the default.")
+@header_option
 @client_options
 def reset_group(
     group: str,

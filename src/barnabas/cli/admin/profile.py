@@ -17,7 +17,7 @@ from barnabas.cli.common.profiles import (
     is_secret,
     profiles_path,
 )
-from barnabas.cli.common.tables import dim, echo_table, good
+from barnabas.cli.common.tables import dim, echo_table, good, header_option
 from barnabas.cli.common.terminal import confirm, yes_option
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ def use_profile(name: str | None, is_none: bool, as_json: bool) -> None:
 
 
 @profile.command("list", epilog="\b\nExamples:\n  barnabas profile list --json\n")
+@header_option
 @json_option()
 def list_profiles(as_json: bool) -> None:
     """List the profiles; an asterisk marks the current one."""

@@ -23,7 +23,7 @@ from barnabas.cli.common.output import (
     fail,
 )
 from barnabas.cli.common.printable import counted, echo
-from barnabas.cli.common.tables import dim, echo_line, echo_table, good, strong, warn
+from barnabas.cli.common.tables import dim, echo_line, echo_table, good, header_option, strong, warn
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.client.errors import ClientError, NoBrokersError
 from barnabas.protocol.errors import ErrorCode
@@ -106,6 +106,7 @@ def quorum() -> None:
 
 
 @quorum.command("describe", epilog="\b\nExamples:\n  barnabas quorum describe --json\n")
+@header_option
 @client_options
 def describe_quorum(options: ClientOptions) -> None:
     """Show the leader, epoch, high watermark, voters and observers of the quorum.
@@ -182,7 +183,6 @@ def _echo(found: QuorumDescription, behind: Sequence[int], now: int) -> None:
     echo_table(
         ("node", "role", "end", "lag", "fetched", "caught up", "listens at"),
         rows,
-        is_described=True,
     )
     if behind:
         names = ", ".join(map(str, behind))

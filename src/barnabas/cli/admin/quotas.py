@@ -15,7 +15,7 @@ from barnabas.cli.common.output import (
     option_group,
 )
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.tables import echo_table
+from barnabas.cli.common.tables import echo_table, header_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +81,7 @@ def quotas() -> None:
 @quotas.command("list", epilog="\b\nExamples:\n  barnabas quotas list --client-id loader\n")
 @entity_options
 @click.option("--strict", is_flag=True, help="Only entities with exactly these parts.")
+@header_option
 @client_options
 def list_quotas(strict: bool, options: ClientOptions, **given: object) -> None:
     """List the quotas of all entities, or of the given ones."""

@@ -11,7 +11,7 @@ import click
 
 from barnabas.cli.common.output import ClientOptions, client_options, connected, echo_json
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.tables import echo_table
+from barnabas.cli.common.tables import echo_table, header_option
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.cli.common.units import duration_ms
 
@@ -132,6 +132,7 @@ def create_token(
     metavar="User:NAME",
     help="Only tokens of this owner, requester or renewer; may be repeated.",
 )
+@header_option
 @client_options
 def list_tokens(owners: Sequence[str], options: ClientOptions) -> None:
     """List the tokens that this user may see, without their HMACs."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.admin.configs import key_suggestion, shown_value, suggested_keys
 from barnabas.cli.common.named_topics import partitions_of, topic_argument, topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
@@ -22,7 +23,7 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import counted, echo
-from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, strong, warn
+from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, header_option, strong, warn
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.client.errors import ClientError, UnknownTopicError
 from barnabas.client.topic_partition import TopicPartition
@@ -59,6 +60,7 @@ def topics() -> None:
 @click.option(
     "-l", "--long", "is_long", is_flag=True, help="Show the numbers of partitions and replicas."
 )
+@header_option
 @client_options
 def list_topics(pattern: str | None, internal: bool, is_long: bool, options: ClientOptions) -> None:
     """List topics; with PATTERN, a regular expression, only those whose whole name matches."""
@@ -86,6 +88,7 @@ def list_topics(pattern: str | None, internal: bool, is_long: bool, options: Cli
 @topics.command("describe", epilog="\b\nExamples:\n  barnabas topics describe flights --json\n")
 @topic_arguments("names")
 @click.option("--all-configs", is_flag=True, help="Show default configs too.")
+@header_option
 @client_options
 def describe_topics(names: Sequence[str], all_configs: bool, options: ClientOptions) -> None:
     """Show the partitions, leaders, offsets and configs of topics."""
@@ -148,7 +151,7 @@ def _echo_topic(
         dim(f"id {uuid_to_string(topic.topic_id)}"),
     )
     for config in configs:
-        echo_line(f"  {config.name}={config.value} ", dim(f"({config.source})"))
+        echo_line(f"  {config.name}={shown_value(config)} ", dim(f"({config.source})"))
     rows: list[tuple[object, ...]] = []
     for number, partition in sorted(topic.partitions.items()):
         start, end = offsets.get(TopicPartition(topic.name, number), (None, None))
@@ -158,7 +161,7 @@ def _echo_topic(
         if len(partition.isr) < len(partition.replicas):
             isr = warn(isr)
         rows.append((number, leader, replicas, isr, start, end))
-    echo_table(("partition", "leader", "replicas", "isr", "start", "end"), rows, is_described=True)
+    echo_table(("partition", "leader", "replicas", "isr", "start", "end"), rows)
 
 
 def _topic_json(topic: TopicInfo) -> dict[str, Any]:
@@ -222,7 +225,7 @@ def create_topics(
     with connected(options) as client:
         results = client.create_topics(new, raise_errors=False)
         allowed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
-        _report(results, "created", allowed, as_json=options.as_json)
+        _report(results, "created", allowed, as_json=options.as_json, config_keys=list(pairs))
 
 
 @topics.command("delete", epilog="\b\nExamples:\n  barnabas topics delete flights --yes\n")
@@ -272,7 +275,8 @@ def alter_topic(
         # Detect a wrong name first: the change itself is retried, because the topic may be new.
         client.describe_topics([name], may_be_new=False)
         if changes:
-            client.alter_topic_configs(name, changes)
+            with suggested_keys("topic", changes):
+                client.alter_topic_configs(name, changes)
         if partitions is not None:
             results = client.create_partitions({name: partitions}, raise_errors=False)
         _report(results, "altered", None, as_json=options.as_json)
@@ -284,8 +288,17 @@ def _report(
     allowed: ErrorCode | None,
     *,
     as_json: bool,
+    config_keys: Sequence[str] = (),
 ) -> None:
-    """Print the result for each topic; exit with status 1 on any error except `allowed`."""
+    """Print the result for each topic; exit with status 1 on any error except `allowed`.
+
+    Args:
+        results: An error or None for each topic.
+        done: What happened to the topics, in one word.
+        allowed: An error that counts as success; None if every error is a failure.
+        as_json: Whether to print JSON.
+        config_keys: The configs of the request; similar keys are named if a broker refuses them.
+    """
     failed = False
     for name, error in results.items():
         tolerated = error is not None and error.error_code == allowed
@@ -296,7 +309,8 @@ def _report(
         elif error is None:
             echo(f"{done} {name}")
         elif not tolerated:
-            problem(str(error))
+            is_config = error.error_code == ErrorCode.INVALID_CONFIG
+            problem(f"{error}{key_suggestion('topic', config_keys) if is_config else ''}")
         failed = failed or (error is not None and not tolerated)
     if failed:
         sys.exit(EXIT_FAILED)
@@ -322,6 +336,7 @@ Examples:
     help="Delete records before the first one at or after this time.",
 )
 @yes_option
+@header_option
 @client_options
 def purge_topics(
     specs: Sequence[str],

@@ -25,7 +25,7 @@ from barnabas.cli.common.output import (
     require_api,
 )
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.tables import bad, echo_table, good, warn
+from barnabas.cli.common.tables import bad, echo_table, good, header_option, warn
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.cli.common.units import duration_ms, utc_text
 from barnabas.client.errors import ClientError
@@ -90,6 +90,7 @@ def transactions() -> None:
     metavar="15m",
     help="Only transactions that have been open for longer than this.",
 )
+@header_option
 @client_options
 def list_transactions(
     pattern: str | None,
@@ -137,6 +138,7 @@ def _state(name: str) -> object:
     "describe", epilog="\b\nExamples:\n  barnabas transactions describe orders-writer-1 --json\n"
 )
 @click.argument("ids", nargs=-1, required=True, metavar="TRANSACTIONAL-ID...")
+@header_option
 @client_options
 def describe_transactions(ids: Sequence[str], options: ClientOptions) -> None:
     """Show the coordinator, producer, state, timeout and partitions of transactions."""
@@ -204,6 +206,7 @@ def _age_ms(timestamp: int) -> int:
     "producers", epilog="\b\nExamples:\n  barnabas transactions producers orders:0,1\n"
 )
 @topic_arguments("specs", "TOPIC[:PARTITION,...]...")
+@header_option
 @client_options
 def show_producers(specs: Sequence[str], options: ClientOptions) -> None:
     """Show the active idempotent and transactional producers of partitions."""
@@ -276,6 +279,7 @@ def _producer_json(tp: TopicPartition, each: ActiveProducer) -> dict[str, Any]:
     metavar="DURATION",
     help="Minimum age of a hanging transaction; use the brokers' transaction.max.timeout.ms.",
 )
+@header_option
 @client_options
 def find_hanging_transactions(
     specs: Sequence[str], longer_than: str, options: ClientOptions

@@ -9,7 +9,7 @@ import click
 
 from barnabas.cli.common.output import ClientOptions, client_options, connected, echo_json, fail
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.tables import echo_table
+from barnabas.cli.common.tables import echo_table, header_option
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.sasl.scram_keys import ITERATIONS_DEFAULT, SCRAM_MECHANISMS
 
@@ -46,6 +46,7 @@ def users() -> None:
 
 @users.command("list", epilog="\b\nExamples:\n  barnabas users list --json\n")
 @click.argument("names", nargs=-1, metavar="[NAME...]")
+@header_option
 @client_options
 def list_users(names: Sequence[str], options: ClientOptions) -> None:
     """List users with their mechanisms, all of them or those that are named."""

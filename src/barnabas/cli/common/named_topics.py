@@ -1,15 +1,15 @@
 """Topics, groups and partitions as users type them, and their completion by the shell.
 
-Topics are arguments, or -t options like in kcat and the tools of Apache Kafka. Partitions are
-written TOPIC, or TOPIC:0,2 for some of them. Completion must never hang or print errors: a broker
-that does not answer in time gives no names.
+Topics and groups are arguments, or options -t and -g as in kcat and the tools of Apache Kafka.
+Partitions are written TOPIC, or TOPIC:0,2 for some of them. Completion must never hang or print
+errors: a broker that does not answer in time gives no names.
 """
 
 from __future__ import annotations
 
 import logging
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -81,6 +81,32 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
+class _Kind(NamedTuple):
+    """A kind of names that commands take, as arguments and with an option."""
+
+    short: str
+    long: str
+    metavar: str
+    complete: Callable[[click.Context, click.Parameter, str], list[str]]
+
+    def option(self, name: str, *, multiple: bool) -> Callable[[F], F]:
+        """Return the option for the same names as the arguments."""
+        return click.option(
+            self.short,
+            self.long,
+            name,
+            multiple=multiple,
+            metavar=self.metavar,
+            help=f"The same as the argument {self.metavar}."
+            + (" May be repeated." if multiple else ""),
+            shell_complete=self.complete,
+        )
+
+
+_TOPIC = _Kind("-t", "--topic", "TOPIC", complete_topics)
+_GROUP = _Kind("-g", "--group", "GROUP", complete_groups)
+
+
 def topic_arguments(
     name: str, metavar: str = "TOPIC...", *, required: bool = True
 ) -> Callable[[F], F]:
@@ -91,59 +117,65 @@ def topic_arguments(
         metavar: The name of the arguments in the help text.
         required: Whether a command line without a topic is a usage error.
     """
+    return _several(_TOPIC, name, metavar, required=required)
+
+
+def group_arguments(name: str) -> Callable[[F], F]:
+    """Decorate a command that takes several groups, as arguments and with -g."""
+    return _several(_GROUP, name, "GROUP...", required=True)
+
+
+def topic_argument(name: str) -> Callable[[F], F]:
+    """Decorate a command that takes one topic, as an argument or with -t."""
+    return _one(_TOPIC, name)
+
+
+def group_argument(name: str) -> Callable[[F], F]:
+    """Decorate a command that takes one group, as an argument or with -g."""
+    return _one(_GROUP, name)
+
+
+def _several(kind: _Kind, name: str, metavar: str, *, required: bool) -> Callable[[F], F]:
+    named = f"named_{name}"
 
     def decorate(command: F) -> F:
         @wraps(command)
-        def with_topics(*, named_topics: Sequence[str], **given: Any) -> Any:
-            given[name] = (*named_topics, *given[name])
+        def with_names(**given: Any) -> Any:
+            given[name] = (*given.pop(named), *given[name])
             if required and not given[name]:
                 raise click.UsageError(f"Missing argument '{metavar}'.")
             return command(**given)
 
-        shown = f"[{metavar}]"
-        argument = click.argument(name, nargs=-1, metavar=shown, shell_complete=complete_topics)
-        option = _topic_option("named_topics", "A topic, the same as TOPIC.", multiple=True)
-        return cast("F", argument(option(with_topics)))
+        argument = click.argument(
+            name, nargs=-1, metavar=f"[{metavar}]", shell_complete=kind.complete
+        )
+        return cast("F", argument(kind.option(named, multiple=True)(with_names)))
 
     return decorate
 
 
-def topic_argument(name: str) -> Callable[[F], F]:
-    """Decorate a command that takes one topic, as an argument or with -t.
-
-    Args:
-        name: The parameter of the command.
-    """
+def _one(kind: _Kind, name: str) -> Callable[[F], F]:
+    named = f"named_{name}"
 
     def decorate(command: F) -> F:
         @wraps(command)
-        def with_topic(*, named_topic: str | None, **given: Any) -> Any:
-            if named_topic is not None and given[name] is not None:
-                raise click.UsageError("give only one topic, as TOPIC or with --topic")
-            given[name] = given[name] if named_topic is None else named_topic
+        def with_name(**given: Any) -> Any:
+            by_option = given.pop(named)
+            if by_option is not None and given[name] is not None:
+                raise click.UsageError(
+                    f"give only one {kind.metavar.lower()}, as {kind.metavar} or with {kind.long}"
+                )
+            given[name] = given[name] if by_option is None else by_option
             if given[name] is None:
-                raise click.UsageError("Missing argument 'TOPIC'.")
+                raise click.UsageError(f"Missing argument '{kind.metavar}'.")
             return command(**given)
 
         argument = click.argument(
-            name, required=False, metavar="[TOPIC]", shell_complete=complete_topics
+            name, required=False, metavar=f"[{kind.metavar}]", shell_complete=kind.complete
         )
-        option = _topic_option("named_topic", "The topic, the same as TOPIC.", multiple=False)
-        return cast("F", argument(option(with_topic)))
+        return cast("F", argument(kind.option(named, multiple=False)(with_name)))
 
     return decorate
-
-
-def _topic_option(name: str, text: str, *, multiple: bool) -> Callable[[F], F]:
-    return click.option(
-        "-t",
-        "--topic",
-        name,
-        multiple=multiple,
-        metavar="TOPIC",
-        help=text,
-        shell_complete=complete_topics,
-    )
 
 
 def parse_specs(specs: Sequence[str]) -> list[tuple[str, tuple[int, ...]]]:

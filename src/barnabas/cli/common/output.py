@@ -35,7 +35,7 @@ from barnabas.cli.common.profiles import (
     select,
 )
 from barnabas.cli.common.terminal import exit_status
-from barnabas.cli.common.units import NumberRange, config_text
+from barnabas.cli.common.units import Seconds, config_text
 from barnabas.client.errors import (
     ClientConfigError,
     ClientError,
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 EXIT_FAILED = 1
 EXIT_INCOMPLETE = 3
-EXIT_INTERRUPTED = 130
 # Timeout for a broker that answers, and for each response (seconds).
 TIMEOUT_S = 10.0
 # After this time without a response, a command prints the brokers that it waits for.
@@ -119,7 +118,7 @@ def _keep_timeout(ctx: click.Context, _parameter: click.Parameter, value: float)
 # The command does not get this option: `connected` reads it from the context.
 timeout_option = click.option(
     "--timeout",
-    type=NumberRange(0.1, 86_400),
+    type=Seconds(0.1, 86_400),
     default=TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",
@@ -179,9 +178,15 @@ profile_option = click.option(
 )
 
 
-def json_option(help_text: str = "Print JSON.") -> Callable[[F], F]:
-    """Return the option --json; -J is its name in kcat."""
-    return click.option("-J", "--json", "as_json", is_flag=True, help=help_text)
+def json_option(help_text: str = "Print JSON.", *, short: bool = True) -> Callable[[F], F]:
+    """Return the option --json; -J is its name in kcat.
+
+    Args:
+        help_text: The description.
+        short: Whether the option has the name -J, too.
+    """
+    names = ("-J", "--json") if short else ("--json",)
+    return click.option(*names, "as_json", is_flag=True, help=help_text)
 
 
 def option_group(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -220,29 +225,55 @@ def client_options(command: F) -> F:
 
     The command receives them as `options`; `select` determines their values.
     """
+    return client_options_with(json_option())(command)
 
-    @wraps(command)
-    def with_selection(
-        *,
-        bootstrap: str | None,
-        properties: tuple[str, ...],
-        profile: str | None,
-        config_file: str | None,
-        as_json: bool,
-        **given: Any,
-    ) -> Any:
-        chosen = select(bootstrap, properties, profile, config_file)
-        return command(options=ClientOptions(*chosen, as_json), **given)
 
-    add_options = option_group(
-        bootstrap_option(),
-        property_option,
-        config_file_option,
-        profile_option,
-        timeout_option,
-        json_option(),
-    )
-    return cast("F", add_options(with_selection))
+def client_options_with(as_json_option: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return `client_options` with another form of the option --json."""
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def with_selection(
+            *,
+            bootstrap: str | None,
+            properties: tuple[str, ...],
+            profile: str | None,
+            config_file: str | None,
+            as_json: bool,
+            **given: Any,
+        ) -> Any:
+            _refuse_foreign(properties)
+            chosen = select(bootstrap, properties, profile, config_file)
+            return command(options=ClientOptions(*chosen, as_json), **given)
+
+        add_options = option_group(
+            bootstrap_option(),
+            property_option,
+            config_file_option,
+            profile_option,
+            timeout_option,
+            as_json_option,
+        )
+        return cast("F", add_options(with_selection))
+
+    return decorate
+
+
+def _refuse_foreign(properties: Sequence[str]) -> None:
+    """Refuse properties that Kafka's console tools have instead of options.
+
+    Raises:
+        click.UsageError: There is such a property; the message names the option.
+    """
+    if not properties:
+        return
+    from barnabas.cli.common.habits import property_hint
+
+    name = click.get_current_context().info_name or ""
+    for each in properties:
+        hint = property_hint(name, each.partition("=")[0])
+        if hint:
+            raise click.UsageError(hint)
 
 
 def config_values(pairs: Sequence[str], option: str) -> dict[str, str]:
@@ -302,7 +333,8 @@ def connected(
         with Client(servers, **config) as client:
             started = time.monotonic()
             client.await_broker(_timeout_ms(), notice_ms=_NOTICE_MS, on_notice=_report_waiting)
-            client.notify_long_wait(_NOTICE_MS, _report_long_call)
+            waiting = f"waiting up to {_timeout_ms() / 1000:g} s"
+            report_long_call(client, f"the request is not complete yet; {waiting}")
             if limit_total:
                 elapsed_ms = 1000 * (time.monotonic() - started)
                 client.limit_total(max(1.0, _timeout_ms() - elapsed_ms))
@@ -346,8 +378,9 @@ def _report_waiting(error: NoBrokersError) -> None:
     warning(f"no broker has answered yet ({dialed}); waiting up to {_timeout_ms() / 1000:g} s")
 
 
-def _report_long_call() -> None:
-    warning(f"the request is not complete yet; waiting up to {_timeout_ms() / 1000:g} s")
+def report_long_call(client: Client, reason: str) -> None:
+    """Arrange that the first call of a client that takes long prints the reason."""
+    client.notify_long_wait(_NOTICE_MS, lambda: warning(reason))
 
 
 def problem(message: str) -> None:

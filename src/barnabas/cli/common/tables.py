@@ -1,4 +1,4 @@
-"""Tables: with headings and colors on a terminal, as tab-separated lines elsewhere.
+"""Tables: aligned and with colors on a terminal, as tab-separated lines elsewhere.
 
 Rich is imported only for a terminal. NO_COLOR is respected.
 """
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Numbers with a unit, lists of numbers, and "-" are right-aligned.
 _QUANTITY = re.compile(r"[-+]?[\d.,]*(?: ?(?:[kKMGT]i?)?B?| %)|-")
+
+_NO_HEADER_KEY = "barnabas.no_header"
 
 
 class Styled(NamedTuple):
@@ -59,24 +61,37 @@ def strong(text: object) -> Styled:
     return Styled(text, "bold")
 
 
-def echo_table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, is_described: bool = False
-) -> None:
+def _drop_header(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    ctx.meta[_NO_HEADER_KEY] = value
+
+
+# The command does not get this option: `echo_table` reads it from the context.
+header_option = click.option(
+    "--no-header",
+    is_flag=True,
+    expose_value=False,
+    callback=_drop_header,
+    help="Do not print the names of the columns.",
+)
+
+
+def echo_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table on a terminal, and tab-separated lines elsewhere.
 
-    Columns of numbers are right-aligned. None is shown as "-".
+    The first line has the names of the columns, unless --no-header is given. Columns of numbers are
+    right-aligned. None is shown as "-". Elsewhere, nothing is printed for a table without rows.
 
     Args:
         columns: The names of the columns.
         rows: A cell per column.
-        is_described: Whether to print the names of the columns elsewhere too. Lists are printed
-            without them, because scripts read lists.
     """
+    ctx = click.get_current_context(silent=True)
+    with_header = ctx is None or not ctx.meta.get(_NO_HEADER_KEY)
     if not sys.stdout.isatty():
-        for row in (columns, *rows) if is_described else rows:
+        for row in (columns, *rows) if with_header and rows else rows:
             click.echo("\t".join(_words(cell) for cell in row))
         return
-    console().print(table(columns, rows))
+    console().print(table(columns, rows, with_header=with_header))
 
 
 def echo_line(*parts: object) -> None:
@@ -119,12 +134,20 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, no_color="NO_COLOR" in os.environ or None)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, with_header: bool = True
+) -> Table:
     """Return the table as an object that rich prints."""
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    made = Table(
+        box=None,
+        show_header=with_header,
+        header_style="bold",
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )
     for index, name in enumerate(columns):
         right = bool(rows) and all(_is_number(row[index]) for row in rows)
         made.add_column(name, justify="right" if right else "left", overflow="fold")

@@ -29,10 +29,14 @@ def _keep_yes(ctx: click.Context, _parameter: click.Parameter, value: bool) -> N
     ctx.meta[_YES_KEY] = value
 
 
-def yes_option_with(help_text: str) -> Callable[[F], F]:
-    """Return --yes. The command does not get this option: `confirm` reads it from the context."""
+def yes_option_with(help_text: str, *names: str) -> Callable[[F], F]:
+    """Return --yes, which may have more names.
+
+    The command does not get this option: `confirm` reads it from the context.
+    """
+    names = ("-y", "--yes", *names)
     return click.option(
-        "-y", "--yes", is_flag=True, expose_value=False, callback=_keep_yes, help=help_text
+        *names, is_flag=True, expose_value=False, callback=_keep_yes, help=help_text
     )
 
 

@@ -9,26 +9,40 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import click
 
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_UNITS_MS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+# Units of durations that are shown, the longest first.
+_SHOWN_UNITS_S = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 _ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?")
+# Units of sizes in lower case; users may write them in any case.
 _SIZES = {
     "": 1,
-    "B": 1,
-    "KiB": 1 << 10,
-    "MiB": 1 << 20,
-    "GiB": 1 << 30,
-    "TiB": 1 << 40,
-    "kB": 10**3,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
+    "b": 1,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
 }
-_SIZE = re.compile(rf"(\d+)({'|'.join(_SIZES)})")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([a-zA-Z]*)")
+# A number with letters behind it, which a user means as a unit.
+_WITH_UNIT = re.compile(r"\d+(?:\.\d+)? ?[a-zA-Z]+")
+# Kafka's value for "no limit" in configs without -1.
+_LONG_MAX = (1 << 63) - 1
 # The last word of a key -> milliseconds of its unit.
 _KEYS_OF_TIMES = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000}
 _WORDS_OF_SIZES = {"bytes", "byte"}
@@ -47,9 +61,31 @@ class NumberRange(click.FloatRange):
         return found
 
 
+class Size(click.IntRange):
+    """The type of an option that is a number of bytes, with or without a unit: 512, 64MiB."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the bytes. Raises click.BadParameter."""
+        found = size_bytes(value) if isinstance(value, str) else value
+        if found is None:
+            self.fail(f"{value} is not a size: write bytes, or 100kB, 64MiB, 1GiB.", param, ctx)
+        return int(super().convert(found, param, ctx))
+
+
+class Seconds(NumberRange):
+    """The type of an option that is a number of seconds, with or without a unit: 5, 500ms, 2m."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the seconds. Raises click.BadParameter."""
+        length = duration_ms(value) if isinstance(value, str) else None
+        return super().convert(value if length is None else length / 1000, param, ctx)
+
+
 def duration_ms(text: str) -> int | None:
     """Return the milliseconds of a duration like 90s, 15m, 2h, 7d or PnDTnHnMnS, else None."""
-    simple = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
+    simple = re.fullmatch(r"(\d+)(ms|s|m|h|d|w)", text)
     if simple is not None:
         return int(simple[1]) * _UNITS_MS[simple[2]]
     parts = _ISO_DURATION.fullmatch(text)
@@ -62,7 +98,11 @@ def duration_ms(text: str) -> int | None:
 def size_bytes(text: str) -> int | None:
     """Return the bytes of a size like 512, 100kB, 128MiB or 1GiB, else None."""
     found = _SIZE.fullmatch(text)
-    return None if found is None else int(found[1]) * _SIZES[found[2]]
+    unit = None if found is None else _SIZES.get(found[2].lower())
+    if found is None or unit is None:
+        return None
+    size = Decimal(found[1]) * unit
+    return int(size) if size == int(size) else None
 
 
 def amount(value: float | None) -> str:
@@ -101,14 +141,56 @@ def config_text(key: str, text: str) -> str:
     if unit_ms is not None:
         length = duration_ms(text)
         if length is None:
-            return text
+            return _checked(key, text, "90s, 15m, 12h or 7d")
         if length % unit_ms:
             raise click.UsageError(f"{key}={text}: the value must be whole {words[-1]}")
         return str(length // unit_ms)
     if _WORDS_OF_SIZES.isdisjoint(words):
         return text
     size = size_bytes(text)
-    return text if size is None else str(size)
+    return _checked(key, text, "100kB, 64MiB or 1GiB") if size is None else str(size)
+
+
+def _checked(key: str, text: str, examples: str) -> str:
+    """Return a value without a known unit, which the broker checks.
+
+    Raises:
+        click.UsageError: The value has a unit that does not exist.
+    """
+    if _WITH_UNIT.fullmatch(text):
+        raise click.UsageError(f"{key}={text}: unknown unit; write {examples}")
+    return text
+
+
+def config_meaning(key: str, text: str | None) -> str:
+    """Return the value of a config in larger units, such as 7d or 1.0 GiB; empty if it has none."""
+    if text is None or not re.fullmatch(r"-?\d+", text):
+        return ""
+    number = int(text)
+    words = re.split(r"[._]", key)
+    unit_ms = _KEYS_OF_TIMES.get(words[-1])
+    is_size = not _WORDS_OF_SIZES.isdisjoint(words)
+    if unit_ms is None and not is_size:
+        return ""
+    if number == _LONG_MAX or (number == -1 and "retention" in words):
+        return "no limit"
+    if unit_ms is not None:
+        seconds = number * unit_ms / 1000
+        return duration_text(seconds) if seconds >= 1 else ""
+    return size(number) if number >= 1024 else ""
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in one or two units: 45s, 3m 20s, 7d."""
+    left = round(seconds)
+    words: list[str] = []
+    for name, length in _SHOWN_UNITS_S:
+        count, left = divmod(left, length)
+        if count:
+            words.append(f"{count}{name}")
+        if words and (len(words) == 2 or not count):
+            break
+    return " ".join(words[:2]) or "0s"
 
 
 def utc_text(time_ms: int, timespec: str = "milliseconds") -> str:

@@ -13,7 +13,6 @@ from barnabas.cli.common.advice import connection_options
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     EXIT_INCOMPLETE,
-    EXIT_INTERRUPTED,
     bootstrap_option,
     config_file_option,
     echo_json,
@@ -24,10 +23,11 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.profiles import select
 from barnabas.cli.common.tables import Styled, bad, echo_entry, echo_line, good, warn
-from barnabas.cli.common.units import NumberRange
+from barnabas.cli.common.units import Seconds
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.process import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +61,7 @@ DOCTOR_TIMEOUT_S = 10.0
 @profile_option
 @click.option(
     "--timeout",
-    type=NumberRange(1, 600),
+    type=Seconds(1, 600),
     default=DOCTOR_TIMEOUT_S,
     show_default=True,
     metavar="SECONDS",

@@ -24,8 +24,9 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import header_option
 from barnabas.cli.common.terminal import termination_as_interrupt
-from barnabas.cli.common.units import NumberRange
+from barnabas.cli.common.units import NumberRange, Seconds, Size
 from barnabas.cli.load.measurement import Load, Measurement, displayed, echo_result
 from barnabas.client.errors import AdminResultsError, ClientError
 from barnabas.protocol.errors import ErrorCode
@@ -76,7 +77,7 @@ _load_options = option_group(
         "--rate", type=NumberRange(0, min_open=True), help="Records per second."
     ),
     click.option(
-        "-s", "--record-size", type=click.IntRange(1, 10_000_000), default=100,
+        "-s", "--record-size", type=Size(1, 10_000_000), default=100,
         show_default=True, help="Size of each value in bytes.",
     ),
     click.option(
@@ -167,6 +168,7 @@ def _delete(client: Client, topic: str) -> None:
 @topic_arguments("topics", "TOPIC", required=False)
 @_load_options
 @_quiet
+@header_option
 @client_options
 def bench_produce(topics: Sequence[str], quiet: bool, options: ClientOptions, **given: Any) -> None:
     """Write records, and measure the time until they are acknowledged."""
@@ -192,12 +194,13 @@ def bench_produce(topics: Sequence[str], quiet: bool, options: ClientOptions, **
 )
 @topic_arguments("topics", "TOPIC")
 @click.option("-n", "--records", type=click.IntRange(1), help="End after N records.")
-@click.option("--seconds", type=NumberRange(0, min_open=True), help="End after so long.")
+@click.option("--seconds", type=Seconds(0, min_open=True), help="End after so long.")
 @click.option(
-    "--idle", type=NumberRange(0, min_open=True), default=10.0, show_default=True,
+    "--idle", type=Seconds(0, min_open=True), default=10.0, show_default=True,
     help="End after N seconds without a record.",
 )  # fmt: skip
 @_quiet
+@header_option
 @client_options
 def bench_consume(
     topics: Sequence[str],
@@ -237,10 +240,11 @@ def bench_consume(
     help="Send one record at a time, without a rate, like kafka-e2e-latency.",
 )
 @click.option(
-    "--idle", type=NumberRange(0, min_open=True), default=10.0, show_default=True,
+    "--idle", type=Seconds(0, min_open=True), default=10.0, show_default=True,
     help="Fail if a record does not arrive within N seconds.",
 )  # fmt: skip
 @_quiet
+@header_option
 @client_options
 def bench_latency(
     topics: Sequence[str],

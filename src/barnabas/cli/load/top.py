@@ -20,7 +20,7 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.printable import counted, printable
 from barnabas.cli.common.tables import bad, console, dim, good, table, warn
 from barnabas.cli.common.terminal import quit_by_key
-from barnabas.cli.common.units import NumberRange, amount, size
+from barnabas.cli.common.units import Seconds, amount, size
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ _DEFAULTS = {"request.timeout.ms": "3000"}
 @click.option(
     "-i",
     "--interval",
-    type=NumberRange(0.2),
+    type=Seconds(0.2),
     default=2.0,
     show_default=True,
     help="Seconds between two samples.",

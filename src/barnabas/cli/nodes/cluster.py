@@ -20,6 +20,7 @@ from barnabas.cli.common.output import (
     problem,
 )
 from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import header_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -205,6 +206,7 @@ def _with_settings(layout: ClusterLayout, given: dict[str, str]) -> ClusterLayou
 @cluster.command("status", epilog="\b\nExamples:\n  barnabas cluster status --json\n")
 @click.argument("numbers", nargs=-1, type=int, metavar="[NODE...]")
 @_directory_option
+@header_option
 @json_option()
 def cluster_status(numbers: Sequence[int], directory: str, as_json: bool) -> None:
     """Show each node's process, and the cluster's view of it.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.common.groups import DefaultGroup
 from barnabas.cli.common.named_topics import partitions_of, topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
@@ -29,11 +30,12 @@ from barnabas.cli.common.tables import (
     echo_line,
     echo_table,
     good,
+    header_option,
     table,
     warn,
 )
 from barnabas.cli.common.terminal import confirm, quit_by_key, yes_option_with
-from barnabas.cli.common.units import NumberRange, amount
+from barnabas.cli.common.units import Seconds, amount
 from barnabas.cli.partitions.reassign import reassign_partitions
 from barnabas.cli.partitions.snapshot import take_snapshots
 from barnabas.client.errors import ClientError
@@ -59,20 +61,7 @@ Examples:
 """
 
 
-_DEFAULT = "show"
-
-
-class ShowByDefault(click.Group):
-    """A group whose default command is `show`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Insert `show`, unless the arguments start with a subcommand or a help option."""
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = [_DEFAULT, *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=ShowByDefault, epilog=EXAMPLES)
+@click.group(cls=DefaultGroup, default_command="show", epilog=EXAMPLES)
 def partitions() -> None:
     """Show partitions and their replicas, move replicas, elect leaders.
 
@@ -168,16 +157,20 @@ _MINOR_MARKS = {"not-preferred"}
 
 @partitions.command("show", epilog=SHOW_EXAMPLES)
 @topic_arguments("names", required=False)
-@click.option("-i", "--live", is_flag=True, help="Keep running and show changes; q ends it.")
 @click.option(
+    "-w", "--live", "--watch", is_flag=True, help="Keep running and show changes; q ends it."
+)
+@click.option(
+    "-i",
     "--interval",
-    type=NumberRange(0.2),
+    type=Seconds(0.2),
     default=1.0,
     show_default=True,
     help="Seconds between updates of --live.",
 )
 @click.option("--unwell", is_flag=True, help="Show only partitions with problems.")
 @click.option("--internal", is_flag=True, help="Include internal topics.")
+@header_option
 @client_options
 def show_partitions(
     names: Sequence[str],

@@ -1,12 +1,4 @@
-"""Reassignments: plan, start, throttle, monitor and cancel them.
-
-A plan uses the given brokers only. Brokers differ by at most one in their number of replicas, and
-in the number of partitions whose preferred leader they are. Two replicas of a partition share a
-rack only if every other rack has a replica already.
-
-No replica moves without need. If one broker has two replicas more than another, it always has a
-partition that the other broker lacks. Moving one replica per surplus is therefore sufficient and
-minimal. A change of the preferred leader only reorders replicas and moves no data.
+"""Reassignments: start, throttle, monitor and cancel them.
 
 Throttles (KIP-73) limit the rates of brokers for named replicas. As in Kafka's tool, the old
 replicas are throttled as leaders and the new ones as followers. Other replication keeps its speed.
@@ -15,14 +7,12 @@ replicas are throttled as leaders and the new ones as followers. Other replicati
 from __future__ import annotations
 
 import sys
-import time
-from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import dim, echo_table, good, warn
+from barnabas.cli.partitions.move_progress import await_moves
 from barnabas.cli.partitions.snapshot import take_snapshots
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
@@ -30,13 +20,17 @@ from barnabas.client.errors import ClientError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from barnabas.cli.partitions.planning import Move
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
     from barnabas.client.admin.partitions import Reassignment
     from barnabas.client.errors import BrokerError
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
-_POLL_S = 0.5
+_WAY_ON = (
+    "`barnabas rebalance status` shows the progress and removes throttles at the end, "
+    "`barnabas rebalance stop` cancels"
+)
 
 
 def echo_moves(planned: Sequence[Move]) -> None:
@@ -61,19 +55,42 @@ def _nodes(nodes: Sequence[int]) -> str:
     return ",".join(map(str, nodes))
 
 
-def start_moves(
-    client: Client, planned: Sequence[Move], throttle: int | None, *, as_json: bool
+def run_moves(
+    client: Client, planned: Sequence[Move], throttle: int | None, *, wait: bool, as_json: bool
 ) -> bool:
-    """Start the planned reassignments. Return whether all of them were accepted."""
+    """Start the planned reassignments, and wait for them if requested.
+
+    Args:
+        client: The client of the command.
+        planned: The changes.
+        throttle: Bytes per second for each broker; None for no limit.
+        wait: Whether to wait until all replicas have moved. Throttles are then removed.
+        as_json: Whether the result is printed as JSON.
+
+    Returns:
+        Whether all reassignments were accepted.
+    """
     if throttle is not None:
         set_throttles(client, planned, throttle)
     results = client.admin.alter_reassignments(
         {m.partition: m.after for m in planned}, raise_errors=False
     )
     _report(results, "began", as_json=as_json)
+    if any(results.values()):
+        return False
     if not planned and not as_json:
         echo_moves(planned)
-    return all(error is None for error in results.values())
+    if wait and planned:
+        try:
+            await_moves(client, planned)
+        except KeyboardInterrupt:
+            echo(f"the replicas go on moving: {_WAY_ON}", err=True)
+            raise
+        if throttle is not None:
+            clear_throttles(client, {move.partition.topic for move in planned})
+    elif planned:
+        echo(f"the replicas move in the background: {_WAY_ON}", err=True)
+    return True
 
 
 def _report(
@@ -95,24 +112,6 @@ def _report(
         fine = sum(error is None for error in results.values())
         if fine:
             echo(f"{done}: {counted(fine, 'partition')}")
-
-
-def await_moves(client: Client, planned: Sequence[Move]) -> None:
-    """Wait until all reassignments are complete; retriable errors are ignored meanwhile."""
-    wanted = [move.partition for move in planned]
-    left = len(wanted)
-    reported = -1
-    while left:
-        time.sleep(_POLL_S)
-        try:
-            left = len(client.admin.list_reassignments(wanted))
-        except ClientError as error:
-            if not error.retriable:
-                raise
-            continue
-        if left != reported:
-            echo(f"moved {len(wanted) - left} of {len(wanted)}", err=True)
-            reported = left
 
 
 def echo_status(client: Client, topics: Sequence[str], *, as_json: bool) -> None:
@@ -215,198 +214,6 @@ def cancel_moves(client: Client, topics: Sequence[str], *, as_json: bool) -> Non
         clear_throttles(client, throttled)
     if any(error is not None for error in results.values()):
         sys.exit(EXIT_FAILED)
-
-
-class PlanError(ValueError):
-    """The requested plan is impossible; the message gives the reason."""
-
-
-class Move(NamedTuple):
-    """The change of one partition in a plan."""
-
-    partition: TopicPartition
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-
-    @property
-    def adding(self) -> tuple[int, ...]:
-        """Replicas that must be copied."""
-        return tuple(replica for replica in self.after if replica not in self.before)
-
-    @property
-    def removing(self) -> tuple[int, ...]:
-        """Replicas that are removed."""
-        return tuple(replica for replica in self.before if replica not in self.after)
-
-
-def moves(
-    current: Mapping[TopicPartition, Sequence[int]], wanted: Mapping[TopicPartition, Sequence[int]]
-) -> list[Move]:
-    """Return the partitions whose replicas, or their order, change."""
-    return [
-        Move(tp, tuple(current[tp]), tuple(after))
-        for tp, after in wanted.items()
-        if tuple(current[tp]) != tuple(after)
-    ]
-
-
-def plan_assignment(
-    current: Mapping[TopicPartition, Sequence[int]],
-    racks: Mapping[int, str | None],
-    replication_factor: int | None = None,
-) -> dict[TopicPartition, list[int]]:
-    """Return the planned replicas of each partition, preferred leader first.
-
-    Args:
-        current: The current replicas.
-        racks: The brokers to use, with their racks.
-        replication_factor: Number of replicas; None keeps the current number of each partition.
-
-    Raises:
-        PlanError: There are fewer brokers than replicas.
-    """
-    planner = _Planner(racks)
-    for tp, replicas in current.items():
-        count = len(replicas) if replication_factor is None else replication_factor
-        if count > len(racks):
-            brokers = ",".join(map(str, sorted(racks)))
-            raise PlanError(f"{tp} requires {count} replicas, but the only brokers are {brokers}")
-        planner.counts[tp] = count
-        planner.replicas[tp] = [replica for replica in replicas if replica in racks]
-    planner.fit()
-    planner.spread()
-    planner.balance()
-    planner.lead()
-    return planner.replicas
-
-
-@dataclass(slots=True)
-class _Planner:
-    """The computation of one plan."""
-
-    racks: Mapping[int, str | None]
-    replicas: dict[TopicPartition, list[int]]
-    counts: dict[TopicPartition, int]
-
-    def __init__(self, racks: Mapping[int, str | None]) -> None:
-        self.racks = racks
-        self.replicas = {}
-        self.counts = {}
-
-    def load(self) -> dict[int, int]:
-        """Return the number of replicas per broker."""
-        load = dict.fromkeys(sorted(self.racks), 0)
-        for replicas in self.replicas.values():
-            for replica in replicas:
-                load[replica] += 1
-        return load
-
-    def fit(self) -> None:
-        """Add or remove replicas until each partition has the wanted number."""
-        load = self.load()
-        for tp, replicas in self.replicas.items():
-            while len(replicas) > self.counts[tp]:
-                # Keep the preferred leader if possible; prefer to remove a replica with a shared
-                # rack.
-                spare = max(
-                    replicas[1:] or replicas,
-                    key=lambda r: (self._count_in_rack(r, replicas), load[r], r),
-                )
-                replicas.remove(spare)
-                load[spare] -= 1
-            while len(replicas) < self.counts[tp]:
-                absent = [broker for broker in load if broker not in replicas]
-                added = min(absent, key=lambda b: (self._count_in_rack(b, replicas), load[b], b))
-                replicas.append(added)
-                load[added] += 1
-
-    def spread(self) -> None:
-        """Move replicas that share a rack to racks without a replica."""
-        load = self.load()
-        for replicas in self.replicas.values():
-            for index, replica in enumerate(replicas):
-                others = replicas[:index] + replicas[index + 1 :]
-                better = [
-                    b for b in load if b not in replicas and not self._count_in_rack(b, others)
-                ]
-                if self._count_in_rack(replica, others) and better:
-                    chosen = min(better, key=lambda b: (load[b], b))
-                    replicas[index] = chosen
-                    load[replica] -= 1
-                    load[chosen] += 1
-
-    def balance(self) -> None:
-        """Move replicas from brokers with many to brokers with few, without sharing more racks."""
-        load = self.load()
-        while move := self._next_move(load):
-            tp, over, under = move
-            replicas = self.replicas[tp]
-            replicas[replicas.index(over)] = under
-            load[over] -= 1
-            load[under] += 1
-
-    def _next_move(self, load: Mapping[int, int]) -> tuple[TopicPartition, int, int] | None:
-        """Return a replica to move from a broker with many replicas to one with few."""
-        for over in sorted(load, key=lambda b: (-load[b], b)):
-            for under in sorted(load, key=lambda b: (load[b], b)):
-                if load[over] - load[under] < 2:
-                    break
-                for tp, replicas in self.replicas.items():
-                    if over not in replicas or under in replicas:
-                        continue
-                    others = [replica for replica in replicas if replica != over]
-                    if self._count_in_rack(under, others) <= self._count_in_rack(over, others):
-                        return tp, over, under
-        return None
-
-    def lead(self) -> None:
-        """Change preferred leaders until brokers lead nearly the same number of partitions."""
-        leads = dict.fromkeys(sorted(self.racks), 0)
-        for replicas in self.replicas.values():
-            leads[replicas[0]] += 1
-        for over in sorted(leads, key=lambda b: -leads[b]):
-            while path := self._leader_chain(over, leads):
-                for tp, successor in path:
-                    replicas = self.replicas[tp]
-                    leads[replicas[0]] -= 1
-                    leads[successor] += 1
-                    replicas.remove(successor)
-                    replicas.insert(0, successor)
-
-    def _leader_chain(
-        self, over: int, leads: Mapping[int, int]
-    ) -> list[tuple[TopicPartition, int]]:
-        """Return the shortest chain of leader changes that moves one leadership away from `over`.
-
-        The chain ends at a broker that leads at least two partitions less. It is empty if no such
-        chain exists.
-        """
-        came_by: dict[int, tuple[TopicPartition, int]] = {}
-        waiting = deque([over])
-        while waiting:
-            broker = waiting.popleft()
-            if leads[over] - leads[broker] >= 2:
-                path = []
-                while broker != over:
-                    tp, before = came_by[broker]
-                    path.append((tp, broker))
-                    broker = before
-                return path
-            for tp, replicas in self.replicas.items():
-                if replicas[0] != broker:
-                    continue
-                for follower in replicas[1:]:
-                    if follower != over and follower not in came_by:
-                        came_by[follower] = (tp, broker)
-                        waiting.append(follower)
-        return []
-
-    def _count_in_rack(self, broker: int, replicas: Iterable[int]) -> int:
-        """Return how many of `replicas` share the broker's rack; 0 without racks."""
-        rack = self.racks[broker]
-        if rack is None:
-            return 0
-        return sum(self.racks[each] == rack for each in replicas if each != broker)
 
 
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

@@ -22,22 +22,20 @@ from barnabas.cli.common.output import (
     fail,
 )
 from barnabas.cli.common.printable import echo
+from barnabas.cli.common.tables import header_option
+from barnabas.cli.common.units import Size
 from barnabas.cli.partitions.moving import (
-    PlanError,
-    await_moves,
     cancel_moves,
-    clear_throttles,
     echo_moves,
     echo_status,
-    moves,
-    plan_assignment,
-    start_moves,
+    run_moves,
 )
+from barnabas.cli.partitions.planning import PlanError, moves, plan_assignment
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from barnabas.client.facade import Client
 
@@ -48,7 +46,7 @@ EXAMPLES = """\b
 Examples:
   barnabas partitions reassign --replicas orders:0=1,2,3          show the plan
   barnabas partitions reassign --replicas orders:0=1,2,3 --execute
-  barnabas partitions reassign orders --brokers 1,2,4 --execute --throttle 50000000
+  barnabas partitions reassign orders --brokers 1,2,4 --execute --throttle 50MB
   barnabas partitions reassign --brokers 1,2,3 --replication-factor 3 --json > plan.json
   barnabas partitions reassign --file plan.json --execute --no-wait
   barnabas partitions reassign --status
@@ -84,10 +82,11 @@ of the moving replicas until all have moved.
     "--wait/--no-wait", default=True, help="Wait until all replicas have moved.  [default: wait]"
 )
 @click.option(
-    "--throttle", type=click.IntRange(1), metavar="BYTES", help="Bytes per second and broker."
+    "--throttle", type=Size(1), metavar="SIZE", help="Bytes per second and broker, such as 50MB."
 )
 @click.option("--status", is_flag=True, help="Show the active reassignments and their progress.")
 @click.option("--cancel", is_flag=True, help="Cancel the active reassignments.")
+@header_option
 @client_options
 def reassign_partitions(
     topics: Sequence[str],
@@ -131,12 +130,8 @@ def reassign_partitions(
                 if planned:
                     echo("nothing was changed: use --execute to apply the plan", err=True)
             return
-        if not start_moves(client, planned, throttle, as_json=options.as_json):
+        if not run_moves(client, planned, throttle, wait=wait, as_json=options.as_json):
             sys.exit(EXIT_FAILED)
-        if wait and planned:
-            await_moves(client, planned)
-            if throttle is not None:
-                clear_throttles(client, {move.partition.topic for move in planned})
 
 
 def _targets(
@@ -155,21 +150,30 @@ def _targets(
             if tp not in current:
                 raise click.UsageError(f"{tp.topic} has no partition {tp.partition}")
         return {tp: current[tp] for tp in wanted}, wanted
-    ids = [word.strip() for word in brokers.split(",")]
-    if not all(word.isdigit() for word in ids):
-        raise click.UsageError(f"--brokers {brokers}: write ids such as 1,2,3")
     known = {node.id: node.rack for node in client.describe_cluster().brokers}
-    absent = sorted({int(word) for word in ids} - set(known))
-    if absent:
-        fail(f"there is no broker {absent[0]}; the brokers are {sorted(known)}")
+    used = {broker: known[broker] for broker in broker_ids(brokers, known, "--brokers")}
     current = current_replicas(client, topics)
     try:
-        planned = plan_assignment(
-            current, {int(word): known[int(word)] for word in ids}, replication_factor
-        )
+        planned = plan_assignment(current, used, replication_factor)
     except PlanError as error:
         fail(str(error))
     return current, planned
+
+
+def broker_ids(text: str, known: Collection[int], option: str) -> list[int]:
+    """Parse ids of brokers, separated by commas; end the command if there is no such broker.
+
+    Raises:
+        click.UsageError: The text has another form.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdigit() for word in words):
+        raise click.UsageError(f"{option} {text}: write ids such as 1,2,3")
+    ids = sorted({int(word) for word in words})
+    absent = [broker for broker in ids if broker not in known]
+    if absent:
+        fail(f"there is no broker {absent[0]}; the brokers are {sorted(known)}")
+    return ids
 
 
 _SPEC = re.compile(r"(?P<topic>[\w.-]+):(?P<partition>\d+)=(?P<replicas>\d+(?:,\d+)*)", re.ASCII)

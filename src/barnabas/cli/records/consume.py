@@ -13,14 +13,16 @@ from barnabas.cli.common.named_topics import complete_groups, topic_arguments
 from barnabas.cli.common.output import (
     ClientOptions,
     client_config,
-    client_options,
+    client_options_with,
     connected,
+    json_option,
     option_record,
+    report_long_call,
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.terminal import termination_as_interrupt
 from barnabas.cli.records.formats import progress
-from barnabas.cli.records.printer import Printer, RecordFilter, json_lines
+from barnabas.cli.records.printer import Printer, RecordFilter, json_lines, kcat_lines
 from barnabas.cli.records.schema_formats import FormatOptions, format_options
 from barnabas.cli.records.source import (
     BEGINNING,
@@ -29,10 +31,12 @@ from barnabas.cli.records.source import (
     Place,
     RangeSource,
     check_end,
+    missing_leaders,
     parse_place,
     resolve,
 )
 from barnabas.cli.records.templates import Reading, compile_template, unescape_option, value_lines
+from barnabas.client.errors import UnknownTopicError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -115,6 +119,8 @@ class _OutputOptions(NamedTuple):
     delimiter: bytes | None
     key_delimiter: bytes | None
     show_null: bool
+    # Whether records are printed as kcat -J prints them.
+    as_envelope: bool
 
     def render_of(
         self, formats: tuple[Format | None, Format | None], *, as_json: bool
@@ -131,12 +137,13 @@ class _OutputOptions(NamedTuple):
         reading = Reading(*formats, b"NULL" if self.show_null else b"")
         columns = self.with_headers or self.with_key or self.with_offset
         columns = columns or self.key_delimiter is not None
-        if (self.template is not None) + as_json + columns > 1:
-            raise click.UsageError("give --format, --json, or --key, --headers and --offsets")
-        if self.delimiter is not None and (as_json or self.template is not None):
+        with_json = as_json or self.as_envelope
+        if (self.template is not None) + as_json + self.as_envelope + columns > 1:
+            raise click.UsageError("give --format, --json, -J, or --key, --headers and --offsets")
+        if self.delimiter is not None and (with_json or self.template is not None):
             raise click.UsageError("--delimiter goes with neither --format nor --json")
-        if as_json:
-            return json_lines(reading)
+        if with_json:
+            return json_lines(reading) if as_json else kcat_lines(reading)
         end = b"\n" if self.delimiter is None else self.delimiter
         if self.template is None and not columns and reading.value is None:
             render = value_lines(reading.null, end)
@@ -181,6 +188,13 @@ _output_options = option_record(
         help="Print this after each record.  [default: \\n]",
     ),
     click.option("-Z", "--show-null", is_flag=True, help="Print NULL for null keys and values."),
+    click.option(
+        "-J",
+        "--kcat-json",
+        "as_envelope",
+        is_flag=True,
+        help="Print JSON lines as kcat -J, with payload and ts.",
+    ),
 )
 
 
@@ -228,7 +242,9 @@ _output_options = option_record(
     "with --share, skipped records are rejected.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress on the terminal.")
-@client_options
+@client_options_with(
+    json_option("Print JSON lines, as produce --from-json reads them.", short=False)
+)
 def consume(
     topics: Sequence[str],
     place: str | None,
@@ -337,6 +353,7 @@ def _expression(text: str | None) -> re.Pattern[bytes] | None:
 
 def _run(client: Client, choices: _Choices) -> None:
     names = _topics(client, choices.topics)
+    _explain_long_wait(client, names)
     ranges = _ranges(client, _partitions(client, names, choices.numbers), choices)
     ends = [end - start for start, end in ranges.values() if end is not None]
     expected = sum(ends) if len(ends) == len(ranges) else None
@@ -360,6 +377,7 @@ def _run_member(client: Client, choices: _Choices) -> None:
         "enable_auto_commit": False,
     }
     names = _topics(client, choices.topics)
+    _explain_long_wait(client, names)
     client.partitions_for(names)
     with (
         Consumer(**config) as consumer,
@@ -388,6 +406,7 @@ def _run_share(client: Client, choices: _Choices) -> None:
         # Records beyond the limit would be released, and delivered to another member again.
         config["max_poll_records"] = min(choices.wanted.records_max, _SHARE_RECORDS_MAX)
     names = _topics(client, choices.topics)
+    _explain_long_wait(client, names)
     client.partitions_for(names)
     with (
         ShareConsumer(*names, **config) as consumer,
@@ -422,6 +441,20 @@ def _topics(client: Client, given: Sequence[str]) -> list[str]:
             raise click.UsageError(f"no topic matches {name}")
         found.update(dict.fromkeys(matching))
     return list(found)
+
+
+def _explain_long_wait(client: Client, names: Sequence[str]) -> None:
+    """Arrange that a wait for the topics says what is missing: a topic or a leader."""
+    try:
+        topics = client.describe_topics(names, may_be_new=False)
+        every = [
+            TopicPartition(name, number) for name in names for number in topics[name].partitions
+        ]
+        missing = missing_leaders(topics, every)
+    except UnknownTopicError as error:
+        missing = f"the topic {error.subject} does not exist yet; looking again"
+    if missing is not None:
+        report_long_call(client, f"waiting: {missing}")
 
 
 def _partitions(

@@ -348,6 +348,8 @@ def json_record(line: bytes, options: Options) -> tuple[Record, int | None]:
         fields = json.loads(line)
     except ValueError as error:
         raise ValueError(f"not a JSON line ({error})") from None
+    if isinstance(fields, dict) and "payload" in fields and "value" not in fields:
+        fields = _from_kcat(fields)
     if not isinstance(fields, dict) or not ("value" in fields or "value_base64" in fields):
         raise ValueError('a JSON line is an object with "value"')
     try:
@@ -365,6 +367,19 @@ def json_record(line: bytes, options: Options) -> tuple[Record, int | None]:
         options.timestamp if timestamp is None else timestamp,
     )
     return record, partition if options.partition is None else options.partition
+
+
+def _from_kcat(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a line of `kcat -J` under the names of our lines."""
+    flat = fields.get("headers") or []
+    if not isinstance(flat, list) or len(flat) % 2:
+        raise ValueError('"headers" is not a list of names and values')
+    return {
+        **fields,
+        "value": fields["payload"],
+        "timestamp": fields.get("ts"),
+        "headers": list(zip(flat[::2], flat[1::2], strict=True)),
+    }
 
 
 def _json_headers(given: Any) -> list[tuple[str, bytes | None]]:

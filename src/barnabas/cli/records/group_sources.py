@@ -127,6 +127,18 @@ class GroupSource(RebalanceListener):
         """The reason why no records arrive."""
         return self._consumer.trouble
 
+    @property
+    def obstacle(self) -> str | None:
+        """The reason why this member has no partitions; None if it has some."""
+        if self._ends:
+            return None
+        group = self._consumer.group_metadata().group_id
+        if not self._has_joined:
+            return (
+                f"the group {group} is rebalancing; records follow when its members have partitions"
+            )
+        return f"the group {group} has no partition for this member: other members read them all"
+
     def poll(self, timeout_ms: float) -> Sequence[Chunk]:
         """Return the available records.
 
@@ -190,6 +202,7 @@ class ShareSource:
     """
 
     is_finished = False
+    obstacle = None
 
     def __init__(self, consumer: ShareConsumer, errors: ErrorPolicy) -> None:
         self._consumer = consumer

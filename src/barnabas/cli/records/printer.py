@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from barnabas.record.compiled import CompiledRecord
 
 _POLL_MS = 500.0
-# Number of polls without a record before a broker that does not answer is reported.
+# Number of polls without a record before the command says why it waits.
 _SILENT_POLLS = 2
+# Number of polls without a record before the reason is looked up again.
+_REPEATED_POLLS = 10
 # Interval of commits for a group while reading (s); a last commit follows at the end.
 _COMMIT_INTERVAL_S = 5.0
 
@@ -84,6 +86,9 @@ class Printer:
         self._errors = errors
         # Printed once, after `_SILENT_POLLS` polls without a record.
         self._waiting = waiting
+        self._is_quiet = waiting is None
+        # The last reason that was printed.
+        self._obstacle: str | None = None
         self._output = sys.stdout.buffer
         # On a terminal, controls such as escape sequences are escaped. Programs get raw bytes.
         self._is_terminal = sys.stdout.isatty()
@@ -104,6 +109,7 @@ class Printer:
                 chunks = self._source.poll(_POLL_MS)
                 if chunks:
                     self._waiting = None
+                    self._empty_polls = 0
                     if self._warned:
                         self._check_broker()
                 else:
@@ -181,9 +187,18 @@ class Printer:
         return text, len(shown), shown[-1].offset + 1 if is_last else None
 
     def _tell_of_waiting(self) -> None:
+        """Print what the command waits for: something that is missing, or new records."""
         self._empty_polls += 1
-        if self._waiting is not None and self._empty_polls == _SILENT_POLLS and not self._warned:
+        is_due = self._empty_polls == _SILENT_POLLS or self._empty_polls % _REPEATED_POLLS == 0
+        if self._is_quiet or self._warned or not is_due:
+            return
+        obstacle = self._source.obstacle
+        if obstacle is not None and obstacle != self._obstacle:
+            warning(obstacle)
+        elif obstacle is None and self._waiting is not None:
             echo(self._waiting, err=True)
+            self._waiting = None
+        self._obstacle = obstacle
 
     def _check_broker(self) -> None:
         """Warn when the broker stops answering or answers again; a quiet topic looks the same."""
@@ -215,28 +230,63 @@ def json_lines(reading: Reading) -> Callable[[TopicPartition], Render]:
 
     Bytes that are not UTF-8 are in `key_base64` and `value_base64`.
     """
+
+    def fields(record: CompiledRecord, tp: TopicPartition) -> dict[str, Any]:
+        return {
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "timestamp_type": _TIMESTAMP_TYPES.get(record.timestamp_type, "none"),
+            **_member(record, tp, "key", reading.key),
+            **_member(record, tp, "value", reading.value),
+            "headers": [[name, _header(value)] for name, value in record.headers],
+        }
+
+    return _lines(fields)
+
+
+_KCAT_TIMESTAMP_TYPES = {0: "create", 1: "logappend"}
+
+
+def kcat_lines(reading: Reading) -> Callable[[TopicPartition], Render]:
+    """Return a function that creates the renderer of a partition, for the JSON of `kcat -J`.
+
+    The field `broker` is missing, because the client does not tell which broker sent a record.
+    Bytes that are not UTF-8 become U+FFFD; kcat prints invalid JSON then.
+    """
+
+    def fields(record: CompiledRecord, tp: TopicPartition) -> dict[str, Any]:
+        headers = [each for name, value in record.headers for each in (name, _text(value))]
+        return {
+            "offset": record.offset,
+            "tstype": _KCAT_TIMESTAMP_TYPES.get(record.timestamp_type, "unknown"),
+            "ts": record.timestamp,
+            **({"headers": headers} if headers else {}),
+            "key": _text(field(record, tp, "key", reading.key)),
+            "payload": _text(field(record, tp, "value", reading.value)),
+        }
+
+    return _lines(fields)
+
+
+def _lines(
+    fields: Callable[[CompiledRecord, TopicPartition], dict[str, Any]],
+) -> Callable[[TopicPartition], Render]:
+    """Return a function that creates the renderer of a partition, with a JSON object per record."""
     encode = msgspec.json.Encoder().encode_lines
 
     def of_partition(tp: TopicPartition) -> Render:
         place = {"topic": tp.topic, "partition": tp.partition}
 
-        def one(record: CompiledRecord) -> dict[str, Any]:
-            return {
-                **place,
-                "offset": record.offset,
-                "timestamp": record.timestamp,
-                "timestamp_type": _TIMESTAMP_TYPES.get(record.timestamp_type, "none"),
-                **_member(record, tp, "key", reading.key),
-                **_member(record, tp, "value", reading.value),
-                "headers": [[name, _header(value)] for name, value in record.headers],
-            }
-
         def render(records: Sequence[CompiledRecord]) -> bytes:
-            return encode(map(one, records))
+            return encode([{**place, **fields(record, tp)} for record in records])
 
         return render
 
     return of_partition
+
+
+def _text(value: Any) -> Any:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _member(

@@ -56,7 +56,7 @@ Examples:
 \b
 A JSON line has "value", and optionally "key", "headers", "partition" and "timestamp" (ms). Strings
 are sent as UTF-8, null as null, other values as JSON. "value_base64" and "key_base64" contain
-bytes.
+bytes. Lines of kcat -J, with "payload" and "ts", are accepted too.
 
 \b
 Formats (-s): string, json, short, integer, long, float, double, boolean, uuid, hex, base64: the
@@ -117,13 +117,12 @@ def topic_and_files(command: F) -> F:
 @click.command(epilog=EXAMPLES)
 @topic_and_files
 @click.option(
-    "-k",
     "-K",
     "--key-separator",
     callback=unescape_separator,
     help="Separator of key and value in a line.",
 )
-@click.option("--key", help="Key of records without a key.")
+@click.option("-k", "--key", help="Key of records without a key.")
 @click.option(
     "-H",
     "--header",

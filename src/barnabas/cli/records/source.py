@@ -16,16 +16,16 @@ import click
 from barnabas.cli.common.output import moment_ms, warning
 from barnabas.cli.common.printable import counted
 from barnabas.cli.common.units import duration_ms
-from barnabas.client.errors import CorruptRecordsError, RecordDeserializationError
+from barnabas.client.errors import ClientError, CorruptRecordsError, RecordDeserializationError
 from barnabas.client.fetch.record_set import read_records, span_records, visible_batches
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.cli.records.templates import Render
-    from barnabas.client.errors import ClientError
+    from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
     from barnabas.client.fetch.record_set import ConsumerRecord, RecordSet
     from barnabas.client.fetch.record_stream import RecordStream
@@ -54,6 +54,11 @@ class Source(Protocol):
         """The reason why no records arrive, if it is known (a broker does not answer)."""
         ...
 
+    @property
+    def obstacle(self) -> str | None:
+        """Why no records can arrive at present, in words; None if only new records are missing."""
+        ...
+
     def poll(self, timeout_ms: float) -> Sequence[Chunk]:
         """Return the available records, or those that arrive before the timeout."""
         ...
@@ -77,6 +82,7 @@ class RangeSource:
         # Raised by the next poll: the records before the corrupt batch are returned first.
         self._pending_error: CorruptRecordsError | None = None
         self._stream = stream
+        self._partitions = frozenset(stream.positions)
         self._group = group
 
     @property
@@ -88,6 +94,16 @@ class RangeSource:
     def trouble(self) -> ClientError | None:
         """The reason why no records arrive."""
         return self._stream.trouble
+
+    @property
+    def obstacle(self) -> str | None:
+        """The partitions that have no leader. This asks a broker."""
+        try:
+            names = {tp.topic for tp in self._partitions}
+            topics = self._client.describe_topics(names, may_be_new=False)
+        except ClientError:
+            return None
+        return missing_leaders(topics, self._partitions)
 
     def poll(self, timeout_ms: float) -> Sequence[Chunk]:
         """Return the next record set.
@@ -145,6 +161,19 @@ class RangeSource:
             self._client.commit_offsets(self._group, printed)
 
 
+def missing_leaders(
+    topics: Mapping[str, TopicInfo], partitions: Iterable[TopicPartition]
+) -> str | None:
+    """Return a sentence that names the partitions without a leader; None if all have one."""
+    missing = sorted(tp for tp in partitions if tp.partition not in topics[tp.topic].available)
+    if not missing:
+        return None
+    first = missing[0]
+    more = f" and {counted(len(missing) - 1, 'other partition')}" if len(missing) > 1 else ""
+    why = f"`barnabas why {first.topic}:{first.partition}` explains it"
+    return f"{first}{more} {'have' if more else 'has'} no leader; {why}"
+
+
 def _corrupt(
     partition: TopicPartition, offset: int, next_offset: int, cause: CorruptBatchError
 ) -> CorruptRecordsError:
@@ -175,7 +204,14 @@ class Place(NamedTuple):
 BEGINNING = Place(PlaceKind.BEGINNING)
 END = Place(PlaceKind.END)
 
-_WORDS = {"beginning": BEGINNING, "earliest": BEGINNING, "end": END, "latest": END}
+# The words of kcat, of Kafka's console consumer and of rpk.
+_WORDS = {
+    "beginning": BEGINNING,
+    "earliest": BEGINNING,
+    "start": BEGINNING,
+    "end": END,
+    "latest": END,
+}
 
 
 def parse_place(text: str, option: str) -> Place:
@@ -190,10 +226,16 @@ def parse_place(text: str, option: str) -> Place:
         return Place(PlaceKind.OFFSET, int(text))
     if re.fullmatch(r"-\d+", text):
         return Place(PlaceKind.BEFORE_END, int(text[1:]))
-    kcat = re.fullmatch(r"[se]?@(\d+)", text)
+    kcat = re.fullmatch(r"([se]?)@(\d+)", text)
+    if kcat and kcat[1] == "e" and option != "--to":
+        raise click.UsageError(f"{option} {text}: use --to @{kcat[2]} for the end of reading")
     if kcat:
-        return Place(PlaceKind.TIME, int(kcat[1]))
-    ago = duration_ms(text)
+        return Place(PlaceKind.TIME, int(kcat[2]))
+    if text == "stored":
+        raise click.UsageError(f"{option} stored: use --group for the offsets that it committed")
+    if text == ":end":
+        raise click.UsageError(f"{option} :end: use --exit-at-end with --from beginning")
+    ago = duration_ms(text.removeprefix("@-"))
     if ago is not None:
         return Place(PlaceKind.TIME, _now_ms() - ago)
     try:

@@ -11,7 +11,7 @@ import click
 
 from barnabas.cli.common.output import EXIT_FAILED, echo_json, fail, json_option
 from barnabas.cli.common.printable import counted, echo
-from barnabas.cli.common.tables import bad, echo_table, good, warn
+from barnabas.cli.common.tables import bad, echo_table, good, header_option, warn
 
 if TYPE_CHECKING:
     from barnabas.spark.job_checks import Finding, JobUse
@@ -47,6 +47,7 @@ def spark() -> None:
     type=click.Choice(_KINDS),
     help="What the options of a JSON file are for.  [default: readStream; write with topic]",
 )
+@header_option
 @json_option()
 def check(file: str, kind: str | None, as_json: bool) -> None:
     """Compare a job's options of Spark's Kafka connector with format("barnabas")."""

@@ -26,7 +26,16 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.printable import echo, printable_lines
 from barnabas.cli.common.profiles import DEFAULT_BOOTSTRAP
-from barnabas.cli.common.tables import bad, console, dim, echo_table, good, table, warn
+from barnabas.cli.common.tables import (
+    bad,
+    console,
+    dim,
+    echo_table,
+    good,
+    header_option,
+    table,
+    warn,
+)
 from barnabas.cli.common.terminal import exit_status, termination_as_interrupt
 from barnabas.cli.common.units import utc_text
 from barnabas.client.errors import UnknownTopicError
@@ -378,6 +387,7 @@ brokers of the definitions, unless others are given.
 @click.command("status", epilog=EXAMPLES)
 @project_option
 @offline_option
+@header_option
 @client_options
 def status(directory: Path, offline: bool, options: ClientOptions) -> None:
     """Show where the flows of a pipeline are, and how far behind their topics.

@@ -27,7 +27,7 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
-from barnabas.cli.common.units import NumberRange
+from barnabas.cli.common.units import Seconds
 from barnabas.cli.why.reasons import Reason, is_healthy, note
 from barnabas.client.errors import ClientError, UnknownPartitionError
 from barnabas.client.topic_partition import TopicPartition
@@ -83,7 +83,7 @@ def _complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -
 @click.option("-t", "--topic", "is_topic", is_flag=True, help="The name is a topic.")
 @click.option(
     "--seconds",
-    type=NumberRange(0.1, 600),
+    type=Seconds(0.1, 600),
     default=2.0,
     show_default=True,
     help="Time between the two measurements.",

@@ -1,0 +1,373 @@
+"""Plans of reassignments that balance brokers by size, traffic and number of replicas.
+
+Each broker has a load in three dimensions: the bytes of its replicas, the bytes per second that its
+replicas receive, and the number of its replicas. Loads are divided by the average load of the
+brokers, so that 1 is the average in each dimension.
+
+First, replicas leave the brokers that must be empty. Then replicas move from a broker above the
+average to a broker below it, as long as one of the two differs by more than the tolerance. Of
+the replicas that fit, the replica with the largest effect per copied byte moves. Each move reduces
+the weighted sum of all squared loads. At last, preferred leaders change, which copies nothing.
+
+The number of racks with a replica of a partition never becomes smaller, except when a rack has no
+broker left. Each replica moves at most once to balance the brokers, so that planning ends.
+
+A search for the best plan was turned down: it takes minutes for thousands of partitions, and the
+loads change before the moves end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cli.partitions.planning import PlanError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from barnabas.client.topic_partition import TopicPartition
+
+# A broker within this share of the average load is balanced.
+TOLERANCE = 0.1
+# A move closes at least half of the difference between two brokers, unless it fits completely.
+_SHARE_OF_GAP_MAX = 0.75
+# Differences of squared loads below this are rounding errors.
+_EPSILON = 1e-12
+
+# Size, traffic and number of replicas, divided by the average of the brokers.
+Load = tuple[float, float, float]
+_SIZE = 0
+_DIMENSIONS = range(3)
+# How much each dimension counts: balanced bytes are never given up for equal numbers of replicas.
+_IMPORTANCE = (64.0, 8.0, 1.0)
+
+
+class PartitionLoad(NamedTuple):
+    """The load that one replica of a partition puts on its broker."""
+
+    # Bytes.
+    size: int
+    # Bytes per second that producers write.
+    rate: float = 0.0
+
+
+class BrokerLoad(NamedTuple):
+    """The load of one broker."""
+
+    replicas: int = 0
+    # Number of partitions whose preferred leader the broker is.
+    leaders: int = 0
+    # Bytes.
+    size: int = 0
+    # Bytes per second that the replicas receive.
+    rate: float = 0.0
+
+
+def broker_loads(
+    replicas: Mapping[TopicPartition, Sequence[int]],
+    loads: Mapping[TopicPartition, PartitionLoad],
+    brokers: Iterable[int],
+) -> dict[int, BrokerLoad]:
+    """Return the load of each broker with these replicas."""
+    found = dict.fromkeys(sorted(brokers), BrokerLoad())
+    for tp, nodes in replicas.items():
+        for node in nodes:
+            has = found.get(node, BrokerLoad())
+            found[node] = BrokerLoad(
+                has.replicas + 1,
+                has.leaders + (node == nodes[0]),
+                has.size + loads[tp].size,
+                has.rate + loads[tp].rate,
+            )
+    return found
+
+
+def plan_balance(
+    current: Mapping[TopicPartition, Sequence[int]],
+    loads: Mapping[TopicPartition, PartitionLoad],
+    racks: Mapping[int, str | None],
+    *,
+    movable: Collection[TopicPartition] | None = None,
+    tolerance: float = TOLERANCE,
+) -> dict[TopicPartition, list[int]]:
+    """Return the planned replicas of each partition, preferred leader first.
+
+    Args:
+        current: The current replicas of all partitions.
+        loads: The load of each partition.
+        racks: The brokers to use, with their racks. All other brokers become empty.
+        movable: The partitions that may change; None for all of them.
+        tolerance: The share of the average load by which a broker may differ from it.
+
+    Raises:
+        PlanError: There are fewer brokers than replicas of a partition.
+    """
+    balancer = _Balancer(current, loads, racks, current if movable is None else movable, tolerance)
+    balancer.empty_other_brokers()
+    balancer.even_out()
+    balancer.spread_leaders()
+    return balancer.replicas
+
+
+class _Balancer:
+    """The computation of one plan."""
+
+    def __init__(
+        self,
+        current: Mapping[TopicPartition, Sequence[int]],
+        loads: Mapping[TopicPartition, PartitionLoad],
+        racks: Mapping[int, str | None],
+        movable: Collection[TopicPartition],
+        tolerance: float,
+    ) -> None:
+        self._current = current
+        self._racks = racks
+        self._movable = frozenset(movable)
+        self._high = 1 + tolerance
+        self._low = 1 - tolerance
+        self.replicas = {tp: list(nodes) for tp, nodes in current.items()}
+        # Replicas that `even_out` has created: they do not move again.
+        self._settled: set[tuple[TopicPartition, int]] = set()
+        # Bytes that a move of a replica copies.
+        self._sizes = {tp: load.size for tp, load in loads.items()}
+        size, rate, count = self._averages(loads)
+        # The load of one replica.
+        self._weights: dict[TopicPartition, Load] = {
+            tp: (
+                _divided(loads[tp].size, size),
+                _divided(loads[tp].rate, rate),
+                _divided(1, count),
+            )
+            for tp in current
+        }
+        self._load: dict[int, list[float]] = {broker: [0.0, 0.0, 0.0] for broker in sorted(racks)}
+        # The partitions of each broker; a dictionary keeps their order.
+        self._on: dict[int, dict[TopicPartition, None]] = {broker: {} for broker in self._load}
+        for tp, nodes in self.replicas.items():
+            for node in nodes:
+                if node in self._load:
+                    self._add(tp, node)
+
+    def _averages(self, loads: Mapping[TopicPartition, PartitionLoad]) -> Load:
+        """Return the average size, traffic and number of replicas of a broker after the plan."""
+        size, rate, count = 0.0, 0.0, 0.0
+        for tp, nodes in self._current.items():
+            # Replicas of other partitions stay where they are, also on brokers that are not used.
+            is_movable = tp in self._movable
+            replicas = len(nodes) if is_movable else sum(node in self._racks for node in nodes)
+            size += loads[tp].size * replicas
+            rate += loads[tp].rate * replicas
+            count += replicas
+        brokers = len(self._racks)
+        return size / brokers, rate / brokers, count / brokers
+
+    def _add(self, tp: TopicPartition, broker: int) -> None:
+        self._on[broker][tp] = None
+        for dimension, weight in enumerate(self._weights[tp]):
+            self._load[broker][dimension] += weight
+
+    def _remove(self, tp: TopicPartition, broker: int) -> None:
+        del self._on[broker][tp]
+        for dimension, weight in enumerate(self._weights[tp]):
+            self._load[broker][dimension] -= weight
+
+    def empty_other_brokers(self) -> None:
+        """Replace replicas on brokers that are not used, the largest partitions first.
+
+        Raises:
+            PlanError: There are fewer brokers than replicas of a partition.
+        """
+        leaving = [
+            tp
+            for tp, nodes in self.replicas.items()
+            if tp in self._movable and not all(node in self._racks for node in nodes)
+        ]
+        for tp in sorted(leaving, key=lambda tp: (-self._sizes[tp], tp)):
+            nodes = self.replicas[tp]
+            if len(nodes) > len(self._racks):
+                brokers = ",".join(map(str, sorted(self._racks)))
+                raise PlanError(
+                    f"{tp} requires {len(nodes)} replicas, but the only brokers are {brokers}"
+                )
+            for index, node in enumerate(nodes):
+                if node not in self._racks:
+                    nodes[index] = self._target(tp, index)
+                    self._add(tp, nodes[index])
+
+    def _target(self, tp: TopicPartition, index: int) -> int:
+        """Return the broker for a replica: in a rack without another replica, with little load."""
+        nodes = self.replicas[tp]
+        others = {
+            self._racks[node]
+            for place, node in enumerate(nodes)
+            if place != index and node in self._racks
+        }
+        weights = self._weights[tp]
+
+        def rank(broker: int) -> tuple[bool, float, int]:
+            rack = self._racks[broker]
+            load = max(has + more for has, more in zip(self._load[broker], weights, strict=True))
+            return rack is not None and rack in others, load, broker
+
+        return min((broker for broker in self._load if broker not in nodes), key=rank)
+
+    def even_out(self) -> None:
+        """Move replicas from brokers above the average to brokers below it."""
+        while any(self._even_out(dimension) for dimension in _DIMENSIONS):
+            pass
+
+    def _even_out(self, dimension: int) -> bool:
+        """Even out the loads in one dimension. Return whether a replica moved."""
+        candidates: dict[int, list[TopicPartition]] = {}
+        # Pairs of brokers between which no replica could move. Later moves may change this, and
+        # then the next call finds the replica.
+        tried: set[tuple[int, int]] = set()
+        has_moved = False
+        while (pair := self._next_pair(dimension, tried)) is not None:
+            over, under = pair
+            if over not in candidates:
+                candidates[over] = self._ordered(dimension, over)
+            tp = self._choose(candidates[over], dimension, over, under)
+            if tp is None:
+                tried.add(pair)
+                continue
+            nodes = self.replicas[tp]
+            nodes[nodes.index(over)] = under
+            self._remove(tp, over)
+            self._add(tp, under)
+            self._settled.add((tp, under))
+            has_moved = True
+        return has_moved
+
+    def _next_pair(self, dimension: int, tried: set[tuple[int, int]]) -> tuple[int, int] | None:
+        """Return the most different brokers, above and below the average, that were not tried."""
+        by_load = sorted(self._load, key=lambda broker: (self._load[broker][dimension], broker))
+        for over in reversed(by_load):
+            above = self._load[over][dimension]
+            if above <= 1:
+                break
+            for under in by_load:
+                below = self._load[under][dimension]
+                if below >= 1 or (above <= self._high and below >= self._low):
+                    break
+                if (over, under) not in tried:
+                    return over, under
+        return None
+
+    def _ordered(self, dimension: int, broker: int) -> list[TopicPartition]:
+        """Return the partitions of a broker that may move, those with the best effect first.
+
+        The replicas that were created by this plan are copied anyway. The others are ordered by
+        their effect per copied byte.
+        """
+
+        def rank(tp: TopicPartition) -> tuple[bool, float]:
+            weight = self._weights[tp][dimension]
+            effect = weight if dimension == _SIZE else weight / (self._sizes[tp] + 1)
+            return broker not in self._current[tp], effect
+
+        found = [
+            tp
+            for tp in self._on[broker]
+            if tp in self._movable
+            and (tp, broker) not in self._settled
+            and self._weights[tp][dimension] > 0
+        ]
+        return sorted(found, key=rank, reverse=True)
+
+    def _choose(
+        self, candidates: Sequence[TopicPartition], dimension: int, over: int, under: int
+    ) -> TopicPartition | None:
+        """Return the partition whose replica should move between two brokers, if any may move.
+
+        A replica fits if neither broker crosses the average. If none fits, the smallest one moves.
+        """
+        above, below = self._load[over][dimension], self._load[under][dimension]
+        fitting = min(above - 1, 1 - below) + _EPSILON
+        largest = (above - below) * _SHARE_OF_GAP_MAX
+        weights = self._weights
+        larger = []
+        for tp in candidates:
+            weight = weights[tp][dimension]
+            if weight <= min(fitting, largest):
+                if self._may_move(tp, over, under):
+                    return tp
+            elif weight <= largest:
+                larger.append(tp)
+        larger.sort(key=lambda tp: weights[tp][dimension])
+        return next((tp for tp in larger if self._may_move(tp, over, under)), None)
+
+    def _may_move(self, tp: TopicPartition, over: int, under: int) -> bool:
+        """Return whether the move is possible, and reduces the sum of the squared loads."""
+        nodes = self.replicas[tp]
+        if under in nodes or over not in nodes:
+            return False
+        change = sum(
+            importance * weight * (gets + weight - has)
+            for importance, weight, has, gets in zip(
+                _IMPORTANCE, self._weights[tp], self._load[over], self._load[under], strict=True
+            )
+        )
+        return change < -_EPSILON and self._keeps_racks(nodes, over, under)
+
+    def _keeps_racks(self, nodes: Sequence[int], over: int, under: int) -> bool:
+        """Return whether at least as many racks as before have a replica after the move."""
+        racks = self._racks
+        others = {racks.get(node) for node in nodes if node != over}
+        return racks[under] not in others or racks[over] in others
+
+    def spread_leaders(self) -> None:
+        """Change preferred leaders, until no change of one partition spreads them better."""
+        led = {tp: nodes for tp, nodes in self.replicas.items() if nodes[0] in self._racks}
+        total_rate = sum(self._weights[tp][1] for tp in led)
+        weights = {
+            tp: (
+                _divided(self._weights[tp][1], total_rate / len(self._racks)),
+                len(self._racks) / len(led),
+            )
+            for tp in led
+        }
+        leads = {broker: [0.0, 0.0] for broker in self._racks}
+        for tp, nodes in led.items():
+            for dimension, weight in enumerate(weights[tp]):
+                leads[nodes[0]][dimension] += weight
+        order = sorted(self._movable & led.keys(), key=lambda tp: (weights[tp], tp), reverse=True)
+        has_changed = True
+        while has_changed:
+            has_changed = False
+            for tp in order:
+                leader = self._better_leader(self.replicas[tp], weights[tp], leads)
+                if leader is None:
+                    continue
+                nodes = self.replicas[tp]
+                for dimension, weight in enumerate(weights[tp]):
+                    leads[nodes[0]][dimension] -= weight
+                    leads[leader][dimension] += weight
+                nodes.remove(leader)
+                nodes.insert(0, leader)
+                has_changed = True
+
+    def _better_leader(
+        self,
+        nodes: Sequence[int],
+        weights: tuple[float, float],
+        leads: Mapping[int, Sequence[float]],
+    ) -> int | None:
+        """Return the follower that should be the preferred leader; None for the current leader."""
+        leader = nodes[0]
+        best, best_change = None, -_EPSILON
+        for follower in nodes[1:]:
+            if follower not in leads:
+                continue
+            change = 0.0
+            is_unbalanced = False
+            for weight, has, gets in zip(weights, leads[leader], leads[follower], strict=True):
+                change += weight * (gets + weight - has)
+                is_unbalanced = is_unbalanced or has > self._high or gets < self._low
+            if is_unbalanced and change < best_change:
+                best, best_change = follower, change
+        return best
+
+
+def _divided(value: float, average: float) -> float:
+    return value / average if average else 0.0

@@ -1,0 +1,216 @@
+"""Plans that balance brokers by size and traffic keep replicas apart and copy little."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from barnabas.cli.partitions.balancing import (
+    BrokerLoad,
+    PartitionLoad,
+    broker_loads,
+    plan_balance,
+)
+from barnabas.cli.partitions.planning import PlanError, moves
+from barnabas.cli.partitions.rebalance import byte_rate
+from barnabas.client.topic_partition import TopicPartition
+
+GIB = 1 << 30
+Replicas = dict[TopicPartition, list[int]]
+Loads = dict[TopicPartition, PartitionLoad]
+Racks = dict[int, str | None]
+
+
+def cluster(*partitions: tuple[list[int], int, float]) -> tuple[Replicas, Loads]:
+    """Return partitions with replicas, size and traffic."""
+    named = {TopicPartition("t", number): each for number, each in enumerate(partitions)}
+    replicas = {tp: list(nodes) for tp, (nodes, _, _) in named.items()}
+    return replicas, {tp: PartitionLoad(size, rate) for tp, (_, size, rate) in named.items()}
+
+
+def racks(*brokers: int) -> Racks:
+    return dict.fromkeys(brokers)
+
+
+def copied(current: Replicas, planned: Replicas, loads: Loads) -> int:
+    return sum(len(move.adding) * loads[move.partition].size for move in moves(current, planned))
+
+
+def test_a_balanced_cluster_does_not_change() -> None:
+    current, loads = cluster(([1, 2], GIB, 5.0), ([2, 3], GIB, 5.0), ([3, 1], GIB, 5.0))
+    assert plan_balance(current, loads, racks(1, 2, 3)) == current
+
+
+def test_a_cluster_without_partitions_needs_no_plan() -> None:
+    assert plan_balance({}, {}, racks(1, 2)) == {}
+
+
+def test_a_new_broker_gets_its_share_of_the_bytes_and_nothing_else_is_copied() -> None:
+    parts = [([number % 3 + 1, (number + 1) % 3 + 1], GIB, 0.0) for number in range(12)]
+    current, loads = cluster(*parts)
+    planned = plan_balance(current, loads, racks(1, 2, 3, 4))
+    after = broker_loads(planned, loads, (1, 2, 3, 4))
+    assert [load.size for load in after.values()] == [6 * GIB] * 4
+    assert {node for move in moves(current, planned) for node in move.adding} == {4}
+    assert copied(current, planned, loads) == 6 * GIB
+
+
+def test_one_large_partition_outweighs_many_small_ones() -> None:
+    small = [([1], GIB, 0.0)] * 8
+    current, loads = cluster(([1], 8 * GIB, 0.0), *small)
+    planned = plan_balance(current, loads, racks(1, 2))
+    after = broker_loads(planned, loads, (1, 2))
+    assert after[1].size == after[2].size == 8 * GIB
+
+
+def test_busy_partitions_are_separated_and_the_small_one_is_copied() -> None:
+    current, loads = cluster(
+        ([1], 100 * GIB, 1000.0), ([1], GIB, 1000.0), ([2], 100 * GIB, 0.0), ([2], GIB, 0.0)
+    )
+    planned = plan_balance(current, loads, racks(1, 2))
+    after = broker_loads(planned, loads, (1, 2))
+    assert after[1].rate == after[2].rate == 1000.0
+    assert copied(current, planned, loads) <= 2 * GIB
+
+
+def test_an_empty_broker_gets_empty_partitions_too() -> None:
+    current, loads = cluster(*[([1], 0, 0.0)] * 4)
+    planned = plan_balance(current, loads, racks(1, 2))
+    assert [load.replicas for load in broker_loads(planned, loads, (1, 2)).values()] == [2, 2]
+
+
+def test_a_broker_that_is_left_out_becomes_empty() -> None:
+    current, loads = cluster(([1, 2], GIB, 0.0), ([2, 3], GIB, 0.0), ([3, 1], GIB, 0.0))
+    planned = plan_balance(current, loads, racks(1, 2))
+    assert all(set(nodes) == {1, 2} for nodes in planned.values())
+    assert copied(current, planned, loads) == 2 * GIB
+
+
+def test_too_few_brokers_are_refused() -> None:
+    current, loads = cluster(([1, 2, 3], GIB, 0.0))
+    with pytest.raises(PlanError, match=r"t-0 requires 3 replicas, but the only brokers are 1,2"):
+        plan_balance(current, loads, racks(1, 2))
+
+
+def test_only_the_chosen_partitions_move() -> None:
+    current, loads = cluster(*[([1], GIB, 0.0)] * 6)
+    movable = [tp for tp in current if tp.partition < 2]
+    planned = plan_balance(current, loads, racks(1, 2), movable=movable)
+    assert {move.partition for move in moves(current, planned)} == set(movable)
+
+
+def test_leaders_are_spread_by_traffic_without_a_copy() -> None:
+    current, loads = cluster(
+        ([1, 2], GIB, 90.0), ([1, 2], GIB, 10.0), ([1, 2], GIB, 10.0), ([1, 2], GIB, 90.0)
+    )
+    planned = plan_balance(current, loads, racks(1, 2))
+    assert copied(current, planned, loads) == 0
+    led = {1: 0.0, 2: 0.0}
+    for tp, nodes in planned.items():
+        led[nodes[0]] += loads[tp].rate
+    assert led == {1: 100.0, 2: 100.0}
+
+
+def test_a_replica_of_a_broker_that_becomes_empty_goes_to_another_rack() -> None:
+    current, loads = cluster(([1, 3], GIB, 0.0))
+    planned = plan_balance(current, loads, {1: "a", 2: "a", 4: "b"})
+    assert [set(nodes) for nodes in planned.values()] == [{1, 4}]
+
+
+def test_broker_loads_count_replicas_and_preferred_leaders() -> None:
+    current, loads = cluster(([1, 2], GIB, 5.0), ([1], 2 * GIB, 1.0))
+    assert broker_loads(current, loads, (1, 2, 3)) == {
+        1: BrokerLoad(2, 2, 3 * GIB, 6.0),
+        2: BrokerLoad(1, 0, GIB, 5.0),
+        3: BrokerLoad(),
+    }
+
+
+def test_ten_thousand_partitions_are_planned() -> None:
+    chance = random.Random(1)
+    brokers = list(range(30))
+    parts = []
+    for _ in range(10_000):
+        # Brokers with small numbers have more replicas.
+        nodes = sorted(chance.sample(brokers, 6), key=lambda broker: broker * chance.random())[:3]
+        parts.append((nodes, int(chance.paretovariate(1.2) * (1 << 20)), chance.random() * 1e5))
+    current, loads = cluster(*parts)
+    where = {broker: f"rack-{broker % 3}" for broker in brokers}
+    planned = plan_balance(current, loads, where)
+    after = broker_loads(planned, loads, brokers).values()
+    for name, limit in (("size", 1.2), ("rate", 1.2), ("replicas", 1.5)):
+        values = [getattr(load, name) for load in after]
+        assert max(values) < limit * sum(values) / len(brokers), name
+
+
+@pytest.mark.parametrize(
+    ("record_rate", "records", "log_bytes", "rate"),
+    [(10.0, 100, 5000, 500.0), (10.0, 0, 0, 0.0), (0.0, 100, 5000, 0.0), (-5.0, 100, 5000, 0.0)],
+)
+def test_traffic_is_the_rate_of_records_of_average_size(
+    record_rate: float, records: int, log_bytes: int, rate: float
+) -> None:
+    assert byte_rate(record_rate, records, log_bytes) == rate
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[Replicas, Loads, Racks]:
+    brokers = list(range(1, draw(st.integers(2, 7)) + 1))
+    factor = draw(st.integers(1, len(brokers)))
+    nodes = st.permutations(brokers).map(lambda order: order[:factor])
+    sizes, rates = st.integers(0, 1 << 40), st.floats(0, 1e9)
+    parts = draw(st.lists(st.tuples(nodes, sizes, rates), max_size=25))
+    names = st.sampled_from(["a", "b", "c", None])
+    where = {broker: draw(names) for broker in brokers}
+    return *cluster(*parts), where
+
+
+def squares(replicas: Replicas, loads: Loads, brokers: Racks) -> float:
+    """Return the weighted sum of all squared loads, divided by the averages."""
+    found = broker_loads(replicas, loads, brokers).values()
+    total = 0.0
+    for importance, name in ((64, "size"), (8, "rate"), (1, "replicas")):
+        values = [getattr(load, name) for load in found]
+        average = sum(values) / len(values)
+        total += importance * sum((value / average) ** 2 for value in values) if average else 0.0
+    return total
+
+
+@settings(max_examples=200)
+@given(clusters())
+def test_a_plan_keeps_replicas_apart_and_never_increases_the_imbalance(
+    case: tuple[Replicas, Loads, Racks],
+) -> None:
+    current, loads, where = case
+    planned = plan_balance(current, loads, where)
+    for tp, before in current.items():
+        after = planned[tp]
+        assert len(after) == len(before) == len(set(after))
+        assert set(after) <= set(where)
+        assert len({where[node] for node in after}) >= len({where[node] for node in before})
+    assert squares(planned, loads, where) <= squares(current, loads, where) * (1 + 1e-9)
+    assert copied(current, planned, loads) <= sum(
+        loads[tp].size * len(nodes) for tp, nodes in current.items()
+    )
+
+
+@settings(max_examples=100)
+@given(clusters(), st.data())
+def test_a_plan_empties_the_brokers_that_are_left_out(
+    case: tuple[Replicas, Loads, Racks], data: st.DataObject
+) -> None:
+    current, loads, where = case
+    most = max((len(nodes) for nodes in current.values()), default=1)
+    kept = data.draw(st.lists(st.sampled_from(sorted(where)), min_size=most, unique=True))
+    used = {broker: where[broker] for broker in kept}
+    planned = plan_balance(current, loads, used)
+    rack_count = len(set(used.values()))
+    for tp, before in current.items():
+        after = planned[tp]
+        assert len(after) == len(before) == len(set(after))
+        assert set(after) <= set(used)
+        if None not in where.values():
+            spread = min(rack_count, len({where[node] for node in before}))
+            assert len({where[node] for node in after}) >= spread
