@@ -62,33 +62,44 @@ def confirm(question: str | Callable[[], str]) -> None:
         click.confirm(text, abort=True, err=True)
 
 
-_QUIT = frozenset(b"qQ")
+QUIT_KEY = "q"
 _KEYS_MAX = 64
 
 
 class Keyboard:
-    """Waits between two updates of a display, unless the user quits."""
+    """Waits between two updates of a display, unless the user presses a key."""
 
-    def pause(self, seconds: float) -> bool:
-        """Wait; return True at once if the user presses q."""
+    def pause(self, seconds: float, keys: str = "") -> str:
+        """Wait; return "q" at once if the user quits.
+
+        Args:
+            seconds: The time to wait.
+            keys: Other keys that end the wait at once, in lower case.
+
+        Returns:
+            The key; "" if the time is over.
+        """
         time.sleep(seconds)
-        return False
+        return ""
 
 
 class _TerminalKeyboard(Keyboard):
-    def pause(self, seconds: float) -> bool:
+    def pause(self, seconds: float, keys: str = "") -> str:
         import select
 
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0:
             if select.select([sys.stdin], [], [], remaining)[0]:
-                typed = os.read(sys.stdin.fileno(), _KEYS_MAX)
-                if _QUIT & set(typed):
-                    return True
+                typed = os.read(sys.stdin.fileno(), _KEYS_MAX).decode("ascii", "ignore").lower()
+                pressed = [key for key in typed if key in keys]
+                if QUIT_KEY in typed:
+                    return QUIT_KEY
+                if pressed:
+                    return pressed[-1]
                 if not typed:
                     # The terminal is closed: reading again would return at once.
                     return super().pause(remaining)
-        return False
+        return ""
 
 
 @contextmanager

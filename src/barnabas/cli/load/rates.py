@@ -5,6 +5,7 @@ A sample comes from the Kafka protocol and from the given metrics listeners.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,18 @@ from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
 from barnabas.cli.load.metrics import PrincipalMetrics, scrape, scrape_queries
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.server.listeners.client_traffic import NO_TRAFFIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from barnabas.cli.load.lag_age import LagAges
     from barnabas.cli.load.metrics import BrokerMetrics, QuerySample
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
+    from barnabas.server.listeners.client_traffic import ClientKey, Traffic
+
+_MS_PER_S = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class GroupSample:
     state: str
     members: int
     lag: int
+    # Age of the oldest uncommitted record (s); None if it is unknown.
+    lag_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,7 @@ class Sampler:
         queries: Addresses of drivers of Spark that serve metrics of their queries.
         internal: Whether to include internal topics.
         groups: Maximum number of groups to describe.
+        ages: Finds the lag of groups in seconds; None if nobody needs it.
     """
 
     def __init__(
@@ -81,8 +90,10 @@ class Sampler:
         *,
         internal: bool,
         groups: int,
+        ages: LagAges | None = None,
     ) -> None:
         self._client = client
+        self._ages = ages
         self._metrics = tuple(metrics)
         self._queries = tuple(queries)
         self._internal = internal
@@ -138,11 +149,17 @@ class Sampler:
 
     def _groups(self) -> tuple[dict[str, GroupSample], int]:
         names = [group.group_id for group in self._client.admin.list_groups()]
-        found = group_progress(self._client, names[: self._groups_max])
-        samples = {
-            name: GroupSample(each.description.state, len(each.description.members), each.lag)
-            for name, each in found.items()
+        found = {
+            name: each
+            for name, each in group_progress(self._client, names[: self._groups_max]).items()
             if not isinstance(each, ClientError)
+        }
+        ages = {} if self._ages is None else self._ages.of(found)
+        samples = {
+            name: GroupSample(
+                each.description.state, len(each.description.members), each.lag, ages.get(name)
+            )
+            for name, each in found.items()
         }
         return samples, len(names)
 
@@ -186,6 +203,25 @@ class BrokerRates:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiRates:
+    """The requests of one API to all brokers."""
+
+    requests: float
+    # Times (ms) below which half of the requests and 99 % of them stayed; None without requests.
+    p50_ms: float | None
+    p99_ms: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRates:
+    """The traffic of one client with all brokers, per second."""
+
+    requests: float
+    bytes_in: float
+    bytes_out: float
+
+
+@dataclass(frozen=True, slots=True)
 class Rates:
     """Everything that `top` shows."""
 
@@ -203,6 +239,8 @@ class Rates:
     principals: dict[str, PrincipalMetrics]
     # By the address of the driver, then by name; None if the driver does not answer.
     queries: dict[str, dict[str, QuerySample] | None]
+    apis: dict[str, ApiRates]
+    clients: dict[ClientKey, ClientRates]
 
     @property
     def records_in(self) -> float:
@@ -237,6 +275,7 @@ class Rates:
                     "state": group.state,
                     "members": group.members,
                     "lag": group.lag,
+                    "lag_s": _rounded(group.lag_seconds),
                     "lag_growth_per_s": round(self.lag_growth.get(name, 0.0), 3),
                 }
                 for name, group in self.groups.items()
@@ -260,6 +299,24 @@ class Rates:
                 }
                 for name, principal in self.principals.items()
             },
+            "apis": {
+                name: {
+                    "requests_per_s": round(api.requests, 3),
+                    "p50_ms": _rounded(api.p50_ms),
+                    "p99_ms": _rounded(api.p99_ms),
+                }
+                for name, api in self.apis.items()
+            },
+            "clients": [
+                {
+                    "principal": key.principal,
+                    "client_id": key.client_id,
+                    "requests_per_s": round(client.requests, 3),
+                    "bytes_in_per_s": round(client.bytes_in, 3),
+                    "bytes_out_per_s": round(client.bytes_out, 3),
+                }
+                for key, client in self.clients.items()
+            ],
             "queries": {
                 address: None
                 if queries is None
@@ -295,7 +352,70 @@ def rates_between(before: Sample, after: Sample) -> Rates:
         },
         principals=_principals(after),
         queries=after.queries,
+        apis=_apis(before, after, seconds),
+        clients=_clients(before, after, seconds),
     )
+
+
+def _apis(before: Sample, after: Sample, seconds: float) -> dict[str, ApiRates]:
+    """Return rates and percentiles of the requests between the samples."""
+    grown: dict[str, dict[float, float]] = {}
+    for address, metrics in after.metrics.items():
+        earlier = before.metrics.get(address)
+        if earlier is None:
+            continue
+        for name, now in metrics.request_times.items():
+            then = earlier.request_times.get(name, {})
+            if then.get(math.inf, 0.0) > now.get(math.inf, 0.0):
+                # The broker has restarted.
+                then = {}
+            sums = grown.setdefault(name, {})
+            for bound, number in now.items():
+                sums[bound] = sums.get(bound, 0.0) + max(0.0, number - then.get(bound, 0.0))
+    return {
+        name: ApiRates(
+            numbers.get(math.inf, 0.0) / seconds,
+            _quantile_ms(numbers, 0.5),
+            _quantile_ms(numbers, 0.99),
+        )
+        for name, numbers in grown.items()
+        if numbers.get(math.inf)
+    }
+
+
+def _quantile_ms(numbers: dict[float, float], fraction: float) -> float | None:
+    """Return a quantile (ms), interpolated within its bucket as Prometheus does.
+
+    Args:
+        numbers: by bound (s), the number of requests whose time was below it.
+        fraction: the fraction of the requests.
+    """
+    rank = fraction * numbers[math.inf]
+    lower, below = 0.0, 0.0
+    for bound, number in sorted(numbers.items()):
+        if number >= rank and number > below:
+            if bound == math.inf:
+                return lower * _MS_PER_S
+            return (lower + (bound - lower) * (rank - below) / (number - below)) * _MS_PER_S
+        lower, below = bound, number
+    return None
+
+
+def _clients(before: Sample, after: Sample, seconds: float) -> dict[ClientKey, ClientRates]:
+    sums: dict[ClientKey, Traffic] = {}
+    for address, metrics in after.metrics.items():
+        earlier = before.metrics.get(address)
+        if earlier is None:
+            continue
+        for key, now in metrics.clients.items():
+            then = earlier.clients.get(key, NO_TRAFFIC)
+            grown = now if then.requests > now.requests else now.minus(then)
+            sums[key] = sums.get(key, NO_TRAFFIC).plus(grown)
+    return {
+        key: ClientRates(own.requests / seconds, own.bytes_in / seconds, own.bytes_out / seconds)
+        for key, own in sums.items()
+        if own.requests or own.bytes_out
+    }
 
 
 def _principals(sample: Sample) -> dict[str, PrincipalMetrics]:

@@ -48,8 +48,16 @@ class Traffic(NamedTuple):
             self.bytes_out + other.bytes_out,
         )
 
+    def minus(self, other: Traffic) -> Traffic:
+        """Return the growth since earlier counts."""
+        return Traffic(
+            self.requests - other.requests,
+            self.bytes_in - other.bytes_in,
+            self.bytes_out - other.bytes_out,
+        )
 
-_NOTHING = Traffic(0, 0, 0)
+
+NO_TRAFFIC = Traffic(0, 0, 0)
 
 
 class ClientTraffic:
@@ -89,4 +97,4 @@ def _add(found: dict[ClientKey, Traffic], connection: Connection) -> None:
         return
     key = ClientKey(str(connection.principal or ANONYMOUS), connection.client_id)
     own = Traffic(connection.requests, connection.bytes_in, connection.bytes_out)
-    found[key] = found.get(key, _NOTHING).plus(own)
+    found[key] = found.get(key, NO_TRAFFIC).plus(own)
