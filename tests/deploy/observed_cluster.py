@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
-from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeProcess
 from barnabas.testing.free_ports import HOST, free_ports
 from deploy.prometheus_server import PrometheusServer
 from unit.spark.query_batches import batch
@@ -31,15 +31,28 @@ class Observed(NamedTuple):
     cluster: ClusterProcess
     prometheus: PrometheusServer
 
+    def active_controller(self) -> NodeProcess:
+        """The node that is the active controller."""
+        (found,) = self.prometheus.query(
+            "kafka_controller_kafkacontroller_activecontrollercount == 1"
+        )
+        address = found["metric"]["instance"]
+        (node,) = (
+            each for each in self.cluster.brokers if each.settings["metrics.listener"] == address
+        )
+        return node
+
     def write_burst(self, seconds: int) -> None:
         """Write 1000 records a second to one partition, and read with another group member."""
+        pause = threading.Event()
         producer = Producer(_client(self.cluster.bootstrap, "import"))
         consumer = _subscribed(self.cluster.bootstrap)
         for _ in range(10 * seconds):
             for _ in range(100):
                 producer.produce("orders", RECORD, partition=0)
-            producer.poll(0.1)
+            producer.poll(0)
             consumer.consume(12, 0)
+            pause.wait(0.1)
         producer.flush(60)
         consumer.close()
 

@@ -23,7 +23,7 @@ SPIKE_S = 4.0
 HEALTHY = {
     "Nodes up": 3,
     "Active controllers": 1,
-    "Voters silent": 0,
+    "Silent voters": 0,
     "Offline partitions": 0,
     "Under min ISR": 0,
     "Offline directories": 0,
@@ -110,6 +110,18 @@ def test_panels_are_filtered_by_node_topic_and_group(observed: Observed) -> None
             )
         )
         assert shown(lag, "consumergroup", group="another") == set()
+
+
+@pytest.mark.conformance
+def test_a_client_that_writes_much_is_named_with_its_bytes(observed: Observed) -> None:
+    panel = next(each for each in panels() if each["title"] == "Clients with the most bytes in")
+    expression = filled(panel["targets"][0]["expr"])
+
+    def largest() -> str:
+        found = observed.prometheus.query(expression)
+        return max(found, key=lambda each: float(each["value"][1]))["metric"]["client_id"]
+
+    eventually(lambda: observed.prometheus.query(expression) and largest() == "shop")
 
 
 @pytest.mark.conformance

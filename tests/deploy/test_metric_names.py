@@ -15,7 +15,7 @@ from barnabas.metrics.metrics_listener import exposition_name
 from barnabas.metrics.registry import MetricKind
 from deploy.dashboard_queries import DASHBOARD, panels
 from deploy.prometheus_server import ROOT, RULES
-from unit.test_documents import anchors
+from page_anchors import anchors
 
 HISTORIES = Path(__file__).parent / "rules_test.yml"
 

@@ -188,6 +188,17 @@ class TopicRates:
     bytes_out: float | None
     log_bytes: int | None
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the rates ready for JSON."""
+        return {
+            "partitions": self.partitions,
+            "unwell": self.unwell,
+            "records_in_per_s": round(self.records_in, 3),
+            "bytes_in_per_s": _rounded(self.bytes_in),
+            "bytes_out_per_s": _rounded(self.bytes_out),
+            "log_bytes": self.log_bytes,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerRates:
@@ -201,6 +212,17 @@ class BrokerRates:
     open_files: int | None
     purgatories: dict[str, int]
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the load ready for JSON."""
+        return {
+            "requests_per_s": round(self.requests, 3),
+            "cpu": _rounded(self.cpu),
+            "resident_bytes": self.resident_bytes,
+            "connections": self.connections,
+            "open_files": self.open_files,
+            "purgatories": self.purgatories,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ApiRates:
@@ -211,6 +233,14 @@ class ApiRates:
     p50_ms: float | None
     p99_ms: float | None
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the rates ready for JSON."""
+        return {
+            "requests_per_s": round(self.requests, 3),
+            "p50_ms": _rounded(self.p50_ms),
+            "p99_ms": _rounded(self.p99_ms),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ClientRates:
@@ -219,6 +249,14 @@ class ClientRates:
     requests: float
     bytes_in: float
     bytes_out: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the rates ready for JSON."""
+        return {
+            "requests_per_s": round(self.requests, 3),
+            "bytes_in_per_s": round(self.bytes_in, 3),
+            "bytes_out_per_s": round(self.bytes_out, 3),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,38 +297,9 @@ class Rates:
             "seconds": round(self.seconds, 3),
             "brokers": self.brokers,
             "records_in_per_s": round(self.records_in, 3),
-            "topics": {
-                name: {
-                    "partitions": topic.partitions,
-                    "unwell": topic.unwell,
-                    "records_in_per_s": round(topic.records_in, 3),
-                    "bytes_in_per_s": _rounded(topic.bytes_in),
-                    "bytes_out_per_s": _rounded(topic.bytes_out),
-                    "log_bytes": topic.log_bytes,
-                }
-                for name, topic in self.topics.items()
-            },
-            "groups": {
-                name: {
-                    "state": group.state,
-                    "members": group.members,
-                    "lag": group.lag,
-                    "lag_s": _rounded(group.lag_seconds),
-                    "lag_growth_per_s": round(self.lag_growth.get(name, 0.0), 3),
-                }
-                for name, group in self.groups.items()
-            },
-            "processes": {
-                address: {
-                    "requests_per_s": round(process.requests, 3),
-                    "cpu": _rounded(process.cpu),
-                    "resident_bytes": process.resident_bytes,
-                    "connections": process.connections,
-                    "open_files": process.open_files,
-                    "purgatories": process.purgatories,
-                }
-                for address, process in self.processes.items()
-            },
+            "topics": {name: each.as_json() for name, each in self.topics.items()},
+            "groups": {name: self._group_as_json(name) for name in self.groups},
+            "processes": {address: each.as_json() for address, each in self.processes.items()},
             "principals": {
                 name: {
                     "connections": principal.connections,
@@ -299,30 +308,24 @@ class Rates:
                 }
                 for name, principal in self.principals.items()
             },
-            "apis": {
-                name: {
-                    "requests_per_s": round(api.requests, 3),
-                    "p50_ms": _rounded(api.p50_ms),
-                    "p99_ms": _rounded(api.p99_ms),
-                }
-                for name, api in self.apis.items()
-            },
-            "clients": [
-                {
-                    "principal": key.principal,
-                    "client_id": key.client_id,
-                    "requests_per_s": round(client.requests, 3),
-                    "bytes_in_per_s": round(client.bytes_in, 3),
-                    "bytes_out_per_s": round(client.bytes_out, 3),
-                }
-                for key, client in self.clients.items()
-            ],
+            "apis": {name: each.as_json() for name, each in self.apis.items()},
+            "clients": [{**key._asdict(), **each.as_json()} for key, each in self.clients.items()],
             "queries": {
                 address: None
                 if queries is None
                 else {name: each.as_json() for name, each in queries.items()}
                 for address, queries in self.queries.items()
             },
+        }
+
+    def _group_as_json(self, name: str) -> dict[str, Any]:
+        group = self.groups[name]
+        return {
+            "state": group.state,
+            "members": group.members,
+            "lag": group.lag,
+            "lag_s": _rounded(group.lag_seconds),
+            "lag_growth_per_s": round(self.lag_growth.get(name, 0.0), 3),
         }
 
 

@@ -101,7 +101,7 @@ def _add_table(parts: list[RenderableType], made: Columns) -> None:
 def _keys(screen: Screen) -> RenderableType:
     from rich.text import Text
 
-    footer = Text.assemble(("q", "bold"), " quit   sort by", style="dim")
+    footer = Text.assemble(("q", "bold"), (" quit   sort by", "dim"))
     for key, name in SORTS.items():
         style = "reverse" if name == screen.sort else "dim"
         shown = "lag, latency" if name == "lag" else name
