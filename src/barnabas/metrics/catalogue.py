@@ -392,6 +392,9 @@ CATALOGUE: dict[str, MetricRow] = {
         ("principal", "listener"),
         "Open connections by principal. Those of principals beyond 1000 count as (other).",
     ),
+    names.CERTIFICATE_EXPIRY: MetricRow(
+        G, ("listener",), "End of the certificate of a listener with TLS, Unix time."
+    ),
     names.CLIENT_REQUESTS: MetricRow(
         C, _TALKER, "Requests of the clients that sent the most. At most 500 clients are shown."
     ),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.request_statistics import ApiStatistics, RequestStatistics
     from barnabas.server.listeners.client_traffic import ClientKey, Traffic
     from barnabas.server.listeners.listener import Listener
+    from barnabas.server.listeners.listener_tls import ListenerTls
     from barnabas.server.quotas.client_quotas import ClientQuotas, ClientUsage
 
     U = TypeVar("U", bound="ClientUsage")
@@ -178,6 +179,15 @@ def client_families(listeners: Sequence[Listener]) -> Iterator[MetricFamily]:
     yield MetricFamily(names.CLIENT_REQUESTS, [(tags, own.requests) for tags, own in found])
     yield MetricFamily(names.CLIENT_BYTES_IN, [(tags, own.bytes_in) for tags, own in found])
     yield MetricFamily(names.CLIENT_BYTES_OUT, [(tags, own.bytes_out) for tags, own in found])
+
+
+def certificate_families(contexts: Mapping[str, ListenerTls]) -> Iterator[MetricFamily]:
+    """Yield when the certificates of the listeners with TLS expire."""
+    ends = {name: tls.expires_at_s() for name, tls in contexts.items()}
+    yield MetricFamily(
+        names.CERTIFICATE_EXPIRY,
+        [((("listener", name),), end) for name, end in ends.items() if end is not None],
+    )
 
 
 def _by_principal(listener: Listener) -> dict[str, int]:

@@ -23,6 +23,7 @@ from barnabas.server.metrics.cluster_metrics import (
 )
 from barnabas.server.metrics.node_metrics import (
     ProcessMetrics,
+    certificate_families,
     client_families,
     connection_families,
     quota_families,
@@ -74,6 +75,7 @@ class Observation:
             lambda: request_families(shared.statistics, runtime.clock.monotonic_ms()),
             lambda: connection_families(listeners),
             lambda: client_families(listeners),
+            lambda: certificate_families(shared.sockets.tls),
             lambda: quota_families(shared.quotas),
             cluster.families,
             lambda: quorum_families(shared.quorum, self.quorum_watch),
