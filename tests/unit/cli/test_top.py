@@ -13,9 +13,7 @@ from barnabas.cli.load.metrics import broker_metrics, parse_metrics, query_sampl
 from barnabas.cli.load.rates import GroupSample, Rates, Sample, TopicSample, rates_between
 from barnabas.cli.load.top import top
 from barnabas.cli.load.top_screen import Screen, render
-from barnabas.metrics import names
 from barnabas.metrics.metrics_listener import pieces
-from barnabas.metrics.registry import MetricFamily
 from barnabas.spark.metrics import QueryMetrics
 from unit.spark.query_batches import batch
 
@@ -321,17 +319,3 @@ def test_without_metrics_the_screen_names_what_is_missing() -> None:
     rates = rates_between(sample(0, 0, 0), sample(1, 0, 0))
     assert "no metrics listener" in shown(rates, Screen(2.0))
     assert "no metrics listener" not in shown(both(), Screen(2.0))
-
-
-@pytest.mark.parametrize("name", ["a\r# b", "a\u2028b", 'a\\"b', "a\nb", '"} 1', "\x85# TYPE", ""])
-def test_any_client_id_is_one_value_of_the_scrape(name: str) -> None:
-    many = [((("principal", "User:a"), ("client-id", f"{name}{n}")), n) for n in range(250)]
-    families = [
-        MetricFamily(each, many)
-        for each in (names.CLIENT_REQUESTS, names.CLIENT_BYTES_IN, names.CLIENT_BYTES_OUT)
-    ]
-    text = b"".join(pieces(families)).decode()
-    found = broker_metrics(parse_metrics(text)).clients
-    assert {key.client_id: each.requests for key, each in found.items()} == {
-        f"{name}{n}": n for n in range(250)
-    }
