@@ -312,10 +312,22 @@ def test_the_footer_names_the_keys_and_keeps_its_place_below_a_long_screen() -> 
     lines = shown(rates, Screen(2.0, "lag", is_live=True, height=40)).splitlines()
     assert len(lines) == 40
     assert " ".join(lines[-1].split()) == "q quit sort by b bytes r rate l lag, latency n name"
-    assert any("47 more" in line for line in lines)
+    assert any("42 more" in line for line in lines)
 
 
 def test_without_metrics_the_screen_names_what_is_missing() -> None:
     rates = rates_between(sample(0, 0, 0), sample(1, 0, 0))
     assert "no metrics listener" in shown(rates, Screen(2.0))
     assert "no metrics listener" not in shown(both(), Screen(2.0))
+
+
+def test_tables_share_the_lines_of_a_small_terminal() -> None:
+    topics = {f"t{number}": TopicSample(1, 0, 0, 0) for number in range(30)}
+    groups = {f"g{number}": GroupSample("Stable", 1, 0, 0.0) for number in range(30)}
+    alone, beside = (
+        rates_between(*(Sample(at, "c", 1, topics, found, len(found), {}) for at in (0.0, 1.0)))
+        for found in ({}, groups)
+    )
+    screen = Screen(2.0, is_live=True, height=24)
+    assert "15 more" in shown(alone, screen)
+    assert "23 more" in shown(beside, screen)

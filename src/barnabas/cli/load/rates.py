@@ -18,7 +18,7 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.server.listeners.client_traffic import NO_TRAFFIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.cli.load.lag_age import LagAges
     from barnabas.cli.load.metrics import BrokerMetrics, QuerySample
@@ -279,6 +279,13 @@ class Rates:
     queries: dict[str, dict[str, QuerySample] | None]
     apis: dict[str, ApiRates]
     clients: dict[ClientKey, ClientRates]
+
+    def kinds(self) -> tuple[Mapping[Any, object], ...]:
+        """Return everything by name, kind by kind."""
+        return (
+            self.apis, self.clients, self.topics, self.groups,
+            self.processes, self.principals, self.queries,
+        )  # fmt: skip
 
     @property
     def records_in(self) -> float:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 # Orders of the rows by their key.
 SORTS = {"b": "bytes", "r": "rate", "l": "lag", "n": "name"}
-_TABLES_MAX = 7
+# Lines of a table besides its rows: an empty one, the heading, and the number of further rows.
+_TABLE_LINES = 3
+_HEAD_AND_KEYS_LINES = 4
 _NO_METRICS = (
     "no metrics listener: latency, clients, bytes out and the load of brokers are missing, because "
     "the Kafka protocol does not have them (--metrics)"
@@ -39,6 +41,8 @@ class Screen:
     is_live: bool = False
     # Lines of the terminal of a live display; None for as many lines as needed.
     height: int | None = None
+    # Number of tables that share the height.
+    tables: int = 1
 
     def sorted_by(self, sort: str) -> Screen:
         """Return the screen with another order."""
@@ -52,8 +56,8 @@ class Screen:
         """Return the number of rows of a table, at most `most`."""
         if self.height is None:
             return most
-        # Each table has a heading and an empty line.
-        return max(2, min(most, self.height // _TABLES_MAX - 2))
+        each = (self.height - _HEAD_AND_KEYS_LINES) // max(1, self.tables)
+        return max(2, min(most, each - _TABLE_LINES))
 
 
 _APIS_MAX = 8
@@ -77,6 +81,7 @@ def render(rates: Rates | None, error_text: str | None, screen: Screen) -> Rende
     if error_text is not None:
         parts.insert(0, Text(printable(error_text), style="bold red"))
     if rates is not None:
+        screen = replace(screen, tables=sum(map(bool, rates.kinds())))
         for make in (_apis, _clients, _topics, _groups, _processes, _principals):
             _add_table(parts, make(rates, screen))
         _add_table(parts, _queries(rates))
