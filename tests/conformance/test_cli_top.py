@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.cli.load.rates import Sampler
 from barnabas.client.facade import Client
+from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.free_ports import HOST, free_ports
 from conformance.cli_shell import Shell
@@ -110,6 +112,17 @@ def test_a_missing_metrics_listener_is_reported(metered: tuple[Shell, str]) -> N
     done = metered[0].run("top", "--once", "--metrics", "127.0.0.1:1")
     assert done.returncode == 1
     assert "--metrics HOST:PORT" in done.stderr
+
+
+def test_a_metrics_listener_that_goes_away_leaves_the_rest_of_the_sample(bootstrap: str) -> None:
+    with Client(bootstrap) as client:
+        with QueryMetricsServer(QueryMetrics(), HOST, 0) as listener:
+            address = listener.address
+            sampler = Sampler(client, (address,), (), internal=False, groups=0)
+            assert (list(sampler.take().metrics), sampler.take().silent) == ([address], ())
+        after = sampler.take()
+    assert (after.metrics, after.silent) == ({}, (address,))
+    assert after.brokers == 1
 
 
 def interrupt(process: subprocess.Popen[bytes], _terminal: int) -> None:

@@ -25,7 +25,8 @@ TP = TopicPartition("t", 0)
 class Log:
     """Answers as a cluster whose records have these ages (s), the oldest first."""
 
-    def __init__(self, *ages_s: float) -> None:
+    def __init__(self, *ages_s: float, start: int = 0) -> None:
+        self.start = start
         self.times_ms = [round((NOW_S - age_s) * 1000) for age_s in ages_s]
         self.calls = 0
         self.fails = False
@@ -37,7 +38,7 @@ class Log:
         return {tp: self._first_at(time_ms) for tp, time_ms in specs.items()}
 
     def _first_at(self, time_ms: int) -> ListedOffset:
-        for offset, each in enumerate(self.times_ms):
+        for offset, each in enumerate(self.times_ms, self.start):
             if each >= time_ms:
                 return ListedOffset(offset, each, 0)
         return ListedOffset(-1, -1, -1)
@@ -102,3 +103,9 @@ def test_a_group_whose_partition_does_not_answer_has_no_age() -> None:
     log = Log(5.0)
     log.fails = True
     assert ages_of(log).of({"g": progress(0, end=1), "done": progress(1, end=1)}) == {"done": 0.0}
+
+
+def test_the_age_is_that_of_the_oldest_record_that_retention_has_left() -> None:
+    log = Log(1000.0, 100.0, 10.0, start=50)
+    found = ages_of(log).of({"g": progress(7, end=53)})
+    assert found["g"] == pytest.approx(1000, rel=0.12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -331,3 +332,12 @@ def test_tables_share_the_lines_of_a_small_terminal() -> None:
     screen = Screen(2.0, is_live=True, height=24)
     assert "15 more" in shown(alone, screen)
     assert "23 more" in shown(beside, screen)
+
+
+def test_a_listener_that_stops_answering_does_not_hide_the_others() -> None:
+    before, after = (sample(at, 0, 0, bytes_in=at, requests=at, cpu=at) for at in (1.0, 3.0))
+    rates = rates_between(before, replace(after, silent=("m:2",)))
+    assert rates.as_json()["silent"] == ["m:2"]
+    lines = [line.split() for line in shown(rates, Screen(2.0)).splitlines()]
+    assert ["m:2", "no", "answer", "-", "-", "-", "-", "-"] in lines
+    assert any(line[:1] == ["m:1"] for line in lines)

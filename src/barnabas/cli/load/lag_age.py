@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _MS_PER_S = 1000
 # Ages of the bisection, from 0.1 s to more than 30 days, each a tenth longer than the one before.
 _AGES_MS = tuple(round(100 * 1.1**step) for step in range(180))
+_OLDEST = len(_AGES_MS) - 1
 
 
 class _Position(NamedTuple):
@@ -69,27 +70,33 @@ class LagAges:
     def _search(self, layer: list[_Position], now_ms: int) -> dict[_Position, int]:
         """Return the timestamps (ms) of positions in different partitions."""
         # The record is older than _AGES_MS[low - 1], and not older than _AGES_MS[high].
-        limits = {each: (0, len(_AGES_MS) - 1) for each in layer}
-        exact: dict[_Position, int] = {}
-        while open_ones := [
-            p for p, (low, high) in limits.items() if low < high and p not in exact
-        ]:
-            middle = {each: sum(limits[each]) // 2 for each in open_ones}
+        limits = dict.fromkeys(layer, (0, _OLDEST))
+        # The first record at or after each position that an answer has named.
+        nearest: dict[_Position, ListedOffset] = {}
+        while middle := {
+            each: (low + high) // 2 for each, (low, high) in limits.items() if low < high
+        }:
             found = self._first_at({p: now_ms - _AGES_MS[step] for p, step in middle.items()})
             if found is None:
                 return {}
             for each, step in middle.items():
                 listed = found[each.partition]
-                low, high = limits[each]
-                if listed.offset == each.offset:
-                    exact[each] = listed.timestamp
-                elif 0 <= listed.offset < each.offset:
+                if 0 <= listed.offset < each.offset:
                     # An earlier record is at most this old, so the record at the position is, too.
-                    limits[each] = (low, step)
-                else:
-                    limits[each] = (step + 1, high)
-        ages = {each: _AGES_MS[low] for each, (low, _) in limits.items()}
-        return {each: exact.get(each, now_ms - age_ms) for each, age_ms in ages.items()}
+                    limits[each] = (limits[each][0], step)
+                    continue
+                if listed.offset >= each.offset:
+                    # Later rounds ask for earlier times here, so they name earlier records.
+                    nearest[each] = listed
+                is_exact = listed.offset == each.offset
+                limits[each] = (step, step) if is_exact else (step + 1, limits[each][1])
+        return {
+            each: nearest[each].timestamp
+            # Retention may have deleted the record at the position, and those after it.
+            if each in nearest and (nearest[each].offset == each.offset or low == _OLDEST)
+            else now_ms - _AGES_MS[low]
+            for each, (low, _) in limits.items()
+        }
 
     def _first_at(
         self, times_ms: Mapping[_Position, int]

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.admin.group_lag import group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
-from barnabas.cli.load.metrics import PrincipalMetrics, scrape, scrape_queries
+from barnabas.cli.load.metrics import (
+    MetricsError,
+    PrincipalMetrics,
+    scrape,
+    scrape_queries,
+)
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.server.listeners.client_traffic import NO_TRAFFIC
@@ -69,6 +74,8 @@ class Sample:
     metrics: dict[str, BrokerMetrics]
     # By the address of the driver, then by name; None if the driver does not answer.
     queries: dict[str, dict[str, QuerySample] | None] = field(default_factory=dict)
+    # Addresses of metrics listeners that answered before, and do not now.
+    silent: tuple[str, ...] = ()
 
 
 class Sampler:
@@ -79,7 +86,7 @@ class Sampler:
         queries: Addresses of drivers of Spark that serve metrics of their queries.
         internal: Whether to include internal topics.
         groups: Maximum number of groups to describe.
-        ages: Finds the lag of groups in seconds; None if nobody needs it.
+        ages: Finds the lag of groups in seconds; None to leave it out.
     """
 
     def __init__(
@@ -95,6 +102,8 @@ class Sampler:
         self._client = client
         self._ages = ages
         self._metrics = tuple(metrics)
+        # Those of `_metrics` that have answered.
+        self._answered: set[str] = set()
         self._queries = tuple(queries)
         self._internal = internal
         self._groups_max = groups
@@ -104,7 +113,7 @@ class Sampler:
 
         Raises:
             ClientError: The cluster does not answer, or its quorum has no leader.
-            MetricsError: A metrics listener does not answer.
+            MetricsError: A metrics listener has never answered.
         """
         client = self._client
         if quorum_state(client).is_lost:
@@ -120,6 +129,7 @@ class Sampler:
         ends = self._ends(topics)
         at = time.monotonic()
         sizes = self._sizes(broker.id for broker in cluster.brokers)
+        metrics = self._scraped()
         return Sample(
             at=at,
             cluster_id=cluster.cluster_id,
@@ -127,9 +137,22 @@ class Sampler:
             topics={name: _topic_sample(topic, ends, sizes) for name, topic in topics.items()},
             groups=groups,
             group_count=count,
-            metrics={address: scrape(address) for address in self._metrics},
+            metrics=metrics,
+            silent=tuple(each for each in self._metrics if each not in metrics),
             queries={address: scrape_queries(address) for address in self._queries},
         )
+
+    def _scraped(self) -> dict[str, BrokerMetrics]:
+        found = {}
+        for address in self._metrics:
+            try:
+                found[address] = scrape(address)
+            except MetricsError:
+                # A broker that has stopped does not hide the others.
+                if address not in self._answered:
+                    raise
+        self._answered.update(found)
+        return found
 
     def _ends(self, topics: dict[str, TopicInfo]) -> dict[TopicPartition, int]:
         wanted = [TopicPartition(name, n) for name, t in topics.items() for n in t.available]
@@ -279,6 +302,8 @@ class Rates:
     queries: dict[str, dict[str, QuerySample] | None]
     apis: dict[str, ApiRates]
     clients: dict[ClientKey, ClientRates]
+    # Addresses of metrics listeners that do not answer any more.
+    silent: tuple[str, ...]
 
     def kinds(self) -> tuple[Mapping[Any, object], ...]:
         """Return everything by name, kind by kind."""
@@ -307,6 +332,7 @@ class Rates:
             "topics": {name: each.as_json() for name, each in self.topics.items()},
             "groups": {name: self._group_as_json(name) for name in self.groups},
             "processes": {address: each.as_json() for address, each in self.processes.items()},
+            "silent": list(self.silent),
             "principals": {
                 name: {
                     "connections": principal.connections,
@@ -364,6 +390,7 @@ def rates_between(before: Sample, after: Sample) -> Rates:
         queries=after.queries,
         apis=_apis(before, after, seconds),
         clients=_clients(before, after, seconds),
+        silent=after.silent,
     )
 
 

@@ -85,7 +85,7 @@ def render(rates: Rates | None, error_text: str | None, screen: Screen) -> Rende
         for make in (_apis, _clients, _topics, _groups, _processes, _principals):
             _add_table(parts, make(rates, screen))
         _add_table(parts, _queries(rates))
-        if not rates.processes:
+        if not rates.processes and not rates.silent:
             parts += [Text(""), Text(_NO_METRICS, style="dim")]
     body = Group(*parts)
     if not screen.is_live:
@@ -194,6 +194,7 @@ def _processes(rates: Rates, _screen: Screen) -> Columns:
                 waiting or dim(None),
             )
         )
+    rows += [(address, bad("no answer"), *[dim(None)] * 5) for address in rates.silent]
     return columns, rows
 
 
