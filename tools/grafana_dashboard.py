@@ -1,311 +1,21 @@
-"""Writes deploy/grafana/barnabas.json from the table below: `python tools/grafana_dashboard.py`."""
-
-# ruff: noqa: E501 - a query is one line
+"""Writes deploy/grafana/barnabas.json: `python -m tools.grafana_dashboard`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from tools.dashboard_panels import ROWS, Panel, Query
 
 DASHBOARD = Path(__file__).parents[1] / "deploy" / "grafana" / "barnabas.json"
 JOB = 'job="$job"'
 # The nodes that the user has chosen.
 INSTANCES = f'{JOB}, instance=~"$instance"'
-# Grafana replaces this by an interval of at least four scrapes.
-RATE = "$__rate_interval"
 _WIDTH = 24
+# Width and height of the panels of each kind.
+_SIZES = {"stat": (3, 4), "timeseries": (8, 7)}
 _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
-
-
-class Query(NamedTuple):
-    """One query of a panel."""
-
-    # @ stands for the selector of the nodes.
-    expression: str
-    legend: str
-
-
-class Panel(NamedTuple):
-    """One panel: a number (`stat`) or lines over time (`timeseries`)."""
-
-    title: str
-    # Grafana's name of the unit: "short", "Bps", "ms", "s", "percentunit", "bytes".
-    unit: str
-    queries: tuple[Query, ...]
-    kind: str = "timeseries"
-    text: str = ""
-    # The smallest value at which the panel is red.
-    red_from: float | None = None
-
-
-def _number(title: str, expression: str, text: str, red_from: float | None = 1) -> Panel:
-    return Panel(title, "short", (Query(expression, ""),), "stat", text, red_from)
-
-
-_CONTROLLER = "kafka_controller_kafkacontroller"
-# The topics that the user has chosen.
-_TOPIC = 'topic=~"$topic"'
-
-HEALTH = [
-    _number("Nodes up", "sum(up{@})", "Nodes whose metrics can be read.", None),
-    _number(
-        "Active controllers",
-        f"sum({_CONTROLLER}_activecontrollercount{{@}})",
-        "1 in a healthy cluster.",
-        2,
-    ),
-    _number(
-        "Voters silent",
-        "max(barnabas_quorum_silent_voters{@})",
-        "More than 0: the metadata quorum is lost.",
-    ),
-    _number(
-        "Offline partitions",
-        f"max({_CONTROLLER}_offlinepartitionscount{{@}})",
-        "Partitions without a leader.",
-    ),
-    _number(
-        "Under min ISR",
-        "sum(kafka_server_replicamanager_underminisrpartitioncount{@})",
-        "Partitions to which producers with acks=all cannot write.",
-    ),
-    _number(
-        "Under-replicated",
-        "sum(kafka_server_replicamanager_underreplicatedpartitions{@})",
-        "Partitions that have a replica out of sync.",
-    ),
-    _number(
-        "Offline directories",
-        "sum(kafka_log_logmanager_offlinelogdirectorycount{@})",
-        "Data directories that have failed.",
-    ),
-    _number("Alerts", 'count(ALERTS{alertstate="firing"}) or vector(0)', "Alerts that fire."),
-]
-
-LINES = [
-    Panel(
-        "Records in",
-        "short",
-        (
-            Query(
-                f'sum by (topic) (rate(kafka_server_brokertopicmetrics_messagesin_total{{@, topic!="", {_TOPIC}}}[{RATE}]))',
-                "{{topic}}",
-            ),
-        ),
-        text="Records per second that producers wrote.",
-    ),
-    Panel(
-        "Bytes in and out",
-        "Bps",
-        (
-            *tuple(
-                Query(
-                    f'sum(rate(kafka_server_brokertopicmetrics_{name}_total{{@, topic=""}}[{RATE}]))',
-                    legend,
-                )
-                for name, legend in (("bytesin", "in"), ("bytesout", "out"))
-            ),
-            Query(
-                f"sum(rate(kafka_server_brokertopicmetrics_replicationbytesin_total{{@}}[{RATE}]))",
-                "replication",
-            ),
-        ),
-        text="Without the bytes of replication, which have a line of their own.",
-    ),
-    Panel(
-        "Time of requests, 99th percentile",
-        "s",
-        (
-            Query(
-                f'histogram_quantile(0.99, sum by (request, le) (rate(barnabas_request_seconds_bucket{{@, request=~"Produce|Metadata|OffsetCommit"}}[{RATE}])))',
-                "{{request}}",
-            ),
-        ),
-        text="Of the requests in each interval. Fetches are left out: they wait for data.",
-    ),
-    Panel(
-        "Requests",
-        "short",
-        (
-            Query(
-                f"sum by (request) (rate(kafka_network_requestmetrics_requests_total{{@}}[{RATE}])) > 0",
-                "{{request}}",
-            ),
-        ),
-        text="Per second, by API.",
-    ),
-    Panel(
-        "Errors",
-        "short",
-        (
-            Query(
-                f'sum by (request, error) (rate(kafka_network_requestmetrics_errors_total{{@, error!="NONE"}}[{RATE}])) > 0',
-                "{{request}} {{error}}",
-            ),
-        ),
-        text="Per second. Empty when all is well; after an election clients hear NOT_LEADER_OR_FOLLOWER.",
-    ),
-    Panel(
-        "Lag of groups",
-        "short",
-        (
-            Query(
-                f'barnabas:consumergroup_lag{{{_TOPIC}, consumergroup=~"$group"}}',
-                "{{consumergroup}} {{topic}}",
-            ),
-        ),
-        text="Records that a group has not committed. Recorded by barnabas-rules.yml.",
-    ),
-    Panel(
-        "Lag of followers",
-        "short",
-        (
-            Query(
-                "max by (instance) (kafka_server_replicafetchermanager_maxlag{@})",
-                "{{instance}}",
-            ),
-        ),
-        text="Records by which the slowest replica of a broker is behind.",
-    ),
-    Panel(
-        "Size of topics",
-        "bytes",
-        (Query(f"sum by (topic) (kafka_log_log_size{{@, {_TOPIC}}})", "{{topic}}"),),
-        text="Bytes of all replicas, without indexes.",
-    ),
-    Panel(
-        "Free disk",
-        "percentunit",
-        (
-            Query(
-                "barnabas_log_directory_usable_bytes{@} / barnabas_log_directory_bytes{@}",
-                "{{instance}} {{logDirectory}}",
-            ),
-        ),
-        text="Share of the file system of each data directory.",
-    ),
-    Panel(
-        "Processor time",
-        "percentunit",
-        (Query(f"rate(process_cpu_seconds_total{{@}}[{RATE}])", "{{instance}}"),),
-        text="A broker uses one core at most, but for what compression and compaction take.",
-    ),
-    Panel(
-        "Resident memory",
-        "bytes",
-        (Query("process_resident_memory_bytes{@}", "{{instance}}"),),
-        text="Without the page cache, in which the records are.",
-    ),
-    Panel(
-        "Lag of the event loop",
-        "s",
-        (
-            Query(
-                f"rate(barnabas_loop_lag_seconds_sum{{@}}[{RATE}]) / rate(barnabas_loop_lag_seconds_count{{@}}[{RATE}])",
-                "{{instance}}",
-            ),
-        ),
-        text="How late timers are called, on average. All requests wait for so long.",
-    ),
-    Panel(
-        "Long turns of the loop",
-        "short",
-        (
-            Query(
-                f"sum by (instance, clock) (rate(barnabas_loop_long_turns_total{{@}}[{RATE}]))",
-                "{{instance}} {{clock}}",
-            ),
-        ),
-        text="Turns over 100 ms per second. Only clock=cpu is the broker's own work.",
-    ),
-    Panel(
-        "Open files",
-        "percentunit",
-        (Query("process_open_fds{@} / process_max_fds{@}", "{{instance}}"),),
-        text="Share of the limit of file descriptors.",
-    ),
-    Panel(
-        "Partitions led",
-        "short",
-        (Query("kafka_server_replicamanager_leadercount{@}", "{{instance}}"),),
-        text="Run barnabas partitions elect to give leadership back to preferred replicas.",
-    ),
-    Panel(
-        "Changes of in-sync replicas",
-        "short",
-        tuple(
-            Query(f"sum(rate(kafka_server_replicamanager_isr{name}_total{{@}}[{RATE}]))", name)
-            for name in ("shrinks", "expands")
-        ),
-        text="Per second.",
-    ),
-    Panel(
-        "Connections",
-        "short",
-        (
-            Query(
-                "sum by (instance, listener) (kafka_server_socket_server_metrics_connection_count{@})",
-                "{{instance}} {{listener}}",
-            ),
-        ),
-        text="Open connections.",
-    ),
-]
-
-
-# The queries that the user has chosen. Their driver is no node of the cluster.
-_QUERY = 'query=~"$query"'
-
-STREAMING = [
-    Panel(
-        "Lag of queries",
-        "short",
-        (Query(f"barnabas:query_lag{{{_QUERY}, {_TOPIC}}}", "{{query}} {{topic}}"),),
-        text="Records that a query of Spark had not read after its last batch. Recorded by barnabas-rules.yml.",
-    ),
-    Panel(
-        "Rows of queries",
-        "short",
-        (Query(f"rate(barnabas_query_rows_read_total{{{_QUERY}}}[{RATE}])", "{{query}}"),),
-        text="Rows per second that queries read.",
-    ),
-    Panel(
-        "Time since the last batch",
-        "s",
-        (
-            Query(
-                f"time() - barnabas_query_last_trigger_timestamp_seconds{{{_QUERY}}} and barnabas_query_running == 1",
-                "{{query}}",
-            ),
-        ),
-        text="Since the start of the last batch, or of the last trigger that found no data. Of queries that run.",
-    ),
-    Panel(
-        "Duration of batches",
-        "s",
-        (Query(f"barnabas_query_last_batch_seconds{{{_QUERY}}}", "{{query}}"),),
-        text="Of the last batch of each query.",
-    ),
-    Panel(
-        "Phases of batches",
-        "percentunit",
-        (
-            Query(
-                f'rate(barnabas_query_phase_seconds_total{{{_QUERY}, phase!="triggerExecution"}}[{RATE}])',
-                "{{query}} {{phase}}",
-            ),
-        ),
-        text="Share of the time that queries spend in each phase, by Spark's names.",
-    ),
-    Panel(
-        "State of queries",
-        "short",
-        (Query(f"barnabas_query_state_rows{{{_QUERY}}}", "{{query}}"),),
-        text="Rows of state. A state that only grows lacks a watermark.",
-    ),
-]
-
 
 FILTERS = (
     ("instance", "Node", 'label_values(up{job="$job"}, instance)'),
@@ -326,10 +36,12 @@ def queries(panel: Panel) -> list[Query]:
 
 def dashboard() -> dict[str, Any]:
     """Return the dashboard in Grafana's format."""
-    panels = [_panel(each, index, 3, 4, 0) for index, each in enumerate(HEALTH)]
-    panels += [_panel(each, index, 8, 7, 4) for index, each in enumerate(LINES)]
-    below = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in panels)
-    panels += [_panel(each, index, 8, 7, below) for index, each in enumerate(STREAMING)]
+    panels: list[dict[str, Any]] = []
+    top = 0
+    for row in ROWS:
+        panels.append(_heading(row.question, top))
+        panels += [_panel(each, index, top + 1) for index, each in enumerate(row.panels)]
+        top = max(each["gridPos"]["y"] + each["gridPos"]["h"] for each in panels)
     for number, panel in enumerate(panels, 1):
         panel["id"] = number
     return {
@@ -380,7 +92,18 @@ def _filter(name: str, label: str, query: str) -> dict[str, Any]:
     }
 
 
-def _panel(panel: Panel, index: int, width: int, height: int, top: int) -> dict[str, Any]:
+def _heading(question: str, top: int) -> dict[str, Any]:
+    return {
+        "type": "row",
+        "title": question,
+        "collapsed": False,
+        "gridPos": {"x": 0, "y": top, "w": _WIDTH, "h": 1},
+        "panels": [],
+    }
+
+
+def _panel(panel: Panel, index: int, top: int) -> dict[str, Any]:
+    width, height = _SIZES[panel.kind]
     a_row = _WIDTH // width
     defaults: dict[str, Any] = {"unit": panel.unit, "min": 0}
     steps: list[dict[str, Any]] = [{"color": "green", "value": None}]

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
+import select
+import signal
 import subprocess
+import termios
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from barnabas.cli.load.rates import Sampler
 from barnabas.client.facade import Client
+from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
 from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.free_ports import HOST, free_ports
 from conformance.cli_shell import Shell
 from waiting import PATIENCE_S, eventually
 
@@ -26,24 +30,19 @@ pytestmark = pytest.mark.conformance
 def metered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shell, str]]:
     """A shell with a topic of ten records and a group that read four, and the metrics listener."""
     directory = tmp_path_factory.mktemp("metered")
-    with BrokerProcess(directory, arguments=["--metrics", "127.0.0.1:0"]) as broker:
+    (port,) = free_ports(1)
+    address = f"{HOST}:{port}"
+    with BrokerProcess(directory, arguments=["--metrics", address]) as broker:
         shell = Shell(broker.bootstrap)
-        shell.ok("topics", "create", shell.topic, "-p", "1")
-        shell.ok("produce", shell.topic, stdin="".join(f"{n}\n" for n in range(10)))
-        shell.ok("consume", shell.topic, "-g", shell.topic, "--from", "beginning", "-n", "4")
-        yield shell, metrics_address(broker.pid, broker.port)
+        read_four_of_ten(shell)
+        yield shell, address
 
 
-def metrics_address(pid: int, port: int) -> str:
-    import psutil
-
-    ports = {
-        connection.laddr.port
-        for connection in psutil.Process(pid).net_connections("tcp")
-        if connection.status == psutil.CONN_LISTEN
-    }
-    (other,) = ports - {port}
-    return f"127.0.0.1:{other}"
+def read_four_of_ten(shell: Shell) -> None:
+    """Write ten records to a topic; a group with the same name reads four."""
+    shell.ok("topics", "create", shell.topic, "-p", "1")
+    shell.ok("produce", shell.topic, stdin="".join(f"{n}\n" for n in range(10)))
+    shell.ok("consume", shell.topic, "-g", shell.topic, "--from", "beginning", "-n", "4")
 
 
 def test_once_as_json_has_rates_lag_and_load(metered: tuple[Shell, str]) -> None:
@@ -81,14 +80,32 @@ def test_once_as_json_has_rates_lag_and_load(metered: tuple[Shell, str]) -> None
     assert "Fetch" in load["purgatories"]
 
 
-def test_without_a_metrics_listener_top_uses_the_protocol(
+def test_a_metrics_listener_that_brokers_name_is_read_without_an_option(
     metered: tuple[Shell, str],
 ) -> None:
-    shell, _ = metered
+    shell, metrics = metered
     found = shell.json("top", "--once", "-i", "0.2")
-    assert found["processes"] == {}
+    assert list(found["processes"]) == [metrics]
+    assert found["apis"]["Metadata"]["p99_ms"] > 0
+    (client,) = [each for each in found["clients"] if each["requests_per_s"] > 0]
+    assert client["client_id"] == "barnabas-cli"
+    assert client["bytes_in_per_s"] > 0
+
+
+@pytest.mark.parametrize("kind", ["broker", "reference_broker"])
+def test_brokers_without_a_metrics_listener_have_rates_and_lag_in_records_and_seconds(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    """The same on Apache Kafka: this comes from the protocol alone."""
+    shell = Shell(request.getfixturevalue(kind).bootstrap)
+    read_four_of_ten(shell)
+    found = shell.json("top", "--once", "-i", "0.2", "--groups", "1000")
+    assert (found["processes"], found["apis"], found["clients"]) == ({}, {}, [])
     assert found["topics"][shell.topic]["bytes_out_per_s"] is None
-    assert shell.topic in found["groups"]
+    group = found["groups"][shell.topic]
+    assert group["lag"] == 6
+    assert 0 < group["lag_s"] < PATIENCE_S
+    assert "no metrics listener" in shell.ok("top", "--once", "-i", "0.2")
 
 
 def test_a_missing_metrics_listener_is_reported(metered: tuple[Shell, str]) -> None:
@@ -97,38 +114,67 @@ def test_a_missing_metrics_listener_is_reported(metered: tuple[Shell, str]) -> N
     assert "--metrics HOST:PORT" in done.stderr
 
 
-def test_the_live_view_is_redrawn_until_an_interrupt(
-    metered: tuple[Shell, str], tmp_path: Path
+def test_a_metrics_listener_that_goes_away_leaves_the_rest_of_the_sample(bootstrap: str) -> None:
+    with Client(bootstrap) as client:
+        with QueryMetricsServer(QueryMetrics(), HOST, 0) as listener:
+            address = listener.address
+            sampler = Sampler(client, (address,), (), internal=False, groups=0)
+            assert (list(sampler.take().metrics), sampler.take().silent) == ([address], ())
+        after = sampler.take()
+    assert (after.metrics, after.silent) == ({}, (address,))
+    assert after.brokers == 1
+
+
+def interrupt(process: subprocess.Popen[bytes], _terminal: int) -> None:
+    process.send_signal(signal.SIGINT)
+
+
+def press_q(_process: subprocess.Popen[bytes], terminal: int) -> None:
+    os.write(terminal, b"q")
+
+
+@pytest.mark.parametrize(("end", "status"), [(interrupt, 130), (press_q, 0)])
+def test_the_live_view_is_redrawn_and_sorted_by_a_key_until_its_end(
+    metered: tuple[Shell, str],
+    end: Callable[[subprocess.Popen[bytes], int], None],
+    status: int,
 ) -> None:
     shell, metrics = metered
     ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
     process = subprocess.Popen(
         shell.command("top", "-i", "0.2", "--metrics", metrics),
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env={**shell.environment, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "30"},
+        env={**shell.environment, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "50"},
     )
-    os.close(theirs)
     written = b""
-    deadline = time.monotonic() + PATIENCE_S
-    try:
-        # Three screens, each with the topic on it.
-        while len(re.findall(b"barnabas top", written)) < 3:
+
+    def read_until(is_done: Callable[[], bool]) -> None:
+        nonlocal written
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_done():
             assert time.monotonic() < deadline, written[-2000:]
-            written += os.read(ours, 65536)
-        process.send_signal(2)
-        # The process can exit only if its output is read.
-        while True:
-            try:
+            # The process can exit only if its output is read.
+            if select.select([ours], [], [], 0.1)[0]:
                 written += os.read(ours, 65536)
-            except OSError:
-                break
-        assert process.wait(PATIENCE_S) == 130
+
+    try:
+        # Three screens, then the same ones in another order.
+        read_until(lambda: written.count(b"barnabas top") >= 3)
+        assert b"\x1b[7mb bytes" in written
+        os.write(ours, b"l")
+        read_until(lambda: b"\x1b[7ml lag, latency" in written)
+        end(process, ours)
+        read_until(lambda: process.poll() is not None)
+        assert process.returncode == status
+        assert termios.tcgetattr(theirs) == before
     finally:
         process.kill()
         process.wait()
         os.close(ours)
+        os.close(theirs)
     assert shell.topic.encode() in written
     assert b"records/s" in written
     # The command leaves the alternate screen at its end.

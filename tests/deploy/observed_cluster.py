@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
-from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.cluster_process import ClusterProcess, NodeProcess
 from barnabas.testing.free_ports import HOST, free_ports
 from deploy.prometheus_server import PrometheusServer
 from unit.spark.query_batches import batch
@@ -30,6 +30,31 @@ class Observed(NamedTuple):
 
     cluster: ClusterProcess
     prometheus: PrometheusServer
+
+    def active_controller(self) -> NodeProcess:
+        """The node that is the active controller."""
+        (found,) = self.prometheus.query(
+            "kafka_controller_kafkacontroller_activecontrollercount == 1"
+        )
+        address = found["metric"]["instance"]
+        (node,) = (
+            each for each in self.cluster.brokers if each.settings["metrics.listener"] == address
+        )
+        return node
+
+    def write_burst(self, seconds: int) -> None:
+        """Write 1000 records a second to one partition, and read with another group member."""
+        pause = threading.Event()
+        producer = Producer(_client(self.cluster.bootstrap, "import"))
+        consumer = _subscribed(self.cluster.bootstrap)
+        for _ in range(10 * seconds):
+            for _ in range(100):
+                producer.produce("orders", RECORD, partition=0)
+            producer.poll(0)
+            consumer.consume(12, 0)
+            pause.wait(0.1)
+        producer.flush(60)
+        consumer.close()
 
 
 @contextmanager
@@ -66,10 +91,14 @@ def observed_cluster(directory: Path) -> Iterator[Observed]:
                 load.join()
 
 
+def _client(bootstrap: str, client_id: str) -> dict[str, Any]:
+    return {"bootstrap.servers": bootstrap, "client.id": client_id}
+
+
 def _load(bootstrap: str, stopped: threading.Event) -> None:
     """Write 200 records a second, and request a topic that does not exist."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
-    settings = {"bootstrap.servers": bootstrap, "allow.auto.create.topics": False}
+    producer = Producer({**_client(bootstrap, "shop"), "linger.ms": 20})
+    settings = {**_client(bootstrap, "lister"), "allow.auto.create.topics": False}
     consumer = Consumer({**settings, "group.id": "topics-lister"})
     while not stopped.wait(0.1):
         for number in range(20):
@@ -84,13 +113,18 @@ def _load(bootstrap: str, stopped: threading.Event) -> None:
 
 def _read(bootstrap: str, stopped: threading.Event) -> None:
     """Read more slowly than the others write, so that there is a lag."""
-    settings = {"group.id": "billing", "auto.offset.reset": "earliest"}
-    settings |= {"auto.commit.interval.ms": "500", "bootstrap.servers": bootstrap}
-    consumer = Consumer(settings)
-    consumer.subscribe(["orders"])
+    consumer = _subscribed(bootstrap)
     while not stopped.wait(0.1):
         consumer.consume(12, 1)
     consumer.close()
+
+
+def _subscribed(bootstrap: str) -> Consumer:
+    settings = {"group.id": "billing", "auto.offset.reset": "earliest"}
+    settings |= {"auto.commit.interval.ms": "500"}
+    consumer = Consumer(settings | _client(bootstrap, "billing"))
+    consumer.subscribe(["orders"])
+    return consumer
 
 
 def _run_query(metrics: QueryMetrics, stopped: threading.Event) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.dashboard_queries import DASHBOARD, filled
+from deploy.dashboard_queries import DASHBOARD, filled, panels
 from deploy.observed_cluster import Observed, observed_cluster
 from deploy.prometheus_server import CONFIGURATION, IS_INSTALLED, RULES
 from tools.grafana_dashboard import text
@@ -24,7 +23,7 @@ SPIKE_S = 4.0
 HEALTHY = {
     "Nodes up": 3,
     "Active controllers": 1,
-    "Voters silent": 0,
+    "Silent voters": 0,
     "Offline partitions": 0,
     "Under min ISR": 0,
     "Offline directories": 0,
@@ -37,7 +36,7 @@ def expressions() -> dict[str, list[str]]:
     """The queries of each panel, as Grafana would send them."""
     return {
         panel["title"]: [filled(target["expr"]) for target in panel["targets"]]
-        for panel in json.loads(DASHBOARD.read_text())["panels"]
+        for panel in panels()
     }
 
 
@@ -94,19 +93,35 @@ def test_the_99th_percentile_shows_a_new_spike_and_forgets_it(observed: Observed
 
 @pytest.mark.conformance
 def test_panels_are_filtered_by_node_topic_and_group(observed: Observed) -> None:
-    panels = {each["title"]: each for each in json.loads(DASHBOARD.read_text())["panels"]}
+    by_title = {each["title"]: each for each in panels()}
 
     def shown(title: str, label: str, **chosen: str) -> set[str]:
-        found = observed.prometheus.query(filled(panels[title]["targets"][0]["expr"], **chosen))
+        found = observed.prometheus.query(filled(by_title[title]["targets"][0]["expr"], **chosen))
         return {each["metric"][label] for each in found}
 
     instance = next(iter(shown("Resident memory", "instance")))
     assert shown("Resident memory", "instance", instance=instance) == {instance}
     for title in ("Records in", "Size of topics"):
         eventually(lambda title=title: shown(title, "topic", topic="orders") == {"orders"})
-    lag = "Lag of groups"
-    eventually(lambda: shown(lag, "consumergroup", topic="orders", group="billing") == {"billing"})
-    assert shown(lag, "consumergroup", group="another") == set()
+    for lag in ("Lag of groups in records", "Lag of groups in seconds"):
+        eventually(
+            lambda lag=lag: (
+                shown(lag, "consumergroup", topic="orders", group="billing") == {"billing"}
+            )
+        )
+        assert shown(lag, "consumergroup", group="another") == set()
+
+
+@pytest.mark.conformance
+def test_a_client_that_writes_much_is_named_with_its_bytes(observed: Observed) -> None:
+    panel = next(each for each in panels() if each["title"] == "Clients with the most bytes in")
+    expression = filled(panel["targets"][0]["expr"])
+
+    def largest() -> str:
+        found = observed.prometheus.query(expression)
+        return max(found, key=lambda each: float(each["value"][1]))["metric"]["client_id"]
+
+    eventually(lambda: observed.prometheus.query(expression) and largest() == "shop")
 
 
 @pytest.mark.conformance
@@ -127,6 +142,12 @@ def test_quorum_alerts_fire_during_a_loss_and_end_afterwards(observed: Observed)
 
 def test_the_dashboard_equals_the_output_of_the_tool() -> None:
     assert DASHBOARD.read_text() == text()
+
+
+def test_each_panel_answers_the_question_of_its_text() -> None:
+    assert [each["title"] for each in panels() if "?" not in each["description"]] == []
+    titles = [each["title"] for each in panels()]
+    assert len(set(titles)) == len(titles)
 
 
 def test_prometheus_accepts_configuration_and_rules() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,8 +13,9 @@ import yaml
 from barnabas.metrics.catalogue import CATALOGUE, QUERY_CATALOGUE
 from barnabas.metrics.metrics_listener import exposition_name
 from barnabas.metrics.registry import MetricKind
-from deploy.dashboard_queries import DASHBOARD
-from deploy.prometheus_server import RULES
+from deploy.dashboard_queries import DASHBOARD, panels
+from deploy.prometheus_server import ROOT, RULES
+from page_anchors import anchors
 
 HISTORIES = Path(__file__).parent / "rules_test.yml"
 
@@ -24,6 +26,12 @@ SUFFIXES = {
     MetricKind.SUMMARY: ("", "_sum", "_count"),
     MetricKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
 }
+# Sections of the runbook.
+SECTIONS = {
+    "lost-disk", "lost-majority", "full-disk", "wrong-clock", "certificate-expired",
+    "consumer-stuck", "hot-partition", "runaway-client", "poisoned-topic", "slow-follower",
+    "upgrade-gone-wrong", "restore",
+}  # fmt: skip
 METRIC = re.compile(r"\b(?:barnabas|kafka)[_:][\w:]+")
 
 
@@ -36,10 +44,14 @@ def exposed() -> set[str]:
     }
 
 
-def rules() -> list[dict[str, str]]:
+def rules() -> list[dict[str, Any]]:
     return [
         rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
     ]
+
+
+def alerts() -> list[dict[str, Any]]:
+    return [rule for rule in rules() if "alert" in rule]
 
 
 def histories() -> list[str]:
@@ -47,15 +59,15 @@ def histories() -> list[str]:
     return [series["series"] for test in tests for series in test["input_series"]]
 
 
-def panels() -> list[str]:
+def dashboard() -> list[str]:
     found = json.loads(DASHBOARD.read_text())
     filters = [each["query"] for each in found["templating"]["list"]]
-    return filters + [each["expr"] for panel in found["panels"] for each in panel["targets"]]
+    return filters + [each["expr"] for panel in panels() for each in panel["targets"]]
 
 
 @pytest.mark.parametrize(
     "expressions",
-    [[rule["expr"] for rule in rules()], histories(), panels()],
+    [[rule["expr"] for rule in rules()], histories(), dashboard()],
     ids=["rules", "histories", "panels"],
 )
 def test_every_named_metric_exists(expressions: list[str]) -> None:
@@ -65,3 +77,17 @@ def test_every_named_metric_exists(expressions: list[str]) -> None:
     named = {name for each in plain for name in METRIC.findall(each)}
     assert len(named) > 15
     assert named - recorded - exposed() == set()
+
+
+RUNBOOK = ROOT / "docs/runbook.md"
+
+
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
+def test_each_alert_tells_what_to_do_and_where_it_is_described(alert: dict[str, Any]) -> None:
+    assert alert["labels"]["severity"] in ("critical", "warning")
+    assert {"summary", "action", "runbook_url"} == set(alert["annotations"])
+    page, _, section = alert["annotations"]["runbook_url"].partition("#")
+    assert page == "docs/runbook.md"
+    assert section in SECTIONS
+    if RUNBOOK.exists():
+        assert section in anchors(RUNBOOK.read_text())

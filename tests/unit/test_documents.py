@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from page_anchors import anchors
+
 ROOT = Path(__file__).parents[2]
 FILES = subprocess.run(
     ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -57,13 +59,6 @@ def test_an_index_links_every_page(index: str, pages: str) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", (ROOT / index).read_text())
     assert wanted
     assert not sorted(wanted - {(Path(index).parent / link).as_posix() for link in links})
-
-
-def anchors(text: str) -> set[str]:
-    """Return the anchors of the headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", each).lower() for each in headings)
-    return {re.sub(r"[^\w\- ]", "", each).replace(" ", "-") for each in plain}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

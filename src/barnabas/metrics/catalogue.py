@@ -32,6 +32,7 @@ _FETCHER = ("clientId", "brokerHost", "brokerPort")
 _REQUEST = ("request",)
 _LISTENER = ("listener", "networkProcessor")
 _CLIENT = ("user", "client-id")
+_TALKER = ("principal", "client-id")
 
 CATALOGUE: dict[str, MetricRow] = {
     names.MESSAGES_IN: MetricRow(C, _TOPIC, "Records appended. Without the tag: of all topics."),
@@ -391,6 +392,14 @@ CATALOGUE: dict[str, MetricRow] = {
         ("principal", "listener"),
         "Open connections by principal. Those of principals beyond 1000 count as (other).",
     ),
+    names.CERTIFICATE_EXPIRY: MetricRow(
+        G, ("listener",), "End of the certificate of a listener with TLS, Unix time."
+    ),
+    names.CLIENT_REQUESTS: MetricRow(
+        C, _TALKER, "Requests of the clients that sent the most. At most 500 clients are shown."
+    ),
+    names.CLIENT_BYTES_IN: MetricRow(C, _TALKER, "Bytes received from the same clients."),
+    names.CLIENT_BYTES_OUT: MetricRow(C, _TALKER, "Bytes sent to the same clients."),
     names.PRODUCE_QUOTA_RATE: MetricRow(
         G, _CLIENT, "Produced bytes per second of clients with a quota."
     ),

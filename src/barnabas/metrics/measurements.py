@@ -6,7 +6,68 @@ import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
     from barnabas.runtime.clock import Clock
+
+# The percentiles that Kafka reports, as Prometheus quantiles.
+QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
+_WINDOW_MS = 30_000.0
+
+
+def quantiles_of(
+    buckets: Mapping[int, int],
+    middle_of: Callable[[int], float],
+    fractions: Iterable[float] = QUANTILES,
+) -> dict[float, float]:
+    """Return the value below which each fraction of all values lies; NaN without values.
+
+    Args:
+        buckets: number of values by bucket. A higher bucket has larger values.
+        middle_of: returns the value that stands for all values of a bucket.
+        fractions: the fractions, in ascending order.
+    """
+    number = sum(buckets.values())
+    ordered = iter(sorted(buckets))
+    found: dict[float, float] = {}
+    seen, bucket = 0, -1
+    for fraction in fractions:
+        while seen < fraction * number:
+            bucket = next(ordered)
+            seen += buckets[bucket]
+        found[fraction] = middle_of(bucket) if number else math.nan
+    return found
+
+
+class RecentBuckets:
+    """Selects the values of the last minute from the buckets of a growing distribution.
+
+    It keeps copies of the buckets that it has seen, at least 30 s apart, so that recording a value
+    costs nothing more. A value is recent for 30 to 60 s, as in Kafka's sensors, or until the second
+    reading after it if the readings are further apart.
+    """
+
+    __slots__ = ("_newer", "_newer_ms", "_older")
+
+    def __init__(self) -> None:
+        # The buckets at two earlier readings. Recent values are those after `_older`.
+        self._older: Mapping[int, int] = {}
+        self._newer: Mapping[int, int] = {}
+        # Time of the reading of `_newer` (monotonic, ms).
+        self._newer_ms = -math.inf
+
+    def select(self, buckets: Mapping[int, int], now_ms: float) -> dict[int, int]:
+        """Return the numbers of recent values by bucket.
+
+        Args:
+            buckets: number of all values by bucket. The caller does not change it afterwards.
+            now_ms: the monotonic time.
+        """
+        if now_ms - self._newer_ms >= _WINDOW_MS:
+            self._older, self._newer, self._newer_ms = self._newer, buckets, now_ms
+        older = self._older
+        grown = ((bucket, count - older.get(bucket, 0)) for bucket, count in buckets.items())
+        return {bucket: count for bucket, count in grown if count > 0}
 
 
 _GROWTH = 1.1
@@ -22,7 +83,7 @@ class Histogram:
     and loses the tail.
     """
 
-    __slots__ = ("_buckets", "count", "largest", "smallest", "total")
+    __slots__ = ("_buckets", "_recent", "count", "largest", "smallest", "total")
 
     def __init__(self) -> None:
         # Number, sum and limits of all recorded values.
@@ -32,6 +93,7 @@ class Histogram:
         self.largest = 0.0
         # Bucket -> count. Bucket 0 holds values below 1; bucket n holds growth^(n-1) to growth^n.
         self._buckets: dict[int, int] = {}
+        self._recent = RecentBuckets()
 
     def update(self, value: float) -> None:
         """Record a value."""
@@ -49,14 +111,17 @@ class Histogram:
 
         Returns 0 if there are no values.
         """
-        rank = fraction * self.count
-        seen = 0
-        for bucket in sorted(self._buckets):
-            seen += self._buckets[bucket]
-            if seen >= rank:
-                middle = 0.5 if bucket == 0 else _GROWTH ** (bucket - 0.5)
-                return min(max(middle, self.smallest), self.largest)
-        return 0.0
+        if not self.count:
+            return 0.0
+        return quantiles_of(self._buckets, self._middle_of, (fraction,))[fraction]
+
+    def recent_quantiles(self, now_ms: float) -> dict[float, float]:
+        """Return the quantiles of the values of the last minute; NaN if there are no values."""
+        return quantiles_of(self._recent.select(self._buckets.copy(), now_ms), self._middle_of)
+
+    def _middle_of(self, bucket: int) -> float:
+        middle = 0.5 if bucket == 0 else _GROWTH ** (bucket - 0.5)
+        return min(max(middle, self.smallest), self.largest)
 
     def snapshot(self) -> dict[str, float]:
         """Return the count, mean, extremes and percentiles by name."""
@@ -134,7 +199,6 @@ class Meter:
             self._rates[index] = self._rates[index] * kept + rate * (1.0 - kept)
 
 
-_WINDOW_MS = 30_000.0
 _WINDOWS = 2
 
 

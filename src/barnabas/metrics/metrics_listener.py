@@ -281,9 +281,10 @@ def pieces(families: Iterable[MetricFamily]) -> Iterator[bytes]:
         yield _text(name, row, piece)
         while len(piece) == size:
             piece = list(islice(samples, size))
-            lines = _text(name, row, piece).splitlines(keepends=True)
+            # A client chooses the values of some labels, which may contain "\r" but not "\n".
+            lines = _text(name, row, piece).split(b"\n")
             # Only the first piece of a family has its header lines.
-            yield b"".join(line for line in lines if not line.startswith(b"#"))
+            yield b"\n".join(line for line in lines if not line.startswith(b"#"))
 
 
 def _bound(value: float) -> str:

@@ -35,7 +35,10 @@ class MetricKind(enum.Enum):
 
 
 class Summary(NamedTuple):
-    """The count and sum of one distribution, with quantiles or with numbers by size."""
+    """The count and sum of one distribution, with quantiles or with numbers by size.
+
+    Count and sum are of all values since the start, quantiles of those of the last minute.
+    """
 
     number: int
     total: float
@@ -83,9 +86,6 @@ class Gauge:
         return self._read()
 
 
-# The percentiles that Kafka reports, as Prometheus quantiles.
-QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
-
 Metric: TypeAlias = "Counter | Gauge | Meter | Histogram"
 
 
@@ -105,9 +105,10 @@ class MetricsRegistry:
 
     def families(self) -> Iterator[MetricFamily]:
         """Yield all metrics as families; stored metrics with one name form one family."""
+        now_ms = self._clock.monotonic_ms()
         by_name: dict[str, list[tuple[Tags, float | Summary]]] = {}
         for name, tags, metric in self:
-            by_name.setdefault(name, []).append((tags, _reading(metric)))
+            by_name.setdefault(name, []).append((tags, _reading(metric, now_ms)))
         for name, samples in by_name.items():
             yield MetricFamily(name, samples)
         for source in self._sources:
@@ -176,18 +177,17 @@ def _label(name: str, tags: Tags) -> str:
     return name + "{" + ",".join(f"{tag}={value}" for tag, value in tags) + "}"
 
 
-def summary_of(histogram: Histogram) -> Summary:
-    """Return the count, sum and percentiles of a histogram."""
-    quantiles = {fraction: histogram.percentile(fraction) for fraction in QUANTILES}
-    return Summary(histogram.count, histogram.total, quantiles)
+def summary_of(histogram: Histogram, now_ms: float) -> Summary:
+    """Return the count and sum of all values of a histogram, and the quantiles of recent ones."""
+    return Summary(histogram.count, histogram.total, histogram.recent_quantiles(now_ms))
 
 
-def _reading(metric: Metric) -> float | Summary:
+def _reading(metric: Metric, now_ms: float) -> float | Summary:
     match metric:
         case Gauge():
             return metric.value()
         case Histogram():
-            return summary_of(metric)
+            return summary_of(metric, now_ms)
         case _:
             return metric.count
 

@@ -98,6 +98,7 @@ class Connection(FramedHandler):
         "_throttled_until_ms",
         "_turn_ms",
         "_works",
+        "client_id",
         "id",
         "last_activity_ms",
         "login",
@@ -174,11 +175,11 @@ class Connection(FramedHandler):
         self.malformed: str | None = None
         # The server's state of this connection, such as the client software.
         self.session: object = None
-        # The identity of the client; None until the client is identified.
+        # The client id of the first request, and the identity of the client; None until known.
+        self.client_id: str | None = None
         self.principal: Principal | None = None
-        # State of the authentication, on listeners where clients authenticate.
+        # State of the authentication, and the time by which it has to be complete (monotonic ms).
         self.login: object = None
-        # Time by which the client has to be authenticated, monotonic ms; infinity for no limit.
         self.login_due_ms = inf
 
     @property

@@ -32,7 +32,13 @@ def keyboard(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 def test_the_key_q_ends_the_pause(keyboard: int) -> None:
     with quit_by_key() as keys:
         os.write(keyboard, b"q")
-        assert keys.pause(LONG_S)
+        assert keys.pause(LONG_S) == "q"
+
+
+def test_a_given_key_ends_the_pause_and_is_returned(keyboard: int) -> None:
+    with quit_by_key() as keys:
+        os.write(keyboard, b"xR")
+        assert keys.pause(LONG_S, "lr") == "r"
 
 
 def test_other_keys_do_not_end_the_pause(keyboard: int) -> None:

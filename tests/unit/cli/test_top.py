@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -11,7 +12,8 @@ from rich.console import Console
 from barnabas.cli.common.units import amount, size
 from barnabas.cli.load.metrics import broker_metrics, parse_metrics, query_samples, scrape_queries
 from barnabas.cli.load.rates import GroupSample, Rates, Sample, TopicSample, rates_between
-from barnabas.cli.load.top import render, top
+from barnabas.cli.load.top import top
+from barnabas.cli.load.top_screen import Screen, render
 from barnabas.metrics.metrics_listener import pieces
 from barnabas.spark.metrics import QueryMetrics
 from unit.spark.query_batches import batch
@@ -101,7 +103,7 @@ def test_sizes_are_abbreviated(value: float | None, text: str) -> None:
 
 def test_the_screen_fits_eighty_columns_and_has_headings() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(render(both(), "no answer", 2.0, live=True))
+    console.print(render(both(), "no answer", Screen(2.0, is_live=True, height=24)))
     lines = console.export_text().splitlines()
     assert max(map(len, lines)) <= 80
     shown = "\n".join(lines)
@@ -154,7 +156,7 @@ def test_principals_have_their_connections_and_throttle_times() -> None:
         "User:ANONYMOUS": {"connections": 2, "listeners": ["PLAINTEXT"], "throttle_ms": None},
     }
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(render(rates, None, 2.0))
+    console.print(render(rates, None, Screen(2.0)))
     lines = console.export_text().splitlines()
     (shown,) = [line for line in lines if "User:al ice" in line]
     assert "SASL_SSL SSL" in shown
@@ -168,7 +170,7 @@ def test_a_cluster_without_authentication_shows_no_principals() -> None:
     rates = with_principals(anonymous)
     assert rates.principals == {}
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(render(rates, None, 2.0))
+    console.print(render(rates, None, Screen(2.0)))
     assert "principal" not in console.export_text()
 
 
@@ -192,7 +194,7 @@ def test_queries_of_drivers_are_rows_and_json() -> None:
     }
     assert found["d:1"]["counts"]["failures"] == 1
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(render(rates, None, 2.0))
+    console.print(render(rates, None, Screen(2.0)))
     lines = [line.split() for line in console.export_text().splitlines()]
     assert ["copy", "running", "50", "2.0", "s", "t", "10", "6", "0"] in lines
     assert ["counts", "ended", "-", "-", "-", "-", "1"] in lines
@@ -213,7 +215,7 @@ def test_the_lag_of_a_query_names_two_topics_and_counts_more(
     found = query_samples(parse_metrics(b"".join(pieces(metrics.families())).decode()))
     rates = rates_between(*(Sample(at, "c", 1, {}, {}, 0, {}, {"d": found}) for at in (1.0, 2.0)))
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(render(rates, None, 2.0))
+    console.print(render(rates, None, Screen(2.0)))
     assert text in console.export_text()
 
 
@@ -227,3 +229,115 @@ def test_addresses_without_host_and_port_are_usage_errors(option: str, address: 
     result = CliRunner().invoke(top, [option, address])
     assert result.exit_code == 2
     assert f"{address} is not HOST:PORT" in result.output
+
+
+TIMES = """\
+barnabas_request_seconds_bucket{{le="0.001",request="Produce"}} {fast}
+barnabas_request_seconds_bucket{{le="0.512",request="Produce"}} {fast}
+barnabas_request_seconds_bucket{{le="1.024",request="Produce"}} {all}
+barnabas_request_seconds_bucket{{le="+Inf",request="Produce"}} {all}
+"""
+
+
+def between(before: str, after: str, seconds: float = 2.0) -> Rates:
+    """The rates between two answers of one metrics listener."""
+    samples = [
+        Sample(at, "c", 1, {}, {}, 0, {"m:1": broker_metrics(parse_metrics(text))})
+        for at, text in ((0.0, before), (seconds, after))
+    ]
+    return rates_between(*samples)
+
+
+def test_latencies_are_those_of_the_requests_between_the_samples() -> None:
+    # Ten thousand slow requests came before, and of the hundred new ones two are slow.
+    rates = between(TIMES.format(fast=0, all=10_000), TIMES.format(fast=98, all=10_100))
+    api = rates.apis["Produce"]
+    assert api.requests == 50
+    assert api.p50_ms is not None
+    assert api.p99_ms is not None
+    assert 0 < api.p50_ms < 1
+    assert 512 < api.p99_ms < 1024
+
+
+def test_an_api_without_requests_between_the_samples_is_left_out() -> None:
+    same = TIMES.format(fast=5, all=7)
+    assert between(same, same).apis == {}
+
+
+def test_latencies_of_a_restarted_broker_are_those_since_its_start() -> None:
+    rates = between(TIMES.format(fast=900, all=900), TIMES.format(fast=4, all=4))
+    assert rates.apis["Produce"].requests == 2
+
+
+def clients(**counts: tuple[int, int, int]) -> str:
+    return "".join(
+        f'barnabas_client_{metric}_total{{client_id="{name}",principal="User:a"}} {value}\n'
+        for name, values in counts.items()
+        for metric, value in zip(("requests", "bytes_in", "bytes_out"), values, strict=True)
+    )
+
+
+def shown(rates: Rates, screen: Screen) -> str:
+    console = Console(width=80, height=40, record=True, file=io.StringIO())
+    console.print(render(rates, None, screen))
+    return console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [("bytes", "large many idle"), ("rate", "many large idle"), ("name", "idle large many")],
+)
+def test_clients_are_sorted_by_the_chosen_order(sort: str, order: str) -> None:
+    rates = between(
+        clients(large=(10, 10, 10), many=(10, 10, 10), idle=(10, 10, 10)),
+        clients(large=(20, 5_000, 90_000), many=(900, 700, 10), idle=(11, 11, 11)),
+    )
+    text = shown(rates, Screen(2.0, sort))
+    assert sorted(order.split(), key=text.index) == order.split()
+    assert "43.9 KiB" in text
+
+
+def test_groups_are_sorted_by_their_lag_in_seconds() -> None:
+    groups = {"many": GroupSample("Stable", 1, 900, 2.0), "old": GroupSample("Stable", 1, 1, 7200)}
+    rates = rates_between(*(Sample(at, "c", 1, {}, groups, 2, {}) for at in (0.0, 1.0)))
+    by_records, by_age = (shown(rates, Screen(2.0, sort)) for sort in ("bytes", "lag"))
+    assert by_records.index("many") < by_records.index("old")
+    assert by_age.index("old") < by_age.index("many")
+    assert "2.0 h" in by_age
+    assert rates.as_json()["groups"]["old"]["lag_s"] == 7200
+
+
+def test_the_footer_names_the_keys_and_keeps_its_place_below_a_long_screen() -> None:
+    many = {f"client-{number}": (1, 1, 1) for number in range(50)}
+    rates = between(clients(), clients(**many))
+    lines = shown(rates, Screen(2.0, "lag", is_live=True, height=40)).splitlines()
+    assert len(lines) == 40
+    assert " ".join(lines[-1].split()) == "q quit sort by b bytes r rate l lag, latency n name"
+    assert any("42 more" in line for line in lines)
+
+
+def test_without_metrics_the_screen_names_what_is_missing() -> None:
+    rates = rates_between(sample(0, 0, 0), sample(1, 0, 0))
+    assert "no metrics listener" in shown(rates, Screen(2.0))
+    assert "no metrics listener" not in shown(both(), Screen(2.0))
+
+
+def test_tables_share_the_lines_of_a_small_terminal() -> None:
+    topics = {f"t{number}": TopicSample(1, 0, 0, 0) for number in range(30)}
+    groups = {f"g{number}": GroupSample("Stable", 1, 0, 0.0) for number in range(30)}
+    alone, beside = (
+        rates_between(*(Sample(at, "c", 1, topics, found, len(found), {}) for at in (0.0, 1.0)))
+        for found in ({}, groups)
+    )
+    screen = Screen(2.0, is_live=True, height=24)
+    assert "15 more" in shown(alone, screen)
+    assert "23 more" in shown(beside, screen)
+
+
+def test_a_listener_that_stops_answering_does_not_hide_the_others() -> None:
+    before, after = (sample(at, 0, 0, bytes_in=at, requests=at, cpu=at) for at in (1.0, 3.0))
+    rates = rates_between(before, replace(after, silent=("m:2",)))
+    assert rates.as_json()["silent"] == ["m:2"]
+    lines = [line.split() for line in shown(rates, Screen(2.0)).splitlines()]
+    assert ["m:2", "no", "answer", "-", "-", "-", "-", "-"] in lines
+    assert any(line[:1] == ["m:1"] for line in lines)

@@ -13,6 +13,7 @@ from barnabas.cli.common.units import (
     config_text,
     duration_ms,
     duration_text,
+    short_time,
     size_bytes,
 )
 from unit.cli.leaf_commands import LEAVES
@@ -149,3 +150,21 @@ def test_durations_are_shown_in_one_or_two_units(seconds: float, text: str) -> N
 def test_a_duration_must_be_whole_in_the_unit_of_its_key() -> None:
     with pytest.raises(click.UsageError, match=r"log\.retention\.hours=90s: .* whole hours"):
         config_text("log.retention.hours", "90s")
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "text"),
+    [
+        (None, "-"),
+        (0, "0 ms"),
+        (0.25, "0.2 ms"),
+        (12.4, "12 ms"),
+        (999.7, "1.0 s"),
+        (90_000, "90 s"),
+        (130_000, "2.2 min"),
+        (7_200_000, "2.0 h"),
+        (8_640_000_000, "100 d"),
+    ],
+)
+def test_times_are_abbreviated(time_ms: float | None, text: str) -> None:
+    assert short_time(time_ms) == text

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from barnabas.metrics.measurements import Histogram, Meter
+from barnabas.metrics.measurements import Histogram, Meter, RecentBuckets
 from barnabas.metrics.registry import MetricsRegistry
 from barnabas.sim.clock import SimClock, SimScheduler
 
@@ -66,6 +68,37 @@ def test_percentiles_are_accurate_within_five_percent() -> None:
     assert histogram.percentile(0.5) == pytest.approx(5000, rel=0.06)
     assert histogram.percentile(0.99) == pytest.approx(9900, rel=0.06)
     assert histogram.snapshot()["mean"] == pytest.approx(5000.5)
+
+
+def test_recent_quantiles_are_of_the_last_minute() -> None:
+    scheduler = SimScheduler()
+    clock = SimClock(scheduler)
+    histogram = Histogram()
+    for value, is_seen_s in ((1000.0, 45), (10.0, 45), (100.0, 45)):
+        histogram.update(value)
+        recent = histogram.recent_quantiles(clock.monotonic_ms())
+        assert recent[0.999] == pytest.approx(value, rel=0.06)
+        scheduler.run_for(is_seen_s * 1000)
+    histogram.recent_quantiles(clock.monotonic_ms())
+    scheduler.run_for(31_000)
+    assert math.isnan(histogram.recent_quantiles(clock.monotonic_ms())[0.5])
+    assert histogram.count == 3
+
+
+@pytest.mark.parametrize("between_s", [1, 5, 15, 29, 30])
+def test_a_value_is_recent_for_half_a_minute_to_a_minute(between_s: int) -> None:
+    """How often anything reads the values changes neither limit."""
+    recent = RecentBuckets()
+    before = recent.select({1: 5}, 0.0)
+    assert before == {1: 5}
+    seen_s = [
+        now_s
+        for now_s in range(0, 300, between_s)
+        if recent.select({1: 5} if now_s < 60 else {1: 5, 9: 1}, now_s * 1000.0).get(9)
+    ]
+    assert seen_s
+    first_s, last_s = seen_s[0], seen_s[-1]
+    assert 30 - between_s <= last_s - first_s <= 60
 
 
 def test_an_empty_histogram_is_all_zeros() -> None:

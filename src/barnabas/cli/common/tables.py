@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 # Numbers with a unit, lists of numbers, and "-" are right-aligned.
-_QUANTITY = re.compile(r"[-+]?[\d.,]*(?: ?(?:[kKMGT]i?)?B?| %)|-")
+_QUANTITY = re.compile(r"[-+]?[\d.,]*(?: ?(?:[kKMGT]i?)?B?| (?:%|ms|s|min|h|d))|-")
 
 _NO_HEADER_KEY = "barnabas.no_header"
 

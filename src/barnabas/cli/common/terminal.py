@@ -67,31 +67,43 @@ def confirm(question: str | Callable[[], str]) -> None:
         click.confirm(text, abort=True, err=True)
 
 
-_QUIT = frozenset(b"qQ")
+QUIT_KEY = "q"
 
 
 class Keyboard:
-    """Waits between two updates of a display, unless the user quits."""
+    """Waits between two updates of a display, unless the user presses a key."""
 
-    def pause(self, seconds: float) -> bool:
-        """Wait; return True at once if the user presses q."""
+    def pause(self, seconds: float, keys: str = "") -> str:
+        """Wait; return "q" at once if the user quits.
+
+        Args:
+            seconds: The time to wait.
+            keys: Other keys that end the wait at once, in lower case.
+
+        Returns:
+            The key; "" if the time is over.
+        """
         time.sleep(seconds)
-        return False
+        return ""
 
 
 class _TerminalKeyboard(Keyboard):
-    def pause(self, seconds: float) -> bool:
+    def pause(self, seconds: float, keys: str = "") -> str:
         deadline = time.monotonic() + seconds
         while (remaining := deadline - time.monotonic()) > 0:
-            typed = typed_keys(remaining)
-            if typed is None:
+            given = typed_keys(remaining)
+            if given is None:
                 continue
-            if _QUIT & set(typed):
-                return True
-            if not typed:
+            typed = given.decode("ascii", "ignore").lower()
+            if QUIT_KEY in typed:
+                return QUIT_KEY
+            pressed = [key for key in typed if key in keys]
+            if pressed:
+                return pressed[-1]
+            if not given:
                 # The terminal is closed: reading again would return at once.
                 return super().pause(remaining)
-        return False
+        return ""
 
 
 @contextmanager

@@ -128,6 +128,20 @@ def size(value: float | None) -> str:
     return f"{value:.1f} TiB"
 
 
+def short_time(time_ms: float | None) -> str:
+    """Return a time in at most seven characters: 0.3 ms, 12 ms, 1.2 s, 5 min, 3 h, 2 d."""
+    if time_ms is None:
+        return "-"
+    if time_ms < 999.5:
+        return f"{time_ms:.1f} ms" if 0 < time_ms < 9.95 else f"{time_ms:.0f} ms"
+    seconds = time_ms / 1000
+    for unit, length, until in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
+        value = seconds / length
+        if seconds < until:
+            return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
+    return f"{seconds / 86400:.0f} d"
+
+
 def config_text(key: str, text: str) -> str:
     """Return the value of a config as brokers read it; without a unit, the text is unchanged.
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from barnabas.metrics import catalogue as names
+from barnabas.server.listeners.client_traffic import ClientKey, Traffic
 from barnabas.server.quotas.sanitized_user import sanitized_user
 
 _TIMEOUT_S = 5.0
 _LINE = re.compile(r"(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\(.)")
 _TOPICS = "kafka_server_brokertopicmetrics_"
 _PURGATORY = "kafka_server_delayedoperationpurgatory_numdelayedoperations"
 _CONNECTIONS = "kafka_server_socket_server_metrics_connection_count"
@@ -23,6 +25,8 @@ _THROTTLE_TIMES = tuple(
     f"kafka_server_{quota}_throttle_time"
     for quota in ("produce", "fetch", "request", "controllermutation")
 )
+_REQUEST_TIMES = "barnabas_request_seconds_bucket"
+_CLIENTS = "barnabas_client_"
 _ANONYMOUS = "User:ANONYMOUS"
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
@@ -60,6 +64,10 @@ class BrokerMetrics:
     open_files: int | None
     # By principal, TYPE:NAME; empty if all clients are anonymous.
     principals: dict[str, PrincipalMetrics]
+    # By API, then by bound (s): number of requests whose time was below it.
+    request_times: dict[str, dict[float, float]]
+    # The clients with the most traffic.
+    clients: dict[ClientKey, Traffic]
 
 
 def scrape(address: str) -> BrokerMetrics:
@@ -91,7 +99,8 @@ def fetch_metrics(address: str) -> dict[str, dict[Labels, float]]:
 def parse_metrics(text: str) -> dict[str, dict[Labels, float]]:
     """Return values by metric and labels; lines in another format are ignored."""
     found: dict[str, dict[Labels, float]] = {}
-    for line in text.splitlines():
+    # Values of labels may contain other characters that `splitlines` takes for the end of a line.
+    for line in text.split("\n"):
         matched = _LINE.match(line)
         if matched is None:
             continue
@@ -119,7 +128,33 @@ def broker_metrics(found: dict[str, dict[Labels, float]]) -> BrokerMetrics:
         resident_bytes=_whole(found, "process_resident_memory_bytes"),
         open_files=_whole(found, "process_open_fds"),
         principals=_principals(found),
+        request_times=_request_times(found),
+        clients=_clients(found),
     )
+
+
+def _request_times(found: dict[str, dict[Labels, float]]) -> dict[str, dict[float, float]]:
+    times: dict[str, dict[float, float]] = {}
+    for labels, number in found.get(_REQUEST_TIMES, {}).items():
+        tags = dict(labels)
+        times.setdefault(tags["request"], {})[float(tags["le"])] = number
+    return times
+
+
+def _clients(found: dict[str, dict[Labels, float]]) -> dict[ClientKey, Traffic]:
+    counts = [
+        found.get(f"{_CLIENTS}{each}_total", {}) for each in ("requests", "bytes_in", "bytes_out")
+    ]
+    clients = {}
+    for labels in counts[0]:
+        tags = {name: _unescaped(text) for name, text in labels}
+        key = ClientKey(tags["principal"], tags["client_id"])
+        clients[key] = Traffic(*(int(each.get(labels, 0)) for each in counts))
+    return clients
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], text)
 
 
 def _principals(found: dict[str, dict[Labels, float]]) -> dict[str, PrincipalMetrics]:
@@ -134,7 +169,7 @@ def _principals(found: dict[str, dict[Labels, float]]) -> dict[str, PrincipalMet
     listeners: dict[str, set[str]] = {}
     for labels, value in found.get(_PRINCIPALS, {}).items():
         tags = dict(labels)
-        principal = tags["principal"].replace('\\"', '"').replace("\\\\", "\\")
+        principal = _unescaped(tags["principal"])
         counts[principal] = counts.get(principal, 0) + int(value)
         listeners.setdefault(principal, set()).add(tags["listener"])
     if counts.keys() <= {_ANONYMOUS}:

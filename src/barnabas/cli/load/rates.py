@@ -5,22 +5,33 @@ A sample comes from the Kafka protocol and from the given metrics listeners.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.admin.group_lag import group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
-from barnabas.cli.load.metrics import PrincipalMetrics, scrape, scrape_queries
+from barnabas.cli.load.metrics import (
+    MetricsError,
+    PrincipalMetrics,
+    scrape,
+    scrape_queries,
+)
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.server.listeners.client_traffic import NO_TRAFFIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from barnabas.cli.load.lag_age import LagAges
     from barnabas.cli.load.metrics import BrokerMetrics, QuerySample
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
+    from barnabas.server.listeners.client_traffic import ClientKey, Traffic
+
+_MS_PER_S = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,8 @@ class GroupSample:
     state: str
     members: int
     lag: int
+    # Age of the oldest uncommitted record (s); None if it is unknown.
+    lag_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,8 @@ class Sample:
     metrics: dict[str, BrokerMetrics]
     # By the address of the driver, then by name; None if the driver does not answer.
     queries: dict[str, dict[str, QuerySample] | None] = field(default_factory=dict)
+    # Addresses of metrics listeners that answered before, and do not now.
+    silent: tuple[str, ...] = ()
 
 
 class Sampler:
@@ -71,6 +86,7 @@ class Sampler:
         queries: Addresses of drivers of Spark that serve metrics of their queries.
         internal: Whether to include internal topics.
         groups: Maximum number of groups to describe.
+        ages: Finds the lag of groups in seconds; None to leave it out.
     """
 
     def __init__(
@@ -81,9 +97,13 @@ class Sampler:
         *,
         internal: bool,
         groups: int,
+        ages: LagAges | None = None,
     ) -> None:
         self._client = client
+        self._ages = ages
         self._metrics = tuple(metrics)
+        # Those of `_metrics` that have answered.
+        self._answered: set[str] = set()
         self._queries = tuple(queries)
         self._internal = internal
         self._groups_max = groups
@@ -93,7 +113,7 @@ class Sampler:
 
         Raises:
             ClientError: The cluster does not answer, or its quorum has no leader.
-            MetricsError: A metrics listener does not answer.
+            MetricsError: A metrics listener has never answered.
         """
         client = self._client
         if quorum_state(client).is_lost:
@@ -109,6 +129,7 @@ class Sampler:
         ends = self._ends(topics)
         at = time.monotonic()
         sizes = self._sizes(broker.id for broker in cluster.brokers)
+        metrics = self._scraped()
         return Sample(
             at=at,
             cluster_id=cluster.cluster_id,
@@ -116,9 +137,22 @@ class Sampler:
             topics={name: _topic_sample(topic, ends, sizes) for name, topic in topics.items()},
             groups=groups,
             group_count=count,
-            metrics={address: scrape(address) for address in self._metrics},
+            metrics=metrics,
+            silent=tuple(each for each in self._metrics if each not in metrics),
             queries={address: scrape_queries(address) for address in self._queries},
         )
+
+    def _scraped(self) -> dict[str, BrokerMetrics]:
+        found = {}
+        for address in self._metrics:
+            try:
+                found[address] = scrape(address)
+            except MetricsError:
+                # A broker that has stopped does not hide the others.
+                if address not in self._answered:
+                    raise
+        self._answered.update(found)
+        return found
 
     def _ends(self, topics: dict[str, TopicInfo]) -> dict[TopicPartition, int]:
         wanted = [TopicPartition(name, n) for name, t in topics.items() for n in t.available]
@@ -138,11 +172,17 @@ class Sampler:
 
     def _groups(self) -> tuple[dict[str, GroupSample], int]:
         names = [group.group_id for group in self._client.admin.list_groups()]
-        found = group_progress(self._client, names[: self._groups_max])
-        samples = {
-            name: GroupSample(each.description.state, len(each.description.members), each.lag)
-            for name, each in found.items()
+        found = {
+            name: each
+            for name, each in group_progress(self._client, names[: self._groups_max]).items()
             if not isinstance(each, ClientError)
+        }
+        ages = {} if self._ages is None else self._ages.of(found)
+        samples = {
+            name: GroupSample(
+                each.description.state, len(each.description.members), each.lag, ages.get(name)
+            )
+            for name, each in found.items()
         }
         return samples, len(names)
 
@@ -171,6 +211,17 @@ class TopicRates:
     bytes_out: float | None
     log_bytes: int | None
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the rates ready for JSON."""
+        return {
+            "partitions": self.partitions,
+            "unwell": self.unwell,
+            "records_in_per_s": round(self.records_in, 3),
+            "bytes_in_per_s": _rounded(self.bytes_in),
+            "bytes_out_per_s": _rounded(self.bytes_out),
+            "log_bytes": self.log_bytes,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerRates:
@@ -183,6 +234,52 @@ class BrokerRates:
     connections: int | None
     open_files: int | None
     purgatories: dict[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the load ready for JSON."""
+        return {
+            "requests_per_s": round(self.requests, 3),
+            "cpu": _rounded(self.cpu),
+            "resident_bytes": self.resident_bytes,
+            "connections": self.connections,
+            "open_files": self.open_files,
+            "purgatories": self.purgatories,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRates:
+    """The requests of one API to all brokers."""
+
+    requests: float
+    # Times (ms) below which half of the requests and 99 % of them stayed; None without requests.
+    p50_ms: float | None
+    p99_ms: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the rates ready for JSON."""
+        return {
+            "requests_per_s": round(self.requests, 3),
+            "p50_ms": _rounded(self.p50_ms),
+            "p99_ms": _rounded(self.p99_ms),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRates:
+    """The traffic of one client with all brokers, per second."""
+
+    requests: float
+    bytes_in: float
+    bytes_out: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the rates ready for JSON."""
+        return {
+            "requests_per_s": round(self.requests, 3),
+            "bytes_in_per_s": round(self.bytes_in, 3),
+            "bytes_out_per_s": round(self.bytes_out, 3),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +300,17 @@ class Rates:
     principals: dict[str, PrincipalMetrics]
     # By the address of the driver, then by name; None if the driver does not answer.
     queries: dict[str, dict[str, QuerySample] | None]
+    apis: dict[str, ApiRates]
+    clients: dict[ClientKey, ClientRates]
+    # Addresses of metrics listeners that do not answer any more.
+    silent: tuple[str, ...]
+
+    def kinds(self) -> tuple[Mapping[Any, object], ...]:
+        """Return everything by name, kind by kind."""
+        return (
+            self.apis, self.clients, self.topics, self.groups,
+            self.processes, self.principals, self.queries,
+        )  # fmt: skip
 
     @property
     def records_in(self) -> float:
@@ -221,37 +329,10 @@ class Rates:
             "seconds": round(self.seconds, 3),
             "brokers": self.brokers,
             "records_in_per_s": round(self.records_in, 3),
-            "topics": {
-                name: {
-                    "partitions": topic.partitions,
-                    "unwell": topic.unwell,
-                    "records_in_per_s": round(topic.records_in, 3),
-                    "bytes_in_per_s": _rounded(topic.bytes_in),
-                    "bytes_out_per_s": _rounded(topic.bytes_out),
-                    "log_bytes": topic.log_bytes,
-                }
-                for name, topic in self.topics.items()
-            },
-            "groups": {
-                name: {
-                    "state": group.state,
-                    "members": group.members,
-                    "lag": group.lag,
-                    "lag_growth_per_s": round(self.lag_growth.get(name, 0.0), 3),
-                }
-                for name, group in self.groups.items()
-            },
-            "processes": {
-                address: {
-                    "requests_per_s": round(process.requests, 3),
-                    "cpu": _rounded(process.cpu),
-                    "resident_bytes": process.resident_bytes,
-                    "connections": process.connections,
-                    "open_files": process.open_files,
-                    "purgatories": process.purgatories,
-                }
-                for address, process in self.processes.items()
-            },
+            "topics": {name: each.as_json() for name, each in self.topics.items()},
+            "groups": {name: self._group_as_json(name) for name in self.groups},
+            "processes": {address: each.as_json() for address, each in self.processes.items()},
+            "silent": list(self.silent),
             "principals": {
                 name: {
                     "connections": principal.connections,
@@ -260,12 +341,24 @@ class Rates:
                 }
                 for name, principal in self.principals.items()
             },
+            "apis": {name: each.as_json() for name, each in self.apis.items()},
+            "clients": [{**key._asdict(), **each.as_json()} for key, each in self.clients.items()],
             "queries": {
                 address: None
                 if queries is None
                 else {name: each.as_json() for name, each in queries.items()}
                 for address, queries in self.queries.items()
             },
+        }
+
+    def _group_as_json(self, name: str) -> dict[str, Any]:
+        group = self.groups[name]
+        return {
+            "state": group.state,
+            "members": group.members,
+            "lag": group.lag,
+            "lag_s": _rounded(group.lag_seconds),
+            "lag_growth_per_s": round(self.lag_growth.get(name, 0.0), 3),
         }
 
 
@@ -295,7 +388,71 @@ def rates_between(before: Sample, after: Sample) -> Rates:
         },
         principals=_principals(after),
         queries=after.queries,
+        apis=_apis(before, after, seconds),
+        clients=_clients(before, after, seconds),
+        silent=after.silent,
     )
+
+
+def _apis(before: Sample, after: Sample, seconds: float) -> dict[str, ApiRates]:
+    """Return rates and percentiles of the requests between the samples."""
+    grown: dict[str, dict[float, float]] = {}
+    for address, metrics in after.metrics.items():
+        earlier = before.metrics.get(address)
+        if earlier is None:
+            continue
+        for name, now in metrics.request_times.items():
+            then = earlier.request_times.get(name, {})
+            if then.get(math.inf, 0.0) > now.get(math.inf, 0.0):
+                # The broker has restarted.
+                then = {}
+            sums = grown.setdefault(name, {})
+            for bound, number in now.items():
+                sums[bound] = sums.get(bound, 0.0) + max(0.0, number - then.get(bound, 0.0))
+    return {
+        name: ApiRates(
+            numbers.get(math.inf, 0.0) / seconds,
+            _quantile_ms(numbers, 0.5),
+            _quantile_ms(numbers, 0.99),
+        )
+        for name, numbers in grown.items()
+        if numbers.get(math.inf)
+    }
+
+
+def _quantile_ms(numbers: dict[float, float], fraction: float) -> float | None:
+    """Return a quantile (ms), interpolated within its bucket as Prometheus does.
+
+    Args:
+        numbers: by bound (s), the number of requests whose time was below it.
+        fraction: the fraction of the requests.
+    """
+    rank = fraction * numbers[math.inf]
+    lower, below = 0.0, 0.0
+    for bound, number in sorted(numbers.items()):
+        if number >= rank and number > below:
+            if bound == math.inf:
+                return lower * _MS_PER_S
+            return (lower + (bound - lower) * (rank - below) / (number - below)) * _MS_PER_S
+        lower, below = bound, number
+    return None
+
+
+def _clients(before: Sample, after: Sample, seconds: float) -> dict[ClientKey, ClientRates]:
+    sums: dict[ClientKey, Traffic] = {}
+    for address, metrics in after.metrics.items():
+        earlier = before.metrics.get(address)
+        if earlier is None:
+            continue
+        for key, now in metrics.clients.items():
+            then = earlier.clients.get(key, NO_TRAFFIC)
+            grown = now if then.requests > now.requests else now.minus(then)
+            sums[key] = sums.get(key, NO_TRAFFIC).plus(grown)
+    return {
+        key: ClientRates(own.requests / seconds, own.bytes_in / seconds, own.bytes_out / seconds)
+        for key, own in sums.items()
+        if own.requests or own.bytes_out
+    }
 
 
 def _principals(sample: Sample) -> dict[str, PrincipalMetrics]:

@@ -362,7 +362,7 @@ def _show_live(
             shown = [each for each in found if not unwell or is_unhealthy(each)]
             live.update(_screen(shown, rates, error_text, terminal.height), refresh=True)
             before, before_at = found, at
-            has_quit = keyboard.pause(interval)
+            has_quit = bool(keyboard.pause(interval))
 
 
 def _rates(

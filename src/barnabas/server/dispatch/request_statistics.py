@@ -7,10 +7,12 @@ were parked or queued update more distributions.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from itertools import accumulate
 from math import frexp
 from typing import TYPE_CHECKING
 
+from barnabas.metrics.measurements import RecentBuckets
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode, error_counter, step_error_counter
 from barnabas.protocol.schema import Array
@@ -47,7 +49,10 @@ def bucket_of(duration_ms: float) -> int:
     return FIRST_BUCKET + exponent * 4 + int(mantissa * 8.0)
 
 
-def _middle_of(bucket: int) -> float:
+def middle_of(bucket: int) -> float:
+    """Return the time that stands for all times of a bucket, with an error of one eighth."""
+    if bucket == 0:
+        return 0.0
     exponent, step = divmod(bucket, _STEPS)
     return (step + _STEPS + 0.5) / 8.0 * 2.0 ** (exponent + _FIRST_EXPONENT)
 
@@ -96,15 +101,9 @@ class Times:
         sums = [0, *accumulate(self.counts)]
         return [sums[bucket_of(bound_ms - SHORTEST_MS)] for bound_ms in bounds_ms]
 
-    def quantile(self, fraction: float) -> float:
-        """Return the quantile with an error of at most one eighth; 0 for an empty histogram."""
-        rank = fraction * self.count
-        seen = 0
-        for bucket, count in enumerate(self.counts):
-            seen += count
-            if count and seen >= rank:
-                return 0.0 if bucket == 0 else _middle_of(bucket)
-        return 0.0
+    def by_bucket(self) -> dict[int, int]:
+        """Return the number of times by bucket, without empty buckets."""
+        return {bucket: count for bucket, count in enumerate(self.counts) if count}
 
 
 class ApiStatistics:
@@ -123,6 +122,7 @@ class ApiStatistics:
         "name",
         "parked_local",
         "parked_total",
+        "recent",
         "remote",
         "request_bytes",
         "request_queue",
@@ -176,6 +176,8 @@ class ApiStatistics:
         self.response_send = Times()
         # Requests that exceeded a quota: throttle time.
         self.throttle = Times()
+        # Select recent times for the quantiles, by the name of the metric.
+        self.recent: defaultdict[str, RecentBuckets] = defaultdict(RecentBuckets)
 
     def is_large(self, response: Message) -> bool:
         """Return whether the response has so many items that it must be encoded in slices."""

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.principal import ANONYMOUS, UnknownPrincipalError
+from barnabas.protocol.headers import decode_request_header
 from barnabas.runtime.line_limit import LineLimit
 from barnabas.runtime.sockets import ListenOptions
 from barnabas.runtime.tls.tls_error import TlsError
+from barnabas.server.listeners.client_traffic import CLIENT_ID_CHARS_MAX, ClientTraffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.sockets import Listening, Sockets
     from barnabas.server.configs.endpoints import Endpoint
+    from barnabas.server.listeners.client_traffic import ClientKey, Traffic
     from barnabas.server.listeners.tls_principals import TlsPrincipals
     from barnabas.server.quotas.connection_quotas import ConnectionQuotas
     from barnabas.settings.definition import ParsedConfig
@@ -217,6 +220,7 @@ class Listener:
         self.idle_closed = 0
         self._bytes_in_gone = 0
         self._bytes_out_gone = 0
+        self._client_traffic = ClientTraffic()
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -243,6 +247,10 @@ class Listener:
             self._bytes_in_gone + sum(each.bytes_in for each in open_ones),
             self._bytes_out_gone + sum(each.bytes_out for each in open_ones),
         )
+
+    def traffic_by_client(self) -> dict[ClientKey, Traffic]:
+        """Return requests and bytes by client since the start."""
+        return self._client_traffic.with_open(self._connections.values())
 
     def bind(self, sockets: Sockets) -> Endpoint:
         """Bind the endpoint and accept connections, which are not read until `serve`.
@@ -304,8 +312,10 @@ class Listener:
             connection.mute()
 
     def _serve_first(self, connection: Connection, frame: memoryview) -> None:
-        """Determine the principal at the first request, and serve this and all later requests."""
+        """Determine the client at the first request, and serve this and all later requests."""
         if self._identify(connection):
+            client_id = decode_request_header(frame)[3] or ""
+            connection.client_id = client_id[:CLIENT_ID_CHARS_MAX]
             connection.on_request = self._on_request
             self._on_request(connection, frame)
 
@@ -333,6 +343,7 @@ class Listener:
             self.closed += 1
             self._bytes_in_gone += connection.bytes_in
             self._bytes_out_gone += connection.bytes_out
+            self._client_traffic.on_gone(connection)
             self._quotas.closed(self._endpoint.name, address_of(connection.peer))
             if self.on_gone is not None:
                 self.on_gone(connection)

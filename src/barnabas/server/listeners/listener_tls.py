@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.tls.contexts import (
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
     from barnabas.runtime.tls.tls_options import TlsOptions
     from barnabas.server.configs.endpoints import SecurityProtocol
     from barnabas.settings.definition import ParsedConfig
+
+
+@lru_cache(maxsize=16)
+def end_of_certificate(der: bytes) -> float:
+    """Return the end of the validity of a certificate (Unix time)."""
+    # Imported here because it takes 30 ms.
+    from cryptography.x509 import load_der_x509_certificate
+
+    return load_der_x509_certificate(der).not_valid_after_utc.timestamp()
 
 
 class ListenerTls:
@@ -63,6 +73,11 @@ class ListenerTls:
         """Return the context of accepted connections."""
         assert self._server is not None, self.name
         return self._server
+
+    def expires_at_s(self) -> float | None:
+        """Return the end of the own certificate (Unix time); None if this node only connects."""
+        own = None if self._server is None else self._server.own_certificate
+        return None if own is None else end_of_certificate(own)
 
     def client(self) -> TlsContext:
         """Return the context of connections to other nodes."""

@@ -42,8 +42,13 @@ _OF_PARTITIONS = {
 _OF_GROUPS = {names.SHARE_ACQUIRE_TIME: "acquire_ms", names.SHARE_FETCH_RATIO: "fetch_percent"}
 
 
-def share_partition_families(shares: SharePartitions) -> Iterator[MetricFamily]:
-    """Yield the numbers of share sessions, share partitions and their records in flight."""
+def share_partition_families(shares: SharePartitions, now_ms: float) -> Iterator[MetricFamily]:
+    """Yield the numbers of share sessions, share partitions and their records in flight.
+
+    Args:
+        shares: the share partitions of the broker.
+        now_ms: the monotonic time, which limits quantiles to recent values.
+    """
     sessions = shares.sessions
     yield MetricFamily(names.SHARE_SESSIONS, [((), len(sessions))])
     yield MetricFamily(names.SHARE_SESSION_PARTITIONS, [((), sessions.partition_count)])
@@ -61,8 +66,8 @@ def share_partition_families(shares: SharePartitions) -> Iterator[MetricFamily]:
         [((("ackType", name),), count) for name, count in shares.counts.records.items()],
     )
     yield from _dead_letter_families(shares)
-    yield from _group_families(shares.meters)
-    yield from _partition_families(shares)
+    yield from _group_families(shares.meters, now_ms)
+    yield from _partition_families(shares, now_ms)
     yield MetricFamily(names.SHARE_LEADERS, [((), len(shares))])
     yield MetricFamily(names.SHARE_RECORDS_IN_FLIGHT, [((), shares.in_flight_count)])
 
@@ -75,7 +80,7 @@ def _dead_letter_families(shares: SharePartitions) -> Iterator[MetricFamily]:
         yield MetricFamily(name, values)
 
 
-def _partition_families(shares: SharePartitions) -> Iterator[MetricFamily]:
+def _partition_families(shares: SharePartitions, now_ms: float) -> Iterator[MetricFamily]:
     """Yield the values of each share partition that is loaded."""
     loaded = [(each, each.records.in_flight) for each in list(shares) if each.records is not None]
     yield MetricFamily(
@@ -91,18 +96,22 @@ def _partition_families(shares: SharePartitions) -> Iterator[MetricFamily]:
     )
     for name, field in _OF_PARTITIONS.items():
         yield MetricFamily(
-            name, ((_tags(each), summary_of(getattr(each.meters, field))) for each, _ in loaded)
+            name,
+            ((_tags(each), summary_of(getattr(each.meters, field), now_ms)) for each, _ in loaded),
         )
 
 
-def _group_families(meters: ShareMeters) -> Iterator[MetricFamily]:
+def _group_families(meters: ShareMeters, now_ms: float) -> Iterator[MetricFamily]:
     """Yield the distributions of the fetches of each group, and of loading."""
-    yield MetricFamily(names.SHARE_PARTITION_LOAD_TIME, [((), summary_of(meters.load_ms))])
+    yield MetricFamily(names.SHARE_PARTITION_LOAD_TIME, [((), summary_of(meters.load_ms, now_ms))])
     groups = list(meters.groups.items())
     for name, field in _OF_GROUPS.items():
         yield MetricFamily(
             name,
-            (((("group", group),), summary_of(getattr(each, field))) for group, each in groups),
+            (
+                ((("group", group),), summary_of(getattr(each, field), now_ms))
+                for group, each in groups
+            ),
         )
 
 
@@ -125,9 +134,10 @@ def transaction_families(
     verification: TransactionVerification,
 ) -> Iterator[MetricFamily]:
     """Yield the metrics of the coordinator, of markers, and of verification."""
+    now_ms = transactions.runtime.now_ms()
     yield from load_time_families(
         transactions.runtime.load_times,
-        transactions.runtime.now_ms(),
+        now_ms,
         (names.TRANSACTION_LOAD_TIME_AVG, names.TRANSACTION_LOAD_TIME_MAX),
     )
     for name, value in (
@@ -140,7 +150,7 @@ def transaction_families(
         (names.VERIFICATION_FAILURES, verification.failures),
     ):
         yield MetricFamily(name, [((), value)])
-    yield MetricFamily(names.VERIFICATION_TIME, [((), summary_of(verification.times))])
+    yield MetricFamily(names.VERIFICATION_TIME, [((), summary_of(verification.times, now_ms))])
     states: Counter[TransactionState] = Counter()
     for shard in transactions.runtime.active_shards():
         states.update(shard.state_counts)

@@ -13,11 +13,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
-from barnabas.metrics.registry import QUANTILES, MetricFamily, Summary
+from barnabas.metrics.measurements import RecentBuckets, quantiles_of
+from barnabas.metrics.registry import MetricFamily, Summary
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.dispatch.client_software import UNKNOWN_SOFTWARE, ClientSoftware
-from barnabas.server.dispatch.request_statistics import BOUNDS_MS, Times
+from barnabas.server.dispatch.request_statistics import BOUNDS_MS, Times, middle_of
+from barnabas.server.listeners.client_traffic import largest
 from barnabas.server.quotas.sanitized_user import sanitized_user
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock, Timer
     from barnabas.runtime.loop_watch import LoopWatch
     from barnabas.server.dispatch.request_statistics import ApiStatistics, RequestStatistics
+    from barnabas.server.listeners.client_traffic import ClientKey, Traffic
     from barnabas.server.listeners.listener import Listener
+    from barnabas.server.listeners.listener_tls import ListenerTls
     from barnabas.server.quotas.client_quotas import ClientQuotas, ClientUsage
 
     U = TypeVar("U", bound="ClientUsage")
@@ -38,8 +42,13 @@ if TYPE_CHECKING:
 _PRINCIPALS_MAX = 1000
 
 
-def request_families(statistics: RequestStatistics) -> Iterator[MetricFamily]:
-    """Yield the metrics of all APIs that have had requests."""
+def request_families(statistics: RequestStatistics, now_ms: float) -> Iterator[MetricFamily]:
+    """Yield the metrics of all APIs that have had requests.
+
+    Args:
+        statistics: the statistics of the node.
+        now_ms: the monotonic time, which limits quantiles to recent requests.
+    """
     apis = list(statistics.by_api.values())
     yield MetricFamily(
         names.REQUESTS,
@@ -86,7 +95,8 @@ def request_families(statistics: RequestStatistics) -> Iterator[MetricFamily]:
         ),
     )
     for name, each in times:
-        yield _by_api(name, apis, [summary_of(one) for one in each])
+        pairs = zip(apis, each, strict=True)
+        yield _by_api(name, apis, [summary_of(one, api.recent[name], now_ms) for api, one in pairs])
     yield _by_api(names.REQUEST_SECONDS, apis, [_histogram(api) for api in apis])
 
 
@@ -95,9 +105,9 @@ def error_name(code: int, slots: int) -> str:
     return ErrorCode(-1 if code == slots - 1 else code).name
 
 
-def summary_of(times: Times) -> Summary:
-    """Return count, sum and quantiles of a histogram."""
-    quantiles = {fraction: times.quantile(fraction) for fraction in QUANTILES}
+def summary_of(times: Times, recent: RecentBuckets, now_ms: float) -> Summary:
+    """Return the count and sum of all times, and the quantiles of those of the last minute."""
+    quantiles = quantiles_of(recent.select(times.by_bucket(), now_ms), middle_of)
     return Summary(times.count, times.total_ms, quantiles)
 
 
@@ -156,6 +166,30 @@ def connection_families(listeners: Sequence[Listener]) -> Iterator[MetricFamily]
     )
 
 
+def client_families(listeners: Sequence[Listener]) -> Iterator[MetricFamily]:
+    """Yield requests and bytes of the clients with the most traffic."""
+    sums: dict[ClientKey, Traffic] = {}
+    for listener in listeners:
+        for key, own in listener.traffic_by_client().items():
+            sums[key] = own.plus(sums[key]) if key in sums else own
+    found = [
+        ((("principal", key.principal), ("client-id", key.client_id)), own)
+        for key, own in largest(sums).items()
+    ]
+    yield MetricFamily(names.CLIENT_REQUESTS, [(tags, own.requests) for tags, own in found])
+    yield MetricFamily(names.CLIENT_BYTES_IN, [(tags, own.bytes_in) for tags, own in found])
+    yield MetricFamily(names.CLIENT_BYTES_OUT, [(tags, own.bytes_out) for tags, own in found])
+
+
+def certificate_families(contexts: Mapping[str, ListenerTls]) -> Iterator[MetricFamily]:
+    """Yield when the certificates of the listeners with TLS expire."""
+    ends = {name: tls.expires_at_s() for name, tls in contexts.items()}
+    yield MetricFamily(
+        names.CERTIFICATE_EXPIRY,
+        [((("listener", name),), end) for name, end in ends.items() if end is not None],
+    )
+
+
 def _by_principal(listener: Listener) -> dict[str, int]:
     """Return the open connections of a listener by principal; the principals are bounded."""
     found = Counter(each.principal or ANONYMOUS for each in listener.connections)
@@ -185,6 +219,7 @@ class ProcessMetrics:
         # Durations (ms) of garbage collections, and lags (ms) of the loop's timer.
         self._pauses = Times()
         self._lags = Times()
+        self._recent = {names.GC_PAUSE: RecentBuckets(), names.LOOP_LAG: RecentBuckets()}
         # Time (ms, monotonic) at which the current garbage collection began.
         self._pause_began_ms = 0.0
         # Time (ms, monotonic) at which the next check is due.
@@ -206,7 +241,7 @@ class ProcessMetrics:
     def families(self) -> Iterator[MetricFamily]:
         """Yield the metrics, with times in seconds as is usual in Prometheus."""
         for name, times in ((names.GC_PAUSE, self._pauses), (names.LOOP_LAG, self._lags)):
-            found = summary_of(times)
+            found = summary_of(times, self._recent[name], self._clock.monotonic_ms())
             in_seconds = {part: value / _MS_PER_S for part, value in found.quantiles.items()}
             summary = Summary(found.number, found.total / _MS_PER_S, in_seconds)
             yield MetricFamily(name, [((), summary)])

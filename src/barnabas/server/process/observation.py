@@ -23,6 +23,8 @@ from barnabas.server.metrics.cluster_metrics import (
 )
 from barnabas.server.metrics.node_metrics import (
     ProcessMetrics,
+    certificate_families,
+    client_families,
     connection_families,
     quota_families,
     request_families,
@@ -70,8 +72,10 @@ class Observation:
         cluster = ClusterMetrics(shared.cluster, shared.quorum, shared.elections)
         self.registry.gauge(names.BROKER_STATE, None, lambda: self.state)
         for source in (
-            lambda: request_families(shared.statistics),
+            lambda: request_families(shared.statistics, runtime.clock.monotonic_ms()),
             lambda: connection_families(listeners),
+            lambda: client_families(listeners),
+            lambda: certificate_families(shared.sockets.tls),
             lambda: quota_families(shared.quotas),
             cluster.families,
             lambda: quorum_families(shared.quorum, self.quorum_watch),
@@ -79,7 +83,15 @@ class Observation:
             lambda: damage_families(shared.log_dependencies.damage),
             lambda: [
                 MetricFamily(
-                    names.LOG_FLUSH_TIME, [((), summary_of(shared.log_dependencies.flush_times))]
+                    names.LOG_FLUSH_TIME,
+                    [
+                        (
+                            (),
+                            summary_of(
+                                shared.log_dependencies.flush_times, runtime.clock.monotonic_ms()
+                            ),
+                        )
+                    ],
                 )
             ],
             self._process.families,
@@ -106,7 +118,9 @@ class Observation:
             lambda: cleaner_families(logs.cleaner, logs.directories),
             lambda: log_families(logs),
             lambda: session_families(dependencies.fetch_sessions),
-            lambda: share_partition_families(dependencies.shares),
+            lambda: share_partition_families(
+                dependencies.shares, dependencies.clock.monotonic_ms()
+            ),
             lambda: group_families(dependencies.groups),
             lambda: transaction_families(
                 dependencies.transactions, dependencies.marker_sender, dependencies.verification

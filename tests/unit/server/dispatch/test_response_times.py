@@ -29,7 +29,7 @@ def fetch_frame(request: FetchRequest) -> bytes:
 def fetch_times(broker: SimulatedBroker) -> dict[str, tuple[int, float]]:
     """Count and sum of each time of Fetch."""
     found = {}
-    for family in request_families(broker.node.shared.statistics):
+    for family in request_families(broker.node.shared.statistics, 0.0):
         for tags, value in family.samples:
             if ("request", "Fetch") in tags and family.name.endswith("TimeMs"):
                 found[family.name] = (value.number, value.total)

@@ -27,6 +27,8 @@ from barnabas.runtime.tls.handshakes import Handshakes
 from barnabas.runtime.tls.tls_options import TlsOptions, TrustSource
 from barnabas.runtime.tls.tls_sockets import TlsSockets
 from barnabas.runtime.tls.tls_stream import TlsDependencies
+from barnabas.server.listeners.listener_tls import end_of_certificate
+from barnabas.server.metrics.node_metrics import certificate_families
 from barnabas.settings.definition import ConfigError
 from certificates import Authority, Certificate, shared_authority
 from unit.runtime.tls.handshaking import keys_of
@@ -287,3 +289,21 @@ def test_a_certificate_without_a_matching_rule_is_not_served(tmp_path: Path) -> 
     request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     client.send(request, 3)
     assert secure.broker.world.run_until(lambda: bool(client.closed))
+
+
+def test_the_end_of_a_certificate_is_a_metric_that_follows_a_new_certificate(
+    tmp_path: Path,
+) -> None:
+    secure = SecureBroker(tmp_path)
+
+    def ends() -> list[tuple[object, object]]:
+        (family,) = certificate_families(secure.broker.node.shared.sockets.tls)
+        return list(family.samples)
+
+    before = ends()
+    assert before == [((("listener", "SECURE"),), end_of_certificate(secure.own.der))]
+    fresh = issue(days=400)
+    fresh.write_pem(secure.path)
+    assert secure.set({LOCATION: str(secure.path)}) == (ErrorCode.NONE, None)
+    assert ends() == [((("listener", "SECURE"),), end_of_certificate(fresh.der))]
+    assert ends() != before

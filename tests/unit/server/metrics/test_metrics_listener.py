@@ -137,6 +137,21 @@ def test_connections_are_counted_by_principal() -> None:
     assert seen[labels(principal="User:bob", **where)] == 1
 
 
+def test_traffic_is_counted_by_client_also_after_its_connection_has_closed() -> None:
+    broker = observed()
+    other = SimulatedClient(broker.world, "other")
+    other.ask(ApiVersionsRequest(), 3)
+    before = values(broker)
+    (who,) = before["barnabas_client_requests_total"]
+    assert ("principal", "User:ANONYMOUS") in who
+    other.channel.close()
+    broker.world.run_for(100)
+    after = values(broker)
+    for metric in ("requests", "bytes_in", "bytes_out"):
+        name = f"barnabas_client_{metric}_total"
+        assert after[name][who] >= before[name][who] > 0
+
+
 def test_syncs_of_logs_are_timed() -> None:
     broker = observed()
     broker.make_topic("t", flush_messages="1")
