@@ -43,10 +43,15 @@ _HOMES = {
     "BrokerOnLoop": ".broker_on_loop",
     "running_broker": ".broker_on_loop",
 }
+# Not part of the distribution `pytest-barnabas`.
+_NOT_IN_PLUGIN = ".broker_on_loop"
 
 
 def __getattr__(name: str) -> Any:
     """Import a name on first use, because pytest imports this package in every run (PEP 562)."""
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name], __name__), name)
+        home = _HOMES[name]
+        if home == _NOT_IN_PLUGIN and __name__ != "barnabas.testing":
+            raise ImportError(f"{name} runs in this process: install Barnabas in this environment")
+        return getattr(import_module(home, __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
