@@ -1,6 +1,6 @@
 """Test support: brokers as processes and in the test's process.
 
-pytest finds the fixtures `kafka_broker`, `kafka_topic` and `kafka_cluster` without configuration.
+pytest finds the fixtures of `pytest_plugin` without configuration.
 
 The distribution `pytest-barnabas` contains the modules of this package that need only the standard
 library and pytest, as the package `pytest_barnabas`. Their imports are therefore relative.

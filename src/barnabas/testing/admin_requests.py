@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-__all__ = ["AdminEndpoint", "AdminRequestError", "AdminRequests", "Grant", "create_topic"]
+__all__ = ["AdminEndpoint", "AdminRequestError", "AdminRequests", "Grant"]
 
 # Limits for a broker that does not respond; long enough for a busy machine.
 _TIMEOUT_S = 90.0
@@ -234,27 +234,6 @@ class AdminRequests:
                 raise ConnectionResetError("the broker closed the connection")
             received += piece
         return bytes(received)
-
-
-def create_topic(
-    bootstrap: str,
-    name: str,
-    partitions: int = 1,
-    replication_factor: int = -1,
-    configs: Mapping[str, str] | None = None,
-) -> None:
-    """Create a topic over an open listener; see `AdminRequests.create_topics`.
-
-    Args:
-        bootstrap: HOST:PORT of a broker; of several, separated by commas, the first is used.
-        name: the topic's name.
-        partitions: the number of partitions.
-        replication_factor: -1 means the broker's `default.replication.factor`.
-        configs: keys of the topic, such as `retention.ms`.
-    """
-    host, _, port = bootstrap.partition(",")[0].rpartition(":")
-    with AdminRequests(AdminEndpoint(host, int(port))) as requests:
-        requests.create_topics([name], partitions, replication_factor, configs)
 
 
 class _Response:

@@ -24,21 +24,25 @@ if TYPE_CHECKING:
 _MARKER = "kafka_topic(partitions=1, configs=None): how the fixture `kafka_topic` creates its topic"
 _USERS_HELP = "users of secured fixtures, one NAME: produce TOPIC, consume TOPIC per line"
 _SCOPES = ("session", "package", "module", "class", "function")
-# Broker keys that the fixtures set themselves, by their beginnings.
-_OWN_KEYS = (
-    "advertised.listeners",
-    "broker.id",
-    "cluster.id",
-    "controller.listener.names",
-    "controller.quorum.",
-    "inter.broker.listener.name",
-    "listener.security.protocol.map",
-    "listeners",
-    "log.dir",
-    "metadata.log.dir",
-    "node.id",
-    "process.roles",
-    "security.inter.broker.protocol",
+# Broker keys that the fixtures set themselves.
+_OWN_KEYS = frozenset(
+    {
+        "advertised.listeners",
+        "broker.id",
+        "cluster.id",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+        "security.inter.broker.protocol",
+    }
 )
 _LOG_CHARACTERS = 4000
 _NAME_CHARACTERS = 150
@@ -136,14 +140,13 @@ def kafka_settings(pytestconfig: pytest.Config) -> dict[str, str]:
 
 def _checked(settings: dict[str, str]) -> dict[str, str]:
     """Refuse keys with which the fixtures would not work."""
-    for key in settings:
-        if key.startswith(_OWN_KEYS):
-            raise pytest.UsageError(
-                f"kafka_settings has {key}, which the fixtures choose themselves: each broker has "
-                "free ports and its own directory, so that test runs can go on side by side. Use "
-                "secured_kafka for TLS and users, and `barnabas start --temporary --port 9092` for "
-                "a fixed port"
-            )
+    for key in _OWN_KEYS & settings.keys():
+        raise pytest.UsageError(
+            f"kafka_settings has {key}, which the fixtures choose themselves: each broker has free "
+            "ports and its own directory, so that test runs can go on side by side. Use "
+            "secured_kafka for TLS and users, and `barnabas start --temporary --port 9092` for a "
+            "fixed port"
+        )
     return settings
 
 
