@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import release
+from tools import release, runtime_lock
 
 ROOT = Path(__file__).parents[2]
 OLDEST = Path(__file__).parent / "oldest"
@@ -82,6 +82,17 @@ def test_each_required_package_works_in_its_oldest_version(
         assert installed.get(name, oldest) == oldest
     said = release.run([str(programs / "python"), str(PROGRAM)], tmp_path)
     assert str(tmp_path) in said
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_the_lock_for_users_is_complete(wheel: Path, tmp_path: Path) -> None:
+    programs = environment(sys.executable, tmp_path / "venv")
+    pip = [str(programs / "pip"), "install", "-q"]
+    release.run([*pip, "--require-hashes", "-r", str(runtime_lock.FILE)], tmp_path)
+    release.run([*pip, "--no-deps", str(wheel)], tmp_path)
+    assert "No broken requirements" in release.run([str(programs / "pip"), "check"], tmp_path)
+    release.run([str(programs / "python"), str(PROGRAM)], tmp_path)
 
 
 @pytest.mark.nightly
