@@ -33,8 +33,8 @@ def blocks(kind: str, heading: str | None = None) -> list[str]:
     ]
 
 
-def block(kind: str) -> str:
-    [found] = blocks(kind)
+def block(kind: str, heading: str | None = None) -> str:
+    [found] = blocks(kind, heading)
     return found
 
 
@@ -91,7 +91,7 @@ def test_python(run, project: Path, title: str, passed: int) -> None:
 
 
 def test_options_and_overrides(run, project: Path) -> None:
-    (project / "pytest.ini").write_text(block("ini"))
+    (project / "pytest.ini").write_text(block("ini", "pytest"))
     (project / "test_page.py").write_text(
         blocks("python", "pytest")[0]
         + "\n\ndef test_settings(kafka_settings, kafka_broker):\n"
@@ -138,9 +138,23 @@ def test_go(run, project: Path) -> None:
     assert re.search(r"^ok ", run(project, "go", "test", "-count=1", "./..."), re.MULTILINE)
 
 
-def test_ci(run, project: Path) -> None:
+def test_users_and_rights(run, project: Path) -> None:
+    (project / "pytest.ini").write_text(block("ini", "TLS, users and rights"))
+    (project / "test_page.py").write_text(block("python", "TLS, users and rights"))
+    assert "4 passed" in run_pytest(run, project)
+
+
+def test_the_command_of_another_environment(run, project: Path) -> None:
+    command = Path(sys.executable).parent / "barnabas"
+    text = block("ini", "Pins of your own").replace("/opt/barnabas/bin/barnabas", str(command))
+    (project / "pytest.ini").write_text(text)
+    (project / "test_page.py").write_text(blocks("python", "pytest")[0])
+    assert "1 passed" in run_pytest(run, project)
+
+
+def test_github_actions(run, project: Path) -> None:
     """The workflow can be read, and the script of its last step runs."""
-    workflow = yaml.safe_load(block("yaml"))
+    workflow = yaml.safe_load(block("yaml", "GitHub Actions"))
     [job] = workflow["jobs"].values()
     assert {"uses", "run"} == {
         key for step in job["steps"] for key in ("uses", "run") if key in step
@@ -151,3 +165,23 @@ def test_ci(run, project: Path) -> None:
     others.chmod(0o755)
     # As the runner of such workflows calls it.
     assert "orders" in run(project, "bash", "-e", "-c", script + "\nwait $!")
+
+
+def test_gitlab(run, project: Path) -> None:
+    job = yaml.safe_load(block("yaml", "GitLab CI"))["tests"]
+    (project / "test_page.py").write_text(blocks("python", "pytest")[0])
+    [script] = job["script"]
+    run(project, "bash", "-e", "-c", script)
+    report = project / job["artifacts"]["reports"]["junit"]
+    assert 'tests="1"' in report.read_text()
+
+
+def test_pre_commit(run, project: Path) -> None:
+    [repository] = yaml.safe_load(block("yaml", "pre-commit"))["repos"]
+    [hook] = repository["hooks"]
+    assert {"id", "name", "entry", "language"} <= set(hook)
+    (project / "pytest.ini").write_text("[pytest]\nmarkers = kafka: needs a broker\n")
+    (project / "test_page.py").write_text(
+        "import pytest\n\npytestmark = pytest.mark.kafka\n" + blocks("python", "pytest")[0]
+    )
+    assert "1 passed" in run(project, "bash", "-e", "-c", hook["entry"])

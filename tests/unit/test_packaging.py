@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from archives import unpack
-from tools import release
+from tools import release, runtime_lock
 
 ROOT = Path(__file__).parents[2]
 
@@ -82,14 +82,22 @@ def test_pytest_finds_the_plugin_of_the_wheel(wheel: zipfile.ZipFile) -> None:
     assert "barnabas/testing/pytest_plugin.py" in wheel.namelist()
 
 
-def test_every_locked_package_has_hashes_and_no_address() -> None:
-    text = (ROOT / "requirements.lock").read_text()
+@pytest.mark.parametrize(
+    ("lock", "fewest"), [("requirements.lock", 31), ("requirements-runtime.lock", 12)]
+)
+def test_every_locked_package_has_hashes_and_no_address(lock: str, fewest: int) -> None:
+    text = (ROOT / lock).read_text()
     assert "://" not in text
     entries = re.split(r"\n(?=[a-z])", text.strip())
-    assert len(entries) > 30
+    assert len(entries) >= fewest
     for entry in entries:
         assert re.match(r"[a-z0-9.-]+==\S+", entry), entry
         assert "--hash=sha256:" in entry, entry
+
+
+def test_the_lock_for_users_is_the_part_that_runs_barnabas() -> None:
+    written = runtime_lock.FILE.read_text()
+    assert written == runtime_lock.runtime_lock(), "run python -m tools.runtime_lock"
 
 
 def test_the_lock_names_every_dependency_of_the_project() -> None:

@@ -19,6 +19,8 @@ from barnabas.runtime.process import (
     open_standard_streams,
 )
 
+# The pytest plugin asks a Barnabas of another environment with this option.
+_LAUNCH_OPTION = "--print-launch-command"
 # Errors of a write to a full disk, a full quota or a broken device. A traceback would not help.
 _WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
@@ -31,6 +33,8 @@ def main(arguments: list[str] | None = None) -> Any:
     """
     open_standard_streams()
     words = sys.argv[1:] if arguments is None else arguments
+    if words == [_LAUNCH_OPTION]:
+        return sys.stdout.write(_launch_command())
     options = StartOptions.parse(words[1:]) if words[:1] == ["start"] else None
     if options is not None:
         # Imports create 60,000 objects, of which 600 are garbage. Repeated collections would take a
@@ -51,6 +55,16 @@ def main(arguments: list[str] | None = None) -> Any:
             raise
         discard_standard_output()
         sys.exit(f"error: cannot write {error.filename or 'the output'}: {error.strerror}")
+
+
+def _launch_command() -> str:
+    """Return the words that start this command again, without a launcher such as uvx, as JSON."""
+    import json
+    from pathlib import Path
+
+    # A module, a script or an archive, without the option itself.
+    words = [str(Path(word).resolve()) if Path(word).is_file() else word for word in sys.orig_argv]
+    return json.dumps({"command": [sys.executable, *words[1:-1]]}) + "\n"
 
 
 if __name__ == "__main__":

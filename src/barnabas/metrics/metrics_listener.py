@@ -24,7 +24,6 @@ import h11
 import msgspec
 from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.core import Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
 
 from barnabas.metrics.catalogue import CATALOGUE, QUERY_CATALOGUE
 from barnabas.metrics.registry import MetricKind, Summary
@@ -47,6 +46,8 @@ DEADLINE_MS = 60_000.0
 RECEIVE_BYTES = 16 * 1024
 
 _TEXT = "text/plain; charset=utf-8"
+# The text format of Prometheus, which `generate_latest` writes in all versions of the library.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class HttpResponse(msgspec.Struct, frozen=True):

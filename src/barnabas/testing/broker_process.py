@@ -7,13 +7,14 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.testing.free_ports import HOST, free_ports
+from .admin_requests import AdminEndpoint, AdminRequests
+from .barnabas_command import barnabas_command
+from .free_ports import HOST, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +27,6 @@ __all__ = [
     "CLUSTER_SETTINGS",
     "BrokerProcess",
     "BrokerStartError",
-    "create_topic",
 ]
 
 # Broker keys of servers for tests, unless a test sets them. Consumer groups form at once
@@ -36,9 +36,6 @@ CLUSTER_SETTINGS = {**BROKER_SETTINGS, "offsets.topic.num.partitions": "3"}
 # Limits for processes that hang; long enough for a busy machine.
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 60.0
-# Only a limit for a topic whose partitions get no leaders.
-_TOPIC_TIMEOUT_S = 90.0
-_TOPIC_PAUSE_S = 0.005
 
 
 class BrokerStartError(RuntimeError):
@@ -323,9 +320,20 @@ class BrokerProcess(ServerProcess):
         """Create a topic; its partitions have leaders when this returns.
 
         Raises:
-            AdminResultsError: the topic exists already, or the broker refused it.
+            AdminRequestError: the topic exists already, or the broker refused it.
         """
-        create_topic(self.bootstrap, name, partitions, configs=configs)
+        self.create_topics([name], partitions, configs)
+
+    def create_topics(
+        self, names: Sequence[str], partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> None:
+        """Create several topics at once; see `create_topic`."""
+        with AdminRequests(self.admin_endpoint()) as requests:
+            requests.create_topics(names, partitions, configs=configs)
+
+    def admin_endpoint(self) -> AdminEndpoint:
+        """Return a listener that permits to create topics."""
+        return AdminEndpoint(self.host, self.port)
 
     def close(self) -> None:
         """Kill the broker if it runs; remove the directory if it is temporary."""
@@ -334,8 +342,9 @@ class BrokerProcess(ServerProcess):
             self._temporary.cleanup()
 
     def _command(self) -> list[str]:
-        command = [sys.executable, "-m", "barnabas.cli.main", "start"]
-        command += ["--listen", f"{self.host}:{self.port}", "--data-dir", str(self.data_directory)]
+        command = [*barnabas_command(), "start", "--data-dir", str(self.data_directory)]
+        if "listeners" not in self.settings:
+            command += ["--listen", f"{self.host}:{self.port}"]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         command += ["--exit-with", str(os.getpid())]
@@ -346,41 +355,3 @@ class BrokerProcess(ServerProcess):
     def _read_after_ready(self, deadline: float) -> None:
         if "metrics.listener" in self.settings:
             self.metrics_address = self._read_line(deadline).removeprefix(_METRICS)
-
-
-def create_topic(
-    bootstrap: str,
-    name: str,
-    partitions: int = 1,
-    replication_factor: int = -1,
-    configs: Mapping[str, str] | None = None,
-) -> None:
-    """Create a topic and wait until each of its partitions has a leader.
-
-    Args:
-        bootstrap: HOST:PORT of brokers, separated by commas.
-        name: the topic's name.
-        partitions: the number of partitions.
-        replication_factor: -1 means the broker's `default.replication.factor`.
-        configs: keys of the topic, such as `retention.ms`.
-
-    Raises:
-        AdminResultsError: the topic exists already, or the broker refused it.
-        ClientTimeoutError: no broker responded.
-        TimeoutError: a partition has no leader after 90 seconds.
-    """
-    # Imported by tests that create topics: the client takes time.
-    from barnabas.client.admin.admin import Admin
-    from barnabas.client.admin.topics import NewTopic, TopicState
-
-    with Admin(bootstrap) as admin:
-        admin.create_topics([NewTopic(name, partitions, replication_factor, configs or {})])
-        deadline = time.monotonic() + _TOPIC_TIMEOUT_S
-        while True:
-            state = admin.describe_topic_partitions([name]).get(name)
-            found = state.partitions if isinstance(state, TopicState) else {}
-            if len(found) == partitions and all(each.leader >= 0 for each in found.values()):
-                return
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"topic {name} has partitions without a leader: {state}")
-            time.sleep(_TOPIC_PAUSE_S)

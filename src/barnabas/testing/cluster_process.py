@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 import time
+from base64 import urlsafe_b64encode
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
-from barnabas.protocol.primitives import uuid_to_string
-from barnabas.testing.broker_process import ServerProcess
-from barnabas.testing.free_ports import HOST, free_ports
+from .barnabas_command import barnabas_command
+from .broker_process import ServerProcess
+from .free_ports import HOST, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +29,8 @@ REPLICATION_LISTENER = "REPLICATION"
 Address = tuple[str, int]
 
 
-class NodeOptions(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class NodeOptions:
     """Identity, roles and addresses of a node."""
 
     node_id: int
@@ -95,7 +95,7 @@ class NodeProcess(ServerProcess):
         self.properties_file.write_text("\n".join(lines) + "\n")
 
     def _command(self) -> list[str]:
-        command = [sys.executable, "-m", "barnabas.cli.main", "start", str(self.properties_file)]
+        command = [*barnabas_command(), "start", str(self.properties_file)]
         command += [
             "--set",
             f"cluster.id={self.options.cluster_id}",
@@ -350,7 +350,7 @@ def _text(address: Address) -> str:
 
 def _new_cluster_id() -> str:
     while True:
-        text = uuid_to_string(os.urandom(16))
+        text = urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         # The command line would parse a value with a leading dash as an option.
         if not text.startswith("-"):
             return text

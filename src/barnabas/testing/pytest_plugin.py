@@ -1,4 +1,4 @@
-"""pytest fixtures `kafka_broker`, `kafka_topic` and `kafka_cluster` (docs/testing.md).
+"""pytest fixtures for brokers, topics, users and clusters (docs/testing.md).
 
 pytest imports this module at every start, so it imports nothing but pytest. Each fixture imports
 its own dependencies.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,25 +17,57 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.testing.broker_process import BrokerProcess
-    from barnabas.testing.relayed_cluster import RelayedCluster
+    from .broker_process import BrokerProcess
+    from .relayed_cluster import RelayedCluster
+    from .secured import SecuredBroker
 
 _MARKER = "kafka_topic(partitions=1, configs=None): how the fixture `kafka_topic` creates its topic"
+_USERS_HELP = "users of secured fixtures, one NAME: produce TOPIC, consume TOPIC per line"
 _SCOPES = ("session", "package", "module", "class", "function")
+# Broker keys that the fixtures set themselves.
+_OWN_KEYS = frozenset(
+    {
+        "advertised.listeners",
+        "broker.id",
+        "cluster.id",
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+        "security.inter.broker.protocol",
+    }
+)
 _LOG_CHARACTERS = 4000
 _NAME_CHARACTERS = 150
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options for pytest.ini and pyproject.toml."""
-    for name, what in (("kafka_broker", "the broker"), ("kafka_cluster", "the cluster")):
-        parser.addini(f"{name}_scope", f"scope of {what}: {', '.join(_SCOPES)}", default="session")
+    for name in ("kafka_broker", "kafka_cluster", "secured_kafka"):
+        help_text = f"scope of the fixture {name}: {', '.join(_SCOPES)}"
+        parser.addini(f"{name}_scope", help_text, default="session")
     parser.addini("kafka_settings", "broker keys, one KEY=VALUE per line", type="linelist")
+    parser.addini("kafka_users", _USERS_HELP, type="linelist")
+    parser.addini("kafka_cluster_secured", "whether kafka_cluster has TLS and users", type="bool")
+    parser.addini("kafka_barnabas", "command of a Barnabas in another environment", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker `kafka_topic`."""
+    """Declare the marker `kafka_topic`, and name the command of Barnabas for all fixtures."""
     config.addinivalue_line("markers", _MARKER)
+    words = shlex.split(str(config.getini("kafka_barnabas")))
+    if words:
+        if "/" in words[0]:
+            words[0] = str(config.rootpath / Path(words[0]).expanduser())
+        # A variable that is already set names the command on this machine.
+        os.environ.setdefault("KAFKA_BARNABAS", shlex.join(words))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -46,7 +80,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     hook = getattr(early_config.pluginmanager, "rewrite_hook", None)
     marked = getattr(hook, "_must_rewrite", None)
     if isinstance(marked, set):
-        marked.discard("barnabas")
+        marked.discard(__name__.partition(".")[0])
 
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
@@ -104,6 +138,33 @@ def kafka_settings(pytestconfig: pytest.Config) -> dict[str, str]:
     return settings
 
 
+def _checked(settings: dict[str, str]) -> dict[str, str]:
+    """Refuse keys with which the fixtures would not work."""
+    for key in _OWN_KEYS & settings.keys():
+        raise pytest.UsageError(
+            f"kafka_settings has {key}, which the fixtures choose themselves: each broker has free "
+            "ports and its own directory, so that test runs can go on side by side. Use "
+            "secured_kafka for TLS and users, and `barnabas start --temporary --port 9092` for a "
+            "fixed port"
+        )
+    return settings
+
+
+@pytest.fixture(scope="session")
+def kafka_users(pytestconfig: pytest.Config) -> dict[str, dict[str, Any]]:
+    """Users of secured brokers: arguments of `add_user` by name; override it in a conftest.py."""
+    from .secured import parse_user
+
+    users: dict[str, dict[str, Any]] = {}
+    for line in pytestconfig.getini("kafka_users"):
+        try:
+            name, options = parse_user(line)
+        except ValueError as error:
+            raise pytest.UsageError(f"kafka_users has {line!r}: {error}") from None
+        users[name] = options
+    return users
+
+
 @pytest.fixture(scope=_scope)
 def kafka_broker(
     request: pytest.FixtureRequest, kafka_settings: dict[str, str]
@@ -113,30 +174,58 @@ def kafka_broker(
     Tests may `kill`, `pause` and `stop` it; it runs again for the next test. An indirect parameter
     is a dictionary of broker keys.
     """
-    from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
+    from .broker_process import BROKER_SETTINGS, BrokerProcess
 
-    settings = {**BROKER_SETTINGS, **kafka_settings, **getattr(request, "param", {})}
-    with BrokerProcess(settings=settings) as broker:
+    own = _checked({**kafka_settings, **getattr(request, "param", {})})
+    with BrokerProcess(settings={**BROKER_SETTINGS, **own}) as broker:
         yield from _kept(request.config, "kafka_broker", broker)
 
 
 @pytest.fixture(scope=_scope)
+def secured_kafka(
+    request: pytest.FixtureRequest,
+    kafka_settings: dict[str, str],
+    kafka_users: dict[str, dict[str, Any]],
+) -> Iterator[SecuredBroker]:
+    """A running broker with TLS, users and rights.
+
+    The users of the option `kafka_users` are in `secured_kafka.users`. `secured_kafka.add_user`
+    adds more. An indirect parameter is a dictionary of broker keys.
+    """
+    from .broker_process import BROKER_SETTINGS
+    from .secured import SecuredBroker
+
+    own = _checked({**kafka_settings, **getattr(request, "param", {})})
+    with SecuredBroker(settings={**BROKER_SETTINGS, **own}) as broker:
+        for name, options in kafka_users.items():
+            broker.add_user(name, **options)
+        yield from _kept(request.config, "secured_kafka", broker)
+
+
+@pytest.fixture(scope=_scope)
 def kafka_cluster(
-    request: pytest.FixtureRequest, kafka_settings: dict[str, str]
+    request: pytest.FixtureRequest,
+    kafka_settings: dict[str, str],
+    kafka_users: dict[str, dict[str, Any]],
 ) -> Iterator[RelayedCluster]:
     """Three running brokers whose nodes and links can fail; the next test finds them restored.
 
-    An indirect parameter is the number of brokers, or a dictionary with `brokers`, `controllers`
-    and `settings`, all optional.
+    An indirect parameter is the number of brokers, or a dictionary with `brokers`, `controllers`,
+    `settings` and `secured`, all optional. With `secured`, it is a `SecuredCluster`.
     """
-    from barnabas.testing.broker_process import CLUSTER_SETTINGS
-    from barnabas.testing.relayed_cluster import RelayedCluster
+    from .broker_process import CLUSTER_SETTINGS
+    from .relayed_cluster import RelayedCluster
+    from .secured import SecuredCluster
 
     given = getattr(request, "param", {})
     options: dict[str, Any] = {"brokers": given} if isinstance(given, int) else dict(given)
-    own = options.pop("settings", {})
-    settings = {**CLUSTER_SETTINGS, **kafka_settings, **own}
-    with RelayedCluster(**options, settings=settings) as cluster:
+    own = _checked({**kafka_settings, **options.pop("settings", {})})
+    is_secured = options.pop("secured", request.config.getini("kafka_cluster_secured"))
+    kind = SecuredCluster if is_secured else RelayedCluster
+    with kind(**options, settings={**CLUSTER_SETTINGS, **own}) as cluster:
+        if isinstance(cluster, SecuredCluster):
+            for name, rights in kafka_users.items():
+                cluster.add_user(name, **rights)
         yield from _kept(request.config, "kafka_cluster", cluster)
 
 

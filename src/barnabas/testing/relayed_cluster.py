@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.testing.broker_process import BrokerDiedError, create_topic
-from barnabas.testing.cluster_process import ClusterProcess
-from barnabas.testing.relays import CLIENTS, Relays
+from .admin_requests import AdminEndpoint, AdminRequests
+from .broker_process import BrokerDiedError
+from .cluster_process import CLIENT_LISTENER, ClusterProcess
+from .relays import CLIENTS, Relays
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from .cluster_process import NodeProcess
 
 __all__ = ["CLIENTS", "RelayedCluster"]
 
@@ -84,10 +87,24 @@ class RelayedCluster(ClusterProcess):
             configs: keys of the topic, such as `retention.ms`.
 
         Raises:
-            AdminResultsError: the topic exists already, or a broker refused it.
+            AdminRequestError: the topic exists already, or a broker refused it.
         """
         factor = min(3, len(self.brokers)) if replication_factor < 0 else replication_factor
-        create_topic(self.bootstrap, name, partitions, factor, configs)
+        with AdminRequests(self.admin_endpoints()[0]) as requests:
+            requests.create_topics([name], partitions, factor, configs)
+
+    def admin_endpoints(self) -> list[AdminEndpoint]:
+        """Return the listeners of the running brokers that permit to create topics."""
+        return [
+            AdminEndpoint(*node.options.listeners[CLIENT_LISTENER])
+            for node in self.running_brokers()
+        ]
+
+    def running_brokers(self) -> list[NodeProcess]:
+        """Return the brokers that run and are not paused."""
+        running = [node for node in self.brokers if node.is_running and not node.is_paused]
+        assert running, "no broker is running"
+        return running
 
     def heal(self) -> None:
         """Remove the faults of all links; held bytes pass now."""

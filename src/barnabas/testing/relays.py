@@ -25,11 +25,8 @@ from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
-
-from barnabas.runtime.loop import new_loop
-from barnabas.testing.cluster_process import CLIENT_LISTENER, Address
-from barnabas.testing.free_ports import HOST
+from .cluster_process import CLIENT_LISTENER, Address
+from .free_ports import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -138,6 +135,15 @@ class Link:
     delay_ms: float = 0.0
 
 
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop of Barnabas, which relays bytes faster, where Barnabas is installed."""
+    try:
+        from barnabas.runtime.loop import new_loop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return new_loop()
+
+
 class Relays:
     """A `Network` for `ClusterProcess`; its own thread moves the bytes.
 
@@ -152,7 +158,7 @@ class Relays:
     ) -> None:
         self.pids = pids
         self.relays_clients = relays_clients
-        self.loop = new_loop()
+        self.loop = _new_loop()
         # Links on which a fault was set since the last `heal`.
         self._links: dict[frozenset[int], Link] = {}
         self._pairs: set[_Pair] = set()
@@ -297,7 +303,8 @@ class Relays:
         return None
 
 
-class _Target(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class _Target:
     """The listener behind a relay."""
 
     node_id: int
