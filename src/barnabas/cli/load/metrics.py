@@ -6,7 +6,7 @@ import re
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from barnabas.metrics import catalogue as names
 from barnabas.server.quotas.sanitized_user import sanitized_user
@@ -23,6 +23,12 @@ _THROTTLE_TIMES = tuple(
     f"kafka_server_{quota}_throttle_time"
     for quota in ("produce", "fetch", "request", "controllermutation")
 )
+# Gauges of the clients that share a quota, and the field of `ClientMetrics`.
+_CLIENTS = {
+    "kafka_server_produce_byte_rate": "bytes_in",
+    "kafka_server_fetch_byte_rate": "bytes_out",
+    **dict.fromkeys(_THROTTLE_TIMES, "throttle_ms"),
+}
 _ANONYMOUS = "User:ANONYMOUS"
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
@@ -40,6 +46,32 @@ class PrincipalMetrics:
     listeners: frozenset[str]
     # The largest average throttle time (ms) of the last minute; None if no quota throttled it.
     throttle_ms: float | None
+
+
+class ClientName(NamedTuple):
+    """The user and the client id that share a quota; empty for a part that the quota ignores."""
+
+    user: str
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMetrics:
+    """The rates of clients that share a quota. Brokers do not measure clients without a quota."""
+
+    # Bytes per second.
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+    # The largest average throttle time (ms) of the last minute; 0 if no quota throttled it.
+    throttle_ms: float = 0.0
+
+    def add(self, other: ClientMetrics) -> ClientMetrics:
+        """Return the metrics of the clients at both brokers."""
+        return ClientMetrics(
+            self.bytes_in + other.bytes_in,
+            self.bytes_out + other.bytes_out,
+            max(self.throttle_ms, other.throttle_ms),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +92,7 @@ class BrokerMetrics:
     open_files: int | None
     # By principal, TYPE:NAME; empty if all clients are anonymous.
     principals: dict[str, PrincipalMetrics]
+    clients: dict[ClientName, ClientMetrics]
 
 
 def scrape(address: str) -> BrokerMetrics:
@@ -119,7 +152,20 @@ def broker_metrics(found: dict[str, dict[Labels, float]]) -> BrokerMetrics:
         resident_bytes=_whole(found, "process_resident_memory_bytes"),
         open_files=_whole(found, "process_open_fds"),
         principals=_principals(found),
+        clients=_clients(found),
     )
+
+
+def _clients(found: dict[str, dict[Labels, float]]) -> dict[ClientName, ClientMetrics]:
+    clients: dict[ClientName, ClientMetrics] = {}
+    for metric, kind in _CLIENTS.items():
+        for labels, value in found.get(metric, {}).items():
+            tags = dict(labels)
+            name = ClientName(tags.get("user", ""), tags.get("client_id", ""))
+            # NaN: the quota did not throttle its clients in the last minute.
+            own = ClientMetrics(**{kind: value}) if value > 0 else ClientMetrics()
+            clients[name] = clients.get(name, ClientMetrics()).add(own)
+    return clients
 
 
 def _principals(found: dict[str, dict[Labels, float]]) -> dict[str, PrincipalMetrics]:

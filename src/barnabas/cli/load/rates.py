@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.admin.group_lag import group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
-from barnabas.cli.load.metrics import PrincipalMetrics, scrape, scrape_queries
+from barnabas.cli.load.metrics import ClientMetrics, PrincipalMetrics, scrape, scrape_queries
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from barnabas.cli.load.metrics import BrokerMetrics, QuerySample
+    from barnabas.cli.load.metrics import BrokerMetrics, ClientName, QuerySample
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
 
@@ -201,6 +201,8 @@ class Rates:
     processes: dict[str, BrokerRates]
     # Sums over all brokers by principal; empty if all clients are anonymous.
     principals: dict[str, PrincipalMetrics]
+    # Sums over all brokers; only clients with a quota.
+    clients: dict[ClientName, ClientMetrics]
     # By the address of the driver, then by name; None if the driver does not answer.
     queries: dict[str, dict[str, QuerySample] | None]
 
@@ -260,6 +262,16 @@ class Rates:
                 }
                 for name, principal in self.principals.items()
             },
+            "clients": [
+                {
+                    "user": name.user,
+                    "client_id": name.client_id,
+                    "bytes_in_per_s": _rounded(client.bytes_in),
+                    "bytes_out_per_s": _rounded(client.bytes_out),
+                    "throttle_ms": _rounded(client.throttle_ms),
+                }
+                for name, client in self.clients.items()
+            ],
             "queries": {
                 address: None
                 if queries is None
@@ -294,6 +306,7 @@ def rates_between(before: Sample, after: Sample) -> Rates:
             for address, metrics in after.metrics.items()
         },
         principals=_principals(after),
+        clients=_clients(after),
         queries=after.queries,
     )
 
@@ -311,6 +324,14 @@ def _principals(sample: Sample) -> dict[str, PrincipalMetrics]:
                 own.listeners | other.listeners,
                 max(throttle_times, default=None),
             )
+    return sums
+
+
+def _clients(sample: Sample) -> dict[ClientName, ClientMetrics]:
+    sums: dict[ClientName, ClientMetrics] = {}
+    for metrics in sample.metrics.values():
+        for name, own in metrics.clients.items():
+            sums[name] = sums.get(name, ClientMetrics()).add(own)
     return sums
 
 

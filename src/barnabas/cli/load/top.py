@@ -40,7 +40,8 @@ Examples:
 
 \b
 Record rates and lag come from the Kafka protocol. Outgoing bytes, requests, connections,
-principals, purgatories, CPU and memory come from the metrics listeners given by --metrics.
+principals, purgatories, CPU and memory come from the metrics listeners given by --metrics, and so
+do the rates of clients. Brokers measure only clients with a quota (barnabas quotas).
 Streaming queries of Spark come from the drivers given by --queries. The key q and Ctrl-C end the
 display.
 """
@@ -158,6 +159,7 @@ def render(
             _topics(rates),
             _groups(rates),
             _principals(rates),
+            _clients(rates),
             _queries(rates),
         ):
             if rows:
@@ -268,6 +270,21 @@ def _principals(rates: Rates) -> tuple[Sequence[str], list[tuple[object, ...]]]:
         )
     if len(ranked) > _PRINCIPALS_MAX:
         rows.append((dim(f"… {len(ranked) - _PRINCIPALS_MAX} more"), *[""] * 3))
+    return columns, rows
+
+
+def _clients(rates: Rates) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+    columns = ("client id", "user", "bytes/s in", "bytes/s out", "throttled")
+    rows: list[tuple[object, ...]] = []
+    ranked = sorted(
+        rates.clients.items(), key=lambda item: (-item[1].bytes_in - item[1].bytes_out, item[0])
+    )
+    for name, client in ranked[:_PRINCIPALS_MAX]:
+        throttled = warn(f"{amount(client.throttle_ms)} ms") if client.throttle_ms else dim(None)
+        cells = (name.client_id or dim(None), name.user or dim(None))
+        rows.append((*cells, size(client.bytes_in), size(client.bytes_out), throttled))
+    if len(ranked) > _PRINCIPALS_MAX:
+        rows.append((dim(f"… {len(ranked) - _PRINCIPALS_MAX} more"), *[""] * 4))
     return columns, rows
 
 
