@@ -127,6 +127,14 @@ def _examine_certificate(address: Address, tls: TlsOptions, diagnosis: Diagnosis
         diagnosis.ok(f"the certificate of {address[0]}:{address[1]} is valid for this client")
 
 
+def _is_trusted(address: Address, tls: TlsOptions) -> bool:
+    """Return whether the client accepts the certificate; the findings about it are elsewhere."""
+    # Imported only for listeners with TLS.
+    from barnabas.cli.doctor.certificates import examine_peer_certificate
+
+    return not tls.verify_peer or examine_peer_certificate(address, tls, Diagnosis())
+
+
 def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) -> None:
     """Report everything that the brokers reveal about the cluster.
 
@@ -269,7 +277,7 @@ def examine_all(
     deadline = time.monotonic() + limit_s
     parts = [_Part(partial(_examine_addresses, probes, tls))]
     if config is not None:
-        parts.append(_Part(partial(_examine_cluster, probes, config)))
+        parts.append(_Part(partial(_examine_cluster, probes, tls, config)))
     for part in parts:
         part.start()
     are_late = False
@@ -311,9 +319,14 @@ def _examine_addresses(probes: Probes, tls: TlsOptions | None, diagnosis: Diagno
         examine_address(address, probes, diagnosis, tls)
 
 
-def _examine_cluster(probes: Probes, config: Mapping[str, str], diagnosis: Diagnosis) -> None:
+def _examine_cluster(
+    probes: Probes, tls: TlsOptions | None, config: Mapping[str, str], diagnosis: Diagnosis
+) -> None:
     first = probes.first_kafka()
     if first is None:
+        return
+    if tls is not None and not _is_trusted(first, tls):
+        diagnosis.unexamined(f"the cluster: the client refuses the certificate of {_text(first)}")
         return
     with Client(_text(first), **config) as client:
         examine_cluster(client, *first, diagnosis)
