@@ -82,6 +82,12 @@ def test_a_partition_that_is_written_only_for_a_moment_is_not_hot(clock: list[fl
     assert examined(topics, clock) == []
 
 
+def test_internal_topics_have_no_hot_partitions(clock: list[float]) -> None:
+    topics = WrittenTopics(clock, __consumer_offsets=(0, 2000, 0))
+    topics.internal = ("__consumer_offsets",)
+    assert examined(topics, clock) == []
+
+
 def test_slow_topics_have_no_hot_partitions(clock: list[float]) -> None:
     assert examined(WrittenTopics(clock, slow=(0, 20, 0)), clock) == []
 

@@ -154,7 +154,6 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
             )
         return
     probes = probe_brokers(client, cluster)
-    ends = read_ends(client)
     state = examine_quorum(client, diagnosis)
     leader = "no controller" if state.leader is None else f"controller {state.leader}"
     count = len(cluster.brokers) + len(cluster.fenced)
@@ -165,6 +164,8 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
     look = look_at_brokers(client, cluster, probes, state)
     found = examine_brokers(cluster, look, (host, port), diagnosis)
     down = {node.id for node in found.down}
+    # While a broker is down, a request to it would wait.
+    ends = None if down else read_ends(client)
 
     def partitions() -> None:
         examine_partitions(client, client.describe_topics(), down, diagnosis)
@@ -180,8 +181,7 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
         checks.append(
             lambda: examine_moves(client, [node.id for node in found.answering], diagnosis)
         )
-    if not down:
-        # While a broker is down, a request to it would wait.
+    if ends is not None:
         checks.append(lambda: examine_traffic(client, ends, diagnosis))
         checks.append(lambda: examine_transactions(client, diagnosis))
         checks.append(lambda: examine_groups(client, diagnosis))

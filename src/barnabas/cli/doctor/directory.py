@@ -49,11 +49,11 @@ if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig
 
 
-# With less free space than this share, a broker soon stops. The number of bytes counts only on
-# disks of which it is at most the second share.
+# With less free space than this share or this number of bytes, a broker soon stops. On small disks,
+# another share takes the place of the number of bytes.
 _FREE_PART_MIN = 0.05
 _FREE_BYTES_MIN = 1 << 30
-_FREE_BYTES_PART_MAX = 0.1
+_FREE_PART_OF_SMALL_MIN = 0.1
 # Descriptors for an active segment: the log file and its indexes.
 _FILES_PER_PARTITION = 4
 
@@ -192,7 +192,7 @@ def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
 def check_space(name: str, total: int, free: int, diagnosis: Diagnosis) -> None:
     """Report whether a disk has enough free space."""
     words = f"{name}: {size(free)} of {size(total)} free"
-    needed = max(total * _FREE_PART_MIN, min(_FREE_BYTES_MIN, total * _FREE_BYTES_PART_MAX))
+    needed = max(total * _FREE_PART_MIN, min(_FREE_BYTES_MIN, total * _FREE_PART_OF_SMALL_MIN))
     if free < needed:
         diagnosis.wrong(
             words,
