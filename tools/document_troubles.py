@@ -24,6 +24,8 @@ configurations. It ends within ten seconds (`--timeout` changes this), even if b
 with the remedy below it. A quorum without a leader is the first line, because it must be repaired first. `barnabas why` explains
 a single partition or group. `barnabas doctor DIRECTORY` and `barnabas doctor SERVER.PROPERTIES` examine a node that does not start.
 
+[runbook.md](runbook.md) rehearses twelve bad days from the first sign to the end.
+
 While a broker is down, do not change the configuration: its replicas catch up automatically after its next start. Do not delete a
 node's data, and do not lower `min.insync.replicas` or replication factors. Do not elect an unclean leader if the broker will return.
 

@@ -25,6 +25,7 @@ _MARK_WORDS = re.compile(
     r"|checked by (?P<checked_by>tests/[\w/]+\.py)"
     r"|exit (?P<status>\d+)|needs (?P<needs>\w+(?: \w+)*)|brokers? (?P<brokers>\w+(?: \w+)?)"
     r"|(?P<fresh>fresh)|(?P<kafka_only>kafka only)|(?P<eventually>eventually)"
+    r"|(?P<wide>wide)"
 )
 _REASON_LENGTH_MIN = 10
 
@@ -76,6 +77,7 @@ class Section:
     Attributes:
         brokers: kinds of brokers that the page takes as running; empty if it starts its own.
         needs: what the machine must have, beside Python.
+        is_wide: whether its terminals are so wide that no line is wrapped.
     """
 
     page: str
@@ -83,6 +85,7 @@ class Section:
     brokers: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     blocks: list[Block] = field(default_factory=list)
+    is_wide: bool = False
 
 
 def sections_of(page: str, text: str | None = None) -> list[Section]:
@@ -142,7 +145,11 @@ class _Reader:
         if "fresh" in found:
             title = f"{self._page}: {self._heading}"
             files = [block for block in section.blocks if block.file is not None]
-            self.sections.append(Section(self._page, title, section.brokers, section.needs, files))
+            self.sections.append(
+                Section(self._page, title, section.brokers, section.needs, files, section.is_wide)
+            )
+        elif "wide" in found:
+            section.is_wide = True
         elif "needs" in found:
             section.needs += tuple(found["needs"].split())
         elif "brokers" in found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import subprocess
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -29,12 +30,18 @@ class PageRun:
 
     Args:
         on_kafka: whether the broker that the page takes as running is Apache Kafka.
+        is_wide: whether the terminals are so wide that no line is wrapped.
     """
 
-    def __init__(self, surroundings: Surroundings, on_kafka: bool = False) -> None:
+    def __init__(
+        self, surroundings: Surroundings, on_kafka: bool = False, is_wide: bool = False
+    ) -> None:
         self._surroundings = surroundings
         self._directory = surroundings.directory
         self._environment = surroundings.environment()
+        if is_wide:
+            # A dumb terminal has 80 columns, whatever COLUMNS is.
+            self._environment |= {"COLUMNS": "1000", "TERM": "vt100"}
         self._on_kafka = on_kafka
         self._windows: list[Window] = []
         self._interpreter: Interpreter | None = None
@@ -53,6 +60,7 @@ class PageRun:
             if each is not None:
                 each.close()
         _kill_what_is_left(self._directory)
+        _unmount_what_is_left(self._directory)
 
     def run(self, section: Section) -> None:
         """Run all blocks.
@@ -151,3 +159,10 @@ def _kill_what_is_left(directory: Path) -> None:
         with contextlib.suppress(psutil.Error, OSError):
             if Path(process.cwd()).is_relative_to(directory):
                 process.send_signal(signal.SIGKILL)
+
+
+def _unmount_what_is_left(directory: Path) -> None:
+    """Unmount the file systems of a page that failed before it did so."""
+    for partition in psutil.disk_partitions(all=True):
+        if Path(partition.mountpoint).is_relative_to(directory):
+            subprocess.run(["umount", "--lazy", partition.mountpoint], check=False)

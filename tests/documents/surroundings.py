@@ -23,7 +23,9 @@ _THOUSANDS = range(10, 32)
 _PORTS = (80, 92, 93, 94, 95, 96, 192, 193, 194, 195, 292, 293, 294, 308, 392, 393, 404)
 _PORT = re.compile(r"(?:(?<=[\w/\]]:)|(?<=--port ))9(?=\d{3}\b|\$\{)")
 _HOST = re.compile(r"\bhost(?=(?:[1-9]|\$\w+):)")
-_DIRECTORY = re.compile(r"(?<![\w./}-])(?=/(?:var/lib|etc)/barnabas\b|/data\b)")
+# The name of a host in a certificate.
+_CERTIFIED = re.compile(r"\bDNS:host(?=[1-9]\b)")
+_DIRECTORY = re.compile(r"(?:(?<![\w./}-])|(?<=file://))(?=/(?:var/lib|etc)/barnabas\b|/data\b)")
 
 _REGISTRY = "http://127.0.0.1:8081"
 
@@ -65,6 +67,8 @@ class Surroundings:
         self._commands = directory / ".bin"
         self._commands.mkdir(parents=True)
         (directory / "examples").symlink_to(ROOT / "examples")
+        # A page that asks for it runs only where the tests may do the same without it.
+        self._add_command("sudo", '#!/bin/sh\nexec "$@"\n')
         for name, words in (commands or {}).items():
             self._add_command(name, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         barnabas = shlex.join([python, "-m", "barnabas.cli.main"])
@@ -77,6 +81,7 @@ class Surroundings:
             text = text.replace("127.0.0.1:9092", self._bootstrap)
         if self._registry is not None:
             text = text.replace(_REGISTRY, self._registry)
+        text = _CERTIFIED.sub("IP:127.0.0.", text)
         text = _HOST.sub("127.0.0.", text)
         text = _PORT.sub(str(self._thousands), text)
         return _DIRECTORY.sub(str(self.directory), text)

@@ -29,9 +29,10 @@ class CommandEndError(AssertionError):
     """A shell ended or hangs; the message has the output."""
 
 
-def _open_terminal() -> tuple[int, int]:
+def _open_terminal(environment: Mapping[str, str]) -> tuple[int, int]:
     ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    columns = int(environment["COLUMNS"])
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     return ours, theirs
 
 
@@ -41,7 +42,7 @@ class Shell:
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self._directory = directory
         self._count = 0
-        self._ours, self._theirs = _open_terminal()
+        self._ours, self._theirs = _open_terminal(environment)
         self._process = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             cwd=directory,
@@ -104,7 +105,7 @@ class Window:
     def __init__(self, text: str, directory: Path, environment: Mapping[str, str]) -> None:
         self._text = text
         self._written = b""
-        self._ours, theirs = _open_terminal()
+        self._ours, theirs = _open_terminal(environment)
         self._process = subprocess.Popen(
             ["bash", "-c", text],
             cwd=directory,

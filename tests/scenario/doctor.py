@@ -81,7 +81,10 @@ def await_recovery(name: str, target: object) -> None:
 
     def has_recovered() -> bool:
         seen[:] = run_doctor(target)
-        return not any(each.verdict == "wrong" or trouble.finding in each.what for each in seen)
+        return not any(
+            each.verdict == "wrong" or (each.verdict != "ok" and trouble.finding in each.what)
+            for each in seen
+        )
 
     eventually(has_recovered, lambda: f"{name}: {seen}", pause_s=0.5)
 

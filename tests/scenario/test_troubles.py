@@ -6,16 +6,20 @@ import http.server
 import os
 import socket
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from barnabas.client.admin.topics import NewTopic
+from barnabas.client.consumer.consumer import Consumer
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from barnabas.client.producer.producer import Producer
+from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.messages.groups import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -268,6 +272,61 @@ def test_group_stuck_in_a_rebalance(cluster: ClusterProcess) -> None:
     await_recovery("group stuck in a rebalance", cluster.bootstrap)
 
 
+def test_consumer_that_does_not_advance(cluster: ClusterProcess) -> None:
+    create(cluster, "hung", "12")
+    produce(cluster, "hung", 10)
+    with Consumer(
+        "hung", bootstrap_servers=cluster.bootstrap, group_id="hangs", auto_offset_reset="earliest"
+    ) as consumer:
+        eventually(lambda: consumer.poll(0.1))
+        consumer.commit({TopicPartition("hung", 0): 3})
+        await_finding("consumer that does not advance", cluster.bootstrap)
+        consumer.commit({TopicPartition("hung", 0): 10})
+        await_recovery("consumer that does not advance", cluster.bootstrap)
+    run("groups", "delete", "hangs", "-b", cluster.bootstrap)
+
+
+def test_records_that_no_consumer_can_read(cluster: ClusterProcess) -> None:
+    create(cluster, "poisoned", "1")
+    for _ in range(4):
+        produce(cluster, "poisoned", 1)
+    words = ("groups", "reset", "readers", "--topic", "poisoned", "--to-offset", "2", "--execute")
+    eventually(lambda: barnabas(*words, "-b", cluster.bootstrap).returncode == 0)
+    (log,) = (cluster.node(1).data_directory / "poisoned-0").glob("*.log")
+    damaged = bytearray(log.read_bytes())
+    # The four batches have equal sizes, and a batch ends with its record.
+    damaged[3 * len(damaged) // 4 - 2] ^= 0x55
+    log.write_bytes(damaged)
+    first, *_ = await_finding("records that no consumer can read", cluster.bootstrap)
+    command = first.remedy.partition("to skip them instead: `")[2].partition("`")[0]
+    run_remedy(command, cluster.bootstrap, "--execute")
+    await_recovery("records that no consumer can read", cluster.bootstrap)
+    run("topics", "delete", "poisoned", "--yes", "-b", cluster.bootstrap)
+
+
+def test_hot_partition(cluster: ClusterProcess) -> None:
+    words = ["bench", "produce", "spread", "-p", "3", "-r", "1", "--keys", "1", "--rate", "500"]
+    command = [sys.executable, "-m", "barnabas.cli.main", *words, "--seconds", "600"]
+    with subprocess.Popen(
+        [*command, "-b", cluster.bootstrap], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as bench:
+        try:
+            await_finding("hot partition", cluster.bootstrap)
+        finally:
+            bench.kill()
+    await_recovery("hot partition", cluster.bootstrap)
+
+
+def test_record_from_a_wrong_clock(cluster: ClusterProcess) -> None:
+    create(cluster, "early", "1")
+    with Producer(cluster.bootstrap) as producer:
+        ahead = int(time.time() * 1000) + 50 * 60_000
+        producer.send("early", b"v", timestamp_ms=ahead).result(30)
+    await_finding("record from a wrong clock", cluster.bootstrap)
+    run("topics", "delete", "early", "--yes", "-b", cluster.bootstrap)
+    await_recovery("record from a wrong clock", cluster.bootstrap)
+
+
 # Addresses
 
 
@@ -389,8 +448,11 @@ def test_full_disk(broker: BrokerProcess) -> None:
         pytest.skip("mounting a file system is not allowed here")
     try:
         broker.start()
-        (broker.data_directory / "filler").write_bytes(bytes(40 << 20))
+        filler = broker.data_directory / "filler"
+        filler.write_bytes(bytes(60 << 20))
         await_finding("full disk", broker.bootstrap)
+        filler.unlink()
+        await_recovery("full disk", broker.bootstrap)
     finally:
         broker.close()
         subprocess.run(["umount", str(broker.data_directory)], check=True)

@@ -145,6 +145,36 @@ TROUBLES = (
         "the member leaves",
     ),
     Trouble(
+        "consumer that does not advance",
+        "a member of a group processes one record forever",
+        "owns it and is an active member, but has not committed for",
+        "barnabas consume -p 0 --from 3 -n 1 hung",
+        "the member leaves, and its group is deleted",
+    ),
+    Trouble(
+        "records that no consumer can read",
+        "a byte of a batch is changed in the leader's log",
+        "no consumer can read the records from offset 2 on: the CRC does not match",
+        "barnabas groups reset --topic poisoned:0 --to-offset 3 readers",
+        "barnabas groups reset --execute",
+    ),
+    Trouble(
+        "hot partition",
+        "barnabas bench produce --keys 1",
+        "is hot: it takes",
+        "shows the keys",
+        "the producer stops",
+        "note",
+    ),
+    Trouble(
+        "record from a wrong clock",
+        "a record is 50 minutes ahead",
+        "ahead of our clock: the clock of its producer is wrong, or was wrong",
+        "set them by NTP",
+        "barnabas topics delete",
+        "note",
+    ),
+    Trouble(
         "wrong bootstrap port",
         "no program listens at the port",
         "refuses connections",
@@ -196,9 +226,9 @@ TROUBLES = (
     Trouble(
         "full disk",
         "the file system of log.dirs is filled",
-        "0.0 of 0.1 GiB free",
+        "of 64.0 MiB free",
         "free space",
-        "",
+        "space is freed",
     ),
     Trouble(
         "offline directory",

@@ -275,6 +275,7 @@ class CorruptRecordsError(ClientError):
     Attributes:
         partition, offset: Partition and offset of the corrupt batch, or of the first requested
             record in it. The position stays there; other partitions are read further.
+        reason: What is wrong with the bytes.
         next_offset: The offset to seek to in order to skip the corrupt records.
     """
 
@@ -285,6 +286,7 @@ class CorruptRecordsError(ClientError):
     ) -> None:
         self.partition = partition
         self.offset = offset
+        self.reason = reason
         self.next_offset = offset + 1 if next_offset is None else next_offset
         super().__init__(
             f"{partition}: records fetched at offset {offset} are corrupt: {reason}. "

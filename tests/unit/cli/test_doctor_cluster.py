@@ -77,13 +77,17 @@ class ScriptedCluster:
         self.supported: dict[str, tuple[int, int]] = {}
         self.finalized: dict[str, int] = {}
         self.config = CLIENT_CONFIG
+        # What ListOffsets returns; by default, all logs are empty.
+        self.offsets: Any = lambda _tp, _spec: ListedOffset(0, -1, -1)
         self.admin = SimpleNamespace(
             describe_versions=lambda _node: Versions(self.apis, self.supported, self.finalized),
             describe_quorum=self._quorum,
             list_reassignments=dict,
             list_groups=list,
             # No transaction is open.
-            list_offsets=lambda wanted, **_: dict.fromkeys(wanted, ListedOffset(0, -1, -1)),
+            list_offsets=lambda wanted, **_: {
+                tp: self.offsets(tp, spec) for tp, spec in wanted.items()
+            },
             describe_log_dirs=lambda nodes: dict.fromkeys(nodes, self.directories),
             describe_configs=lambda resources, **_: dict.fromkeys(resources, self.configs),
         )
@@ -367,6 +371,15 @@ def test_partitions_without_a_leader_or_a_replica_are_reported() -> None:
     assert under == "1 partition(s) have replicas that are not in sync: t-1"
 
 
+def test_a_leaderless_partition_whose_brokers_run_needs_no_start() -> None:
+    def change(cluster: ScriptedCluster) -> None:
+        cluster.partitions = {0: PartitionInfo(0, -1, 3, (1,), ())}
+
+    ((_, remedy),) = wrong(change)
+    assert remedy.startswith("their brokers run, so they get a leader when")
+    assert remedy.endswith("barnabas why t:0")
+
+
 def test_a_lost_directory_and_a_full_disk_are_reported() -> None:
     def change(cluster: ScriptedCluster) -> None:
         lost = broker_error(ErrorCode.KAFKA_STORAGE_ERROR, "log directory /b")
@@ -376,7 +389,7 @@ def test_a_lost_directory_and_a_full_disk_are_reported() -> None:
         ]
 
     (full, remedy), (lost, _) = wrong(change)
-    assert full == "broker 1, /a: 2.0 of 100.0 GiB free"
+    assert full == "broker 1, /a: 2.0 GiB of 100 GiB free"
     assert "topics purge" in remedy
     assert "has lost /b" in lost
 
@@ -404,7 +417,14 @@ def test_a_disabled_feature_that_all_brokers_support_is_noted() -> None:
 
 
 def test_little_free_space_is_reported_by_bytes_and_by_percentage() -> None:
-    for total, free, is_healthy in ((8 * GIB, GIB // 2, False), (8 * GIB, 2 * GIB, True)):
+    small = GIB // 16
+    for total, free, is_healthy in (
+        (8 * GIB, GIB // 2, False),
+        (8 * GIB, 2 * GIB, True),
+        (100 * GIB, 4 * GIB, False),
+        (small, small // 2, True),
+        (small, small // 20, False),
+    ):
         diagnosis = Diagnosis()
         check_space("/data", total, free, diagnosis)
         assert diagnosis.is_healthy is is_healthy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,7 @@ from barnabas.cli.why.group_reasons import group_reasons
 from barnabas.cli.why.reasons import Reason
 from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
-from barnabas.client.errors import DisconnectedError, broker_error
+from barnabas.client.errors import CorruptRecordsError, DisconnectedError, broker_error
 from barnabas.client.fetch.offset_lookups import ListedOffset
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
@@ -198,8 +200,12 @@ def test_the_lowest_quota_that_may_apply_is_named() -> None:
 class ReadingGroup:
     """A cluster with one group in virtual time; its member commits at these times (s)."""
 
-    def __init__(self, clock: list[float], commits: list[float]) -> None:
+    def __init__(
+        self, clock: list[float], commits: list[float], error: Exception | None = None
+    ) -> None:
         self._clock = clock
+        # The error of a consumer at the committed offset.
+        self._error = error
         self._commits = commits
         self.admin = SimpleNamespace(
             coordinators=lambda names: dict.fromkeys(names, 1),
@@ -218,12 +224,20 @@ class ReadingGroup:
     def describe_topics(self) -> dict[str, TopicInfo]:
         return {"t": TopicInfo("t", bytes(16), False, {0: PartitionInfo(0, 1, 3, (1,), (1,))})}
 
+    @contextlib.contextmanager
+    def stream(self, _ranges: object) -> Iterator[Any]:
+        if self._error is not None:
+            raise self._error
+        yield SimpleNamespace(records=lambda: iter([SimpleNamespace(offset=0)]))
+
     def _ends(self, wanted: Any, **_: Any) -> dict[TopicPartition, ListedOffset]:
         ends = {"earliest": 0}
         return {tp: ListedOffset(ends.get(spec, 100), -1, -1) for tp, spec in wanted.items()}
 
 
-def measured(monkeypatch: pytest.MonkeyPatch, *commits: float) -> tuple[Reason, float]:
+def measured(
+    monkeypatch: pytest.MonkeyPatch, *commits: float, error: Exception | None = None
+) -> tuple[Reason, float]:
     """Return the reason for a group, and how long the measurement took."""
     clock = [0.0]
 
@@ -233,7 +247,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, *commits: float) -> tuple[Reason, 
     virtual = SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep)
     monkeypatch.setattr(gather_group, "time", virtual)
     monkeypatch.setattr(gather_group, "gather_brokers", lambda *_: BROKERS)
-    client: Any = ReadingGroup(clock, list(commits))
+    client: Any = ReadingGroup(clock, list(commits), error)
     (facts,) = gather_group.gather_groups(client, ["g"], 2.0)
     (reason,) = group_reasons(facts)
     return reason, clock[0]
@@ -257,6 +271,27 @@ def test_a_member_that_does_not_commit_is_stalled_after_a_commit_interval(
     assert (reason.kind, reason.verdict) == ("reader-stalled", "wrong")
     assert elapsed == 6.5
     assert "`barnabas consume -p 0 --from 0 -n 1 t` shows the record" in reason.remedy
+
+
+def test_records_that_no_consumer_can_read_are_skipped_by_their_offset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    corrupt = CorruptRecordsError(ZERO, 0, "the CRC does not match", 3)
+    reason, _ = measured(monkeypatch, error=corrupt)
+    assert (reason.kind, reason.verdict) == ("unreadable", "wrong")
+    assert "records from offset 0 on: the CRC does not match" in reason.what
+    assert "`barnabas log verify DIRECTORY` on broker 1" in reason.remedy
+    assert "`barnabas groups reset --topic t:0 --to-offset 3 g`" in reason.remedy
+
+
+def test_a_consumer_that_gets_no_response_is_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason, _ = measured(monkeypatch, error=DisconnectedError("h:1", "no answer"))
+    assert reason.kind == "reader-stalled"
+
+
+def test_a_group_that_never_committed_has_no_known_lag() -> None:
+    found = group_reasons(group(STABLE, reader(None)))
+    assert "its lag is unknown" in found[-1].what
 
 
 def test_a_measurement_shorter_than_a_commit_interval_is_no_problem() -> None:

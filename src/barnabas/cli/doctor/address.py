@@ -11,7 +11,6 @@ from contextvars import copy_context
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.cli.admin.group_lag import group_progress
 from barnabas.cli.admin.held_back import gather_held_back
 from barnabas.cli.common.advice import Advice
 from barnabas.cli.doctor.brokers import (
@@ -25,13 +24,14 @@ from barnabas.cli.doctor.brokers import (
 )
 from barnabas.cli.doctor.diagnosis import Diagnosis, dangers
 from barnabas.cli.doctor.directory import check_space
+from barnabas.cli.doctor.groups import examine_groups
 from barnabas.cli.doctor.probe import Peer, offered_mechanisms, report_failed_login, responder
+from barnabas.cli.doctor.traffic import examine_traffic, partitions_of, read_ends
 from barnabas.cli.why.reasons import transaction_reasons
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
-from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.server.configs.endpoints import is_loopback
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from barnabas.cli.doctor.probe import Address, Probes
     from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.fetch.offset_lookups import ListedOffset
+    from barnabas.client.topic_partition import TopicPartition
     from barnabas.runtime.tls.tls_options import TlsOptions
 
 # Common ports of brokers.
@@ -126,6 +127,14 @@ def _examine_certificate(address: Address, tls: TlsOptions, diagnosis: Diagnosis
         diagnosis.ok(f"the certificate of {address[0]}:{address[1]} is valid for this client")
 
 
+def _is_trusted(address: Address, tls: TlsOptions) -> bool:
+    """Return whether the client accepts the certificate; the findings about it are elsewhere."""
+    # Imported only for listeners with TLS.
+    from barnabas.cli.doctor.certificates import examine_peer_certificate
+
+    return not tls.verify_peer or examine_peer_certificate(address, tls, Diagnosis())
+
+
 def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) -> None:
     """Report everything that the brokers reveal about the cluster.
 
@@ -155,6 +164,8 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
     look = look_at_brokers(client, cluster, probes, state)
     found = examine_brokers(cluster, look, (host, port), diagnosis)
     down = {node.id for node in found.down}
+    # While a broker is down, a request to it would wait.
+    ends = None if down else read_ends(client)
 
     def partitions() -> None:
         examine_partitions(client, client.describe_topics(), down, diagnosis)
@@ -170,12 +181,12 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
         checks.append(
             lambda: examine_moves(client, [node.id for node in found.answering], diagnosis)
         )
-    if not down:
-        # While a broker is down, a request to its coordinator would wait.
+    if ends is not None:
+        checks.append(lambda: examine_traffic(client, ends, diagnosis))
         checks.append(lambda: examine_transactions(client, diagnosis))
         checks.append(lambda: examine_groups(client, diagnosis))
     else:
-        diagnosis.unexamined("transactions and groups, because brokers are down")
+        diagnosis.unexamined("records, transactions and groups, because brokers are down")
     for check in checks:
         try:
             check()
@@ -266,7 +277,7 @@ def examine_all(
     deadline = time.monotonic() + limit_s
     parts = [_Part(partial(_examine_addresses, probes, tls))]
     if config is not None:
-        parts.append(_Part(partial(_examine_cluster, probes, config)))
+        parts.append(_Part(partial(_examine_cluster, probes, tls, config)))
     for part in parts:
         part.start()
     are_late = False
@@ -308,9 +319,14 @@ def _examine_addresses(probes: Probes, tls: TlsOptions | None, diagnosis: Diagno
         examine_address(address, probes, diagnosis, tls)
 
 
-def _examine_cluster(probes: Probes, config: Mapping[str, str], diagnosis: Diagnosis) -> None:
+def _examine_cluster(
+    probes: Probes, tls: TlsOptions | None, config: Mapping[str, str], diagnosis: Diagnosis
+) -> None:
     first = probes.first_kafka()
     if first is None:
+        return
+    if tls is not None and not _is_trusted(first, tls):
+        diagnosis.unexamined(f"the cluster: the client refuses the certificate of {_text(first)}")
         return
     with Client(_text(first), **config) as client:
         examine_cluster(client, *first, diagnosis)
@@ -356,54 +372,6 @@ def _text(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-_GROUPS_MAX = 50
-_REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
-_IDLE = ("Empty", "Dead")
-_CONFIRM_DELAY_S = 1.0
-
-
-def examine_groups(client: Client, diagnosis: Diagnosis) -> None:
-    """Report groups without progress.
-
-    A rebalance is only reported if a second check confirms it.
-    """
-    listed = client.admin.list_groups()
-    # Brokers before 2.6 list no states.
-    waiting = [group.group_id for group in listed if group.state in _REBALANCING]
-    others = [group.group_id for group in listed if group.state in ("", *_IDLE)]
-    if len(others) > _GROUPS_MAX:
-        # A group without members is no problem, so the examination is complete without them.
-        diagnosis.note(f"the lag of {len(others) - _GROUPS_MAX} groups was not read")
-    read = others[:_GROUPS_MAX]
-    for name, progress in (group_progress(client, read) if read else {}).items():
-        if isinstance(progress, ClientError):
-            diagnosis.unexamined(f"group {name}: {progress}")
-        elif progress.description.state in _REBALANCING:
-            waiting.append(name)
-        elif not progress.description.members and progress.lag:
-            diagnosis.note(
-                f"group {name} has no members, and a lag of {progress.lag} records",
-                "start its consumers; or, if it is not needed: "
-                f"{Advice.DELETE_GROUP.text(group=name)}",
-            )
-    if waiting:
-        time.sleep(_CONFIRM_DELAY_S)
-        _confirm_rebalances(client, waiting, diagnosis)
-
-
-def _confirm_rebalances(client: Client, names: Iterable[str], diagnosis: Diagnosis) -> None:
-    for name, progress in group_progress(client, list(names)).items():
-        if isinstance(progress, ClientError) or progress.description.state not in _REBALANCING:
-            continue
-        members = progress.description.members
-        diagnosis.wrong(
-            f"group {name} is stuck in a rebalance ({progress.description.state}) with "
-            f"{len(members)} member{'' if len(members) == 1 else 's'}: its consumers read nothing",
-            f"{Advice.WHY_GROUP.text(group=name)} shows the member for which it waits: restart "
-            "that consumer",
-        )
-
-
 # Transactions usually end within seconds, so younger ones are not reported.
 _OPEN_MS_MIN = 10_000
 # Maximum number of examined partitions, and of reported findings.
@@ -413,12 +381,7 @@ _REPORTED_MAX = 5
 
 def examine_transactions(client: Client, diagnosis: Diagnosis) -> None:
     """Report transactions that have been open for a long time, or that no coordinator will end."""
-    wanted = [
-        TopicPartition(topic, number)
-        for topic, info in client.describe_topics().items()
-        for number, partition in info.partitions.items()
-        if partition.leader >= 0
-    ]
+    wanted = partitions_of(client.describe_topics())
     ends = client.admin.list_offsets(dict.fromkeys(wanted, "latest"))
     stable = client.admin.list_offsets(dict.fromkeys(wanted, "latest"), read_committed=True)
     held = [

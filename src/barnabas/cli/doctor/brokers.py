@@ -322,10 +322,15 @@ def examine_partitions(
     offline = [name for name, p in every if p.leader < 0]
     under = [(name, p) for name, p in every if p.leader >= 0 and len(p.isr) < len(p.replicas)]
     if offline:
-        holders = {node for _, p in every if p.leader < 0 for node in p.replicas}
+        holders = {node for _, p in every if p.leader < 0 for node in p.replicas} & set(down)
+        topic, _, partition = offline[0].rpartition("-")
+        why = Advice.WHY_PARTITION.text(topic=topic, partition=partition)
         diagnosis.wrong(
             f"{len(offline)} partition(s) have no leader: {_some(offline)}",
-            f"start the brokers that have replicas of them: {_ids(holders & set(down) or holders)}",
+            f"start the brokers that have replicas of them: {_ids(holders)}"
+            if holders
+            else "their brokers run, so they get a leader when one with all committed records is "
+            f"ready: repeat this command; if they stay without one: {why}",
         )
     if under:
         _report_under_replicated(under, down, diagnosis)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.units import size
 from barnabas.cli.common.variables import without_variables
 from barnabas.cli.doctor.diagnosis import dangers
 from barnabas.cli.log.segment_files import FileFindings, is_locked, partition_directories
@@ -48,12 +49,13 @@ if TYPE_CHECKING:
     from barnabas.settings.definition import ParsedConfig
 
 
-# With less free space than this share or this number of bytes, a broker soon stops.
+# With less free space than this share or this number of bytes, a broker soon stops. On small disks,
+# another share takes the place of the number of bytes.
 _FREE_PART_MIN = 0.05
 _FREE_BYTES_MIN = 1 << 30
+_FREE_PART_OF_SMALL_MIN = 0.1
 # Descriptors for an active segment: the log file and its indexes.
 _FILES_PER_PARTITION = 4
-_GIB = 1 << 30
 
 
 def examine_directory(
@@ -189,8 +191,9 @@ def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
 
 def check_space(name: str, total: int, free: int, diagnosis: Diagnosis) -> None:
     """Report whether a disk has enough free space."""
-    words = f"{name}: {free / _GIB:.1f} of {total / _GIB:.1f} GiB free"
-    if free < _FREE_BYTES_MIN or free < total * _FREE_PART_MIN:
+    words = f"{name}: {size(free)} of {size(total)} free"
+    needed = max(total * _FREE_PART_MIN, min(_FREE_BYTES_MIN, total * _FREE_PART_OF_SMALL_MIN))
+    if free < needed:
         diagnosis.wrong(
             words,
             f"free space: `{Advice.PURGE_TOPIC.text()}`, a shorter retention.ms, or another "

@@ -29,7 +29,7 @@ from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
 from barnabas.cli.common.units import Seconds
 from barnabas.cli.why.reasons import Reason, is_healthy, note
-from barnabas.client.errors import ClientError, UnknownPartitionError
+from barnabas.client.errors import ClientError, CorruptRecordsError, UnknownPartitionError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class _Examination:
 
     def examine_partition(self, target: Target) -> None:
         """Examine a partition, or an offset in it."""
-        from barnabas.cli.why.group_reasons import offset_reasons
+        from barnabas.cli.why.group_reasons import offset_reasons, unreadable
 
         assert target.partition is not None
         tp = TopicPartition(target.name, target.partition)
@@ -290,6 +290,9 @@ class _Examination:
             return
         try:
             record = self._first_record(facts, target.offset)
+        except CorruptRecordsError as error:
+            self.answers.append((f"{tp} at {target.offset}", [unreadable(error, facts.leader)]))
+            return
         except (ClientError, TimeoutError):
             # The state of the partition usually explains why the record cannot be read.
             self._add_partitions(found, only_unhealthy=False)
@@ -328,13 +331,12 @@ class _Examination:
 
     def _first_record(self, facts: PartitionFacts, offset: int) -> int | None:
         """Return the offset of the first record that a consumer receives from `offset` on."""
+        from barnabas.cli.why.gather import first_record
+
         watermark, start = facts.high_watermark, facts.log_start
         if watermark is None or offset >= watermark or (start is not None and offset < start):
             return None
-        with self._client.stream({facts.partition: (offset, watermark)}) as stream:
-            for record in stream.records():
-                return record.offset
-        return None
+        return first_record(self._client, facts.partition, offset, watermark)
 
 
 _PARTITION = re.compile(r"(?P<topic>[\w.-]+):(?P<partition>\d+)(?:@(?P<offset>\d+))?", re.ASCII)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         StreamsMember,
     )
     from barnabas.client.connections.metadata_cache import TopicInfo
+    from barnabas.client.errors import CorruptRecordsError
     from barnabas.client.facade import Client
     from barnabas.client.fetch.offset_lookups import ListedOffset
     from barnabas.client.topic_partition import TopicPartition
@@ -100,6 +101,11 @@ class PartitionFacts:
         return found if isinstance(found, int) else None
 
     @property
+    def leader(self) -> int:
+        """The broker that leads the partition; -1 if there is none."""
+        return self.now.state.leader
+
+    @property
     def end(self) -> int | None:
         """The leader's log end offset."""
         return self.now.end
@@ -135,6 +141,9 @@ class ReaderFacts:
     client_id: str = ""
     # The open transactions at the committed offset; None if there are none.
     held_back: HeldBack | None = None
+    # The error with which every consumer fails at the committed offset; None if the records there
+    # can be read, or were not read.
+    unreadable: CorruptRecordsError | None = None
 
     @property
     def lag(self) -> int | None:
@@ -142,6 +151,17 @@ class ReaderFacts:
         if self.now is None or self.high_watermark is None:
             return None
         return max(0, self.high_watermark - self.now)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it has records to read, and its position in the log did not change."""
+        return (
+            bool(self.lag)
+            and self.before == self.now
+            and self.leader >= 0
+            and (self.log_start or 0) <= (self.now or 0)
+            and not self.is_in_transaction
+        )
 
     @property
     def is_in_transaction(self) -> bool:

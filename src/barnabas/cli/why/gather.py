@@ -128,6 +128,22 @@ def gather_partitions(
     return facts
 
 
+def first_record(client: Client, tp: TopicPartition, offset: int, watermark: int) -> int | None:
+    """Return the offset of the first record that a consumer receives from `offset` on.
+
+    Returns:
+        None if there is no record below the high watermark.
+
+    Raises:
+        ClientError: The records cannot be read, CorruptRecordsError if no consumer can read them.
+        TimeoutError: The leader does not send them in time.
+    """
+    with client.stream({tp: (offset, watermark)}) as stream:
+        for record in stream.records():
+            return record.offset
+    return None
+
+
 def _snapshots(
     client: Client, names: Sequence[str], only: set[TopicPartition] | None
 ) -> dict[TopicPartition, PartitionSnapshot]:

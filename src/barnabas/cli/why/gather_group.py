@@ -21,9 +21,9 @@ from barnabas.cli.why.facts import (
     member_name,
     processed_between,
 )
-from barnabas.cli.why.gather import gather_brokers
+from barnabas.cli.why.gather import first_record, gather_brokers
 from barnabas.client.admin.configs import ConfigResource, ResourceType
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, CorruptRecordsError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ _AGAIN_S = 0.2
 # A member without progress is observed for this time, so that a commit interval passes.
 _CONFIRM_S = COMMIT_INTERVAL_S + 1.5
 _LOOK_S = 0.5
+# Largest number of positions of a group at which a record is read.
+_READ_MAX = 10
 
 
 class _Observed(NamedTuple):
@@ -128,7 +130,7 @@ def _facts(client: Client, observed: _Observed, brokers: BrokerFacts) -> GroupFa
         coordinator=observed.coordinator,
         brokers=brokers,
         seconds=positions.seconds,
-        readers=_with_transactions(client, readers),
+        readers=_with_unreadable(client, _with_transactions(client, readers)),
         missing_topics=frozenset((subscribed | changelogs) - set(existing)),
         unread=unread,
         fetch_quotas=_fetch_quotas(client, {member.client_id for member in described.members}),
@@ -250,6 +252,25 @@ def _with_transactions(client: Client, readers: Iterable[ReaderFacts]) -> list[R
             found.append(replace(each, held_back=held))
         else:
             found.append(each)
+    return found
+
+
+def _with_unreadable(client: Client, readers: Iterable[ReaderFacts]) -> list[ReaderFacts]:
+    """Read a record at each position that does not advance, as a consumer does."""
+    found: list[ReaderFacts] = []
+    for each in readers:
+        error = None
+        if each.is_stalled and sum(other.is_stalled for other in found) < _READ_MAX:
+            assert each.now is not None
+            assert each.high_watermark is not None
+            try:
+                first_record(client, each.partition, each.now, each.high_watermark)
+            except CorruptRecordsError as corrupt:
+                error = corrupt
+            except (ClientError, TimeoutError):
+                # Other reasons explain it.
+                error = None
+        found.append(replace(each, unreadable=error))
     return found
 
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
         StreamsMember,
         Task,
     )
+    from barnabas.client.errors import CorruptRecordsError
+    from barnabas.client.topic_partition import TopicPartition
 
 
 _OFFSETS = "__consumer_offsets"
@@ -88,6 +90,8 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
 def _nothing_to_read(facts: GroupFacts) -> str:
     if not facts.readers:
         return "it has no committed offsets, and no partition is assigned"
+    if all(reader.now is None for reader in facts.readers):
+        return "its lag is unknown: it has no committed offsets"
     return (
         f"all committed records have been read: lag 0 in {len(facts.readers)} "
         f"partition{'' if len(facts.readers) == 1 else 's'}"
@@ -258,7 +262,7 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> Iterator[Reason]:
             f"{reader.log_start - position} records were deleted before they were read",
             "auto.offset.reset determines whether the consumer continues at the "
             "end, at the start, or fails; to continue at the first record: "
-            f"{_reset(facts, reader, Advice.RESET_TO_EARLIEST)}; increase the retention to "
+            f"{_reset(facts, tp, Advice.RESET_TO_EARLIEST)}; increase the retention to "
             "keep records longer",
         )
         return
@@ -267,7 +271,7 @@ def _reader_reasons(facts: GroupFacts, reader: ReaderFacts) -> Iterator[Reason]:
             "beyond-end",
             f"{tp}: the position {position} is beyond the log's end {reader.end}: the topic "
             f"was created again, or records were lost by an unclean election",
-            f"to continue at the end: {_reset(facts, reader, Advice.RESET_TO_LATEST)}",
+            f"to continue at the end: {_reset(facts, tp, Advice.RESET_TO_LATEST)}",
         )
         return
     if position > reader.high_watermark:
@@ -307,6 +311,9 @@ def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> Iterator[
             f"`{why_partition}` shows its producer" if reader.held_back is None else "",
         )
         yield from transaction_reasons(reader.held_back)
+        return
+    if reader.unreadable is not None:
+        yield unreadable(reader.unreadable, reader.leader, facts)
         return
     if not reader.reader:
         # The missing members are reported once for the whole group.
@@ -358,10 +365,33 @@ def _stalled(facts: GroupFacts, reader: ReaderFacts, position: int) -> Reason:
     )
 
 
-def _reset(facts: GroupFacts, reader: ReaderFacts, advice: Advice) -> str:
+def unreadable(error: CorruptRecordsError, leader: int, facts: GroupFacts | None = None) -> Reason:
+    """Return the reason for records that no consumer can read.
+
+    Args:
+        error: The error of a consumer.
+        leader: The broker that sent the records.
+        facts: The group that waits at them; None if the question is not about a group.
+    """
+    tp = error.partition
+    verify = Advice.VERIFY_LOG.text(directory="DIRECTORY")
+    remedy = (
+        f"`{verify}` on broker {leader} names the damaged file, and how to get the records back "
+        "from another replica or by a repair"
+    )
+    if facts is not None:
+        skip = _reset(facts, tp, Advice.RESET_TO_OFFSET, offset=error.next_offset)
+        remedy += f"; to skip them instead: {skip}"
+    return wrong(
+        "unreadable",
+        f"{tp}: no consumer can read the records from offset {error.offset} on: {error.reason}",
+        remedy,
+    )
+
+
+def _reset(facts: GroupFacts, tp: TopicPartition, advice: Advice, **more: object) -> str:
     """Return text about a command that moves a position. It is refused while members exist."""
-    tp = reader.partition
-    command = advice.text(topic=f"{tp.topic}:{tp.partition}", group=facts.name)
+    command = advice.text(topic=f"{tp.topic}:{tp.partition}", group=facts.name, **more)
     described = facts.description
     has_members = not isinstance(described, ClientError) and described.members
     first = "stop all members, then " if has_members else ""
