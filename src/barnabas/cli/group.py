@@ -36,6 +36,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "produce": LazyCommand("cli.records.produce", "produce", "Write records to a topic."),
     "consume": LazyCommand("cli.records.consume", "consume", "Read records from topics."),
     "groups": LazyCommand("cli.admin.groups", "groups", "List, describe, reset and delete groups."),
+    "schemas": LazyCommand(
+        "cli.schemas.commands", "schemas", "List, register, check and delete schemas."
+    ),
     "partitions": LazyCommand(
         "cli.partitions.commands", "partitions", "Show and move partitions, elect leaders."
     ),
