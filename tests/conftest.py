@@ -169,7 +169,7 @@ def reference_broker(
 
 
 @pytest.fixture(scope="session")
-def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a running Apicurio Registry; tests use subjects of their own."""
     with SchemaRegistryProcess(tmp_path_factory.mktemp("registry")) as process:
         yield process.url

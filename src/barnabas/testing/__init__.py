@@ -1,6 +1,7 @@
 """Test support: brokers as processes and in the test's process.
 
-pytest finds the fixtures `kafka_broker`, `kafka_topic` and `kafka_cluster` without configuration.
+pytest finds the fixtures `kafka_broker`, `kafka_topic`, `kafka_cluster` and `schema_registry`
+without configuration.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from barnabas.testing.broker_on_loop import BrokerOnLoop, running_broker
     from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
+    from barnabas.testing.registry_process import RegistryProcess
     from barnabas.testing.relayed_cluster import CLIENTS, RelayedCluster
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "BrokerOnLoop",
     "BrokerProcess",
     "BrokerStartError",
+    "RegistryProcess",
     "RelayedCluster",
     "running_broker",
 ]
@@ -26,6 +29,7 @@ _HOMES = {
     "BrokerProcess": "barnabas.testing.broker_process",
     "BrokerStartError": "barnabas.testing.broker_process",
     "CLIENTS": "barnabas.testing.relayed_cluster",
+    "RegistryProcess": "barnabas.testing.registry_process",
     "RelayedCluster": "barnabas.testing.relayed_cluster",
     "BrokerOnLoop": "barnabas.testing.broker_on_loop",
     "running_broker": "barnabas.testing.broker_on_loop",

@@ -15,7 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.testing.broker_process import BrokerProcess
+    from barnabas.testing.broker_process import BrokerProcess, ServerProcess
+    from barnabas.testing.registry_process import RegistryProcess
     from barnabas.testing.relayed_cluster import RelayedCluster
 
 _MARKER = "kafka_topic(partitions=1, configs=None): how the fixture `kafka_topic` creates its topic"
@@ -28,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options for pytest.ini and pyproject.toml."""
     for name, what in (("kafka_broker", "the broker"), ("kafka_cluster", "the cluster")):
         parser.addini(f"{name}_scope", f"scope of {what}: {', '.join(_SCOPES)}", default="session")
+    parser.addini("schema_registry_scope", "scope of the registry", default="as kafka_broker")
     parser.addini("kafka_settings", "broker keys, one KEY=VALUE per line", type="linelist")
 
 
@@ -51,6 +53,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
     scope = str(config.getini(f"{fixture_name}_scope")).strip()
+    if scope == "as kafka_broker":
+        return _scope("kafka_broker", config)
     if scope not in _SCOPES:
         raise pytest.UsageError(
             f"{fixture_name}_scope is {scope!r}, but must be one of {', '.join(_SCOPES)}"
@@ -64,7 +68,7 @@ class _Restorer:
     The fixture registers it as a plugin during its lifetime.
     """
 
-    def __init__(self, name: str, server: BrokerProcess | RelayedCluster) -> None:
+    def __init__(self, name: str, server: ServerProcess | RelayedCluster) -> None:
         self._name = name
         self._server = server
 
@@ -138,6 +142,20 @@ def kafka_cluster(
     settings = {**CLUSTER_SETTINGS, **kafka_settings, **own}
     with RelayedCluster(**options, settings=settings) as cluster:
         yield from _kept(request.config, "kafka_cluster", cluster)
+
+
+@pytest.fixture(scope=_scope)
+def schema_registry(
+    request: pytest.FixtureRequest, kafka_broker: BrokerProcess
+) -> Iterator[RegistryProcess]:
+    """A running schema registry beside `kafka_broker`; `schema_registry.url` is its URL.
+
+    Tests may `kill`, `pause` and `stop` it; it runs again for the next test.
+    """
+    from barnabas.testing.registry_process import RegistryProcess
+
+    with RegistryProcess(kafka_broker.bootstrap) as registry:
+        yield from _kept(request.config, "schema_registry", registry)
 
 
 def _kept(config: pytest.Config, name: str, server: Any) -> Iterator[Any]:
