@@ -175,6 +175,14 @@ def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield process.url
 
 
+@pytest.fixture(scope="session", params=["barnabas", "apicurio"])
+def registry_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a running schema registry of each kind; tests use subjects of their own."""
+    if request.param == "barnabas":
+        return str(request.getfixturevalue("schema_registry").url)
+    return str(request.getfixturevalue("apicurio"))
+
+
 @pytest.fixture
 def make_kafka(
     kafka_jars: Callable[[str], str], tmp_path: Path

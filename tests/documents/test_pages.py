@@ -134,7 +134,7 @@ def test_the_output_of_the_blocks_equals_the_page(
     commands = kafka_scripts(section)
     with running_broker(broker, tmp_path / "broker") as bootstrap:
         registry = (
-            request.getfixturevalue("schema_registry") if "registry" in section.needs else None
+            request.getfixturevalue("schema_registry").url if "registry" in section.needs else None
         )
         surroundings = Surroundings(
             tmp_path / "page", sys.executable, commands, bootstrap, registry

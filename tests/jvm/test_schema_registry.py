@@ -109,8 +109,8 @@ def topic() -> str:
 
 
 @pytest.fixture(scope="module")
-def registry(schema_registry: str) -> SchemaRegistry:
-    return SchemaRegistry(schema_registry)
+def registry(registry_url: str) -> SchemaRegistry:
+    return SchemaRegistry(registry_url)
 
 
 def confluent_client(url: str) -> SchemaRegistryClient:
@@ -154,8 +154,8 @@ class Pair:
 
 
 @pytest.fixture(params=["avro", "json-schema", "protobuf", "protobuf with imports"])
-def pair(request: pytest.FixtureRequest, schema_registry: str) -> Pair:
-    return Pair(request.param, schema_registry)
+def pair(request: pytest.FixtureRequest, registry_url: str) -> Pair:
+    return Pair(request.param, registry_url)
 
 
 def read_all(broker: str, topic: str, count: int, **config: Any) -> list[Any]:
@@ -310,9 +310,9 @@ def test_a_reader_schema_that_does_not_fit_names_the_field(
 
 
 def test_an_incompatible_version_is_refused_with_its_field(
-    topic: str, registry: SchemaRegistry, schema_registry: str
+    topic: str, registry: SchemaRegistry, registry_url: str
 ) -> None:
-    confluent_client(schema_registry).set_compatibility(level="BACKWARD")
+    confluent_client(registry_url).set_compatibility(level="BACKWARD")
     AvroSerializer(registry, FLIGHT_AVRO).serialize(topic, FLIGHT)
     fields: list[Any] = [*FLIGHT_AVRO["fields"], {"name": "gate", "type": "string"}]
     newer = AvroSerializer(registry, {**FLIGHT_AVRO, "fields": fields})
@@ -324,10 +324,10 @@ def test_an_incompatible_version_is_refused_with_its_field(
 
 
 def test_an_incompatible_message_is_refused_with_its_field(
-    topic: str, registry: SchemaRegistry, schema_registry: str
+    topic: str, registry: SchemaRegistry, registry_url: str
 ) -> None:
     ProtobufSerializer(registry, schema=DELAY_PROTO).serialize(topic, {})
-    theirs = confluent_client(schema_registry)
+    theirs = confluent_client(registry_url)
     theirs.set_compatibility(f"{topic}-value", "FULL")
     newer = DELAY_PROTO.replace("int32 minutes", "string minutes")
     wanted = r"status 409.* field flights\.Delay\.minutes: number 2 was int32 and is now string"
@@ -428,10 +428,10 @@ def test_a_nested_message_is_found_by_the_text_in_the_registry(
 
 
 def test_confluents_client_reads_schemas_of_barnabas(
-    topic: str, registry: SchemaRegistry, schema_registry: str
+    topic: str, registry: SchemaRegistry, registry_url: str
 ) -> None:
     AvroSerializer(registry, FLIGHT_AVRO).serialize(topic, FLIGHT)
-    latest = confluent_client(schema_registry).get_latest_version(f"{topic}-value")
+    latest = confluent_client(registry_url).get_latest_version(f"{topic}-value")
     assert isinstance(latest.schema, ConfluentSchema)
     assert json.loads(str(latest.schema.schema_str)) == FLIGHT_AVRO
 
@@ -481,8 +481,8 @@ class Shell:
 
 
 @pytest.fixture
-def shell(broker: str, schema_registry: str, tmp_path: Path) -> Shell:
-    return Shell(broker, schema_registry, tmp_path)
+def shell(broker: str, registry_url: str, tmp_path: Path) -> Shell:
+    return Shell(broker, registry_url, tmp_path)
 
 
 def test_avro_lines_are_read_as_written(shell: Shell, topic: str) -> None:
