@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.registry.schemas.levels import LEVELS, check_level, incompatibilities
+from barnabas.registry.schemas.avro import AvroSchema
+from barnabas.registry.schemas.levels import LEVELS, check_level, find_conflict, incompatibilities
 from barnabas.registry.schemas.model import (
     SCHEMA_TYPES,
     InvalidSchemaError,
@@ -17,7 +18,7 @@ from barnabas.registry.schemas.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "LEVELS",
@@ -27,13 +28,21 @@ __all__ = [
     "Reference",
     "ResolvedReference",
     "check_level",
+    "find_conflict",
     "incompatibilities",
     "parse",
 ]
 
 
+_TYPES: dict[str, Callable[..., ParsedSchema]] = {"AVRO": AvroSchema}
+
+
 def parse(
-    schema_type: str, text: str, references: Sequence[ResolvedReference] = ()
+    schema_type: str,
+    text: str,
+    references: Sequence[ResolvedReference] = (),
+    *,
+    is_new: bool = True,
 ) -> ParsedSchema:
     """Return a schema.
 
@@ -42,8 +51,18 @@ def parse(
         text: Avro and JSON Schema: JSON. Protobuf: the .proto file, or its FileDescriptorProto in
             base64.
         references: The schemas that the text refers to.
+        is_new: False for a schema that the registry has stored already. Then what only new schemas
+            must fulfill is not checked: the defaults of Avro's fields.
 
     Raises:
         InvalidSchemaError: The schema is invalid or too complex, or its type is unknown.
     """
-    raise InvalidSchemaError(f"Invalid schema type {schema_type}: use one of {SCHEMA_TYPES}")
+    kind = _TYPES.get(schema_type)
+    if kind is None:
+        raise InvalidSchemaError(
+            f"the schema type {schema_type!r} is unknown: use one of {SCHEMA_TYPES}"
+        )
+    try:
+        return kind(text, references, is_new)
+    except RecursionError:
+        raise InvalidSchemaError("the schema is too complex: it is nested too deep") from None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.registry.schemas.model import InvalidSchemaError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,13 +18,12 @@ LEVELS = (
 
 
 def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
-    """Return why the reader cannot read what the writer wrote; an empty list if it can."""
-    if reader.schema_type != writer.schema_type:
-        return [
-            f"Incompatible because of different schema type: the new schema is {reader.schema_type}"
-            f", the old one {writer.schema_type}"
-        ]
-    return reader.incompatibilities(writer)
+    """Return why the reader cannot read what the writer wrote; an empty list if it can.
+
+    Raises:
+        InvalidSchemaError: The comparison is too complex.
+    """
+    return _messages(reader, writer, "reader", "writer")
 
 
 def check_level(level: str, new: ParsedSchema, earlier: Sequence[ParsedSchema]) -> list[str]:
@@ -32,19 +33,51 @@ def check_level(level: str, new: ParsedSchema, earlier: Sequence[ParsedSchema]) 
         level: One of `LEVELS`.
         new: The new schema.
         earlier: The earlier versions, the oldest first.
+
+    Raises:
+        InvalidSchemaError: The comparison is too complex.
+    """
+    found = find_conflict(level, new, earlier)
+    return [] if found is None else found[1]
+
+
+def find_conflict(
+    level: str, new: ParsedSchema, earlier: Sequence[ParsedSchema]
+) -> tuple[int, list[str]] | None:
+    """Return the index of the newest earlier version that conflicts with a schema, and why.
+
+    Args:
+        level: One of `LEVELS`.
+        new: The new schema.
+        earlier: The earlier versions, the oldest first.
+
+    Raises:
+        InvalidSchemaError: The comparison is too complex.
     """
     assert level in LEVELS, level
     if level == "NONE":
-        return []
-    compared = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
+        return None
+    first = 0 if level.endswith("_TRANSITIVE") else max(len(earlier) - 1, 0)
     kind = level.removesuffix("_TRANSITIVE")
-    # The first version that differs says enough; the newest is the most interesting.
-    for each in reversed(compared):
+    for index in range(len(earlier) - 1, first - 1, -1):
+        old = earlier[index]
         found: list[str] = []
         if kind in ("BACKWARD", "FULL"):
-            found += incompatibilities(new, each)
+            found += _messages(new, old, "new", "old")
         if kind in ("FORWARD", "FULL"):
-            found += incompatibilities(each, new)
+            found += _messages(old, new, "old", "new")
         if found:
-            return found
-    return []
+            return index, found
+    return None
+
+
+def _messages(
+    reader: ParsedSchema, writer: ParsedSchema, reader_name: str, writer_name: str
+) -> list[str]:
+    if reader.schema_type != writer.schema_type:
+        return ["Incompatible because of different schema type"]
+    try:
+        differences = reader.differences(writer)
+    except RecursionError:
+        raise InvalidSchemaError("the schema is too complex: it is nested too deep") from None
+    return [each.text(reader_name, writer_name) for each in differences]

@@ -47,20 +47,52 @@ class ResolvedReference:
     references: tuple[ResolvedReference, ...] = ()
 
 
+@dataclass(frozen=True)
+class Difference:
+    """Why a reader's schema cannot read what a writer's schema wrote.
+
+    Attributes:
+        kind: The name of the rule, as Confluent's registry has it.
+        description: A sentence with {reader} and {writer} for the schemas, {path} and {info}.
+        path: The place in the schema.
+        info: Details.
+    """
+
+    kind: str
+    description: str
+    path: str
+    info: str = ""
+
+    def text(self, reader: str, writer: str) -> str:
+        """Return the message of the registry.
+
+        Args:
+            reader: What the reader's schema is called, such as "new".
+            writer: What the writer's schema is called.
+        """
+        description = self.description.format(
+            path=self.path, info=self.info, reader=reader, writer=writer
+        )
+        info = f", additionalInfo:'{self.info}'" if self.info else ""
+        return f"{{errorType:'{self.kind}', description:'{description}'{info}}}"
+
+
 class ParsedSchema(ABC):
     """A valid schema.
 
     Attributes:
         text: The text as it was given.
         references: The schemas that it refers to, in the given order.
+        is_new: Whether the schema was checked as a new one.
     """
 
     schema_type: str
-    text: str
-    references: tuple[ResolvedReference, ...]
 
-    def __init__(self, text: str, references: Sequence[ResolvedReference]) -> None:
+    def __init__(
+        self, text: str, references: Sequence[ResolvedReference], is_new: bool = True
+    ) -> None:
         self.text = text
+        self.is_new = is_new
         self.references = tuple(references)
 
     @property
@@ -85,7 +117,7 @@ class ParsedSchema(ABC):
         return self.canonical
 
     @abstractmethod
-    def incompatibilities(self, writer: ParsedSchema) -> list[str]:
+    def differences(self, writer: ParsedSchema) -> list[Difference]:
         """Return why a reader with this schema cannot read what the writer wrote.
 
         Args:
