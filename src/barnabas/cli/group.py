@@ -60,6 +60,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "why": LazyCommand("cli.why.commands", "why", "Explain why something waits."),
     "top": LazyCommand("cli.load.top", "top", "Show rates, lag and load live."),
     "console": LazyCommand("console.command", "console", "Show a cluster in a web browser."),
+    "registry": LazyCommand(
+        "cli.nodes.registry_command", "registry", "Serve schemas over Confluent's REST interface."
+    ),
     "bench": LazyCommand(
         "cli.load.bench", "bench", "Generate load, measure throughput and latency."
     ),

@@ -179,6 +179,17 @@ def raise_open_files_limit() -> tuple[int | None, OSError | ValueError | None]:
     return None if soft == infinite else soft, reason
 
 
+def limit_memory(size: int) -> None:
+    """Limit the address space of the process, so that an allocation above it fails.
+
+    Args:
+        size: the limit in bytes; a lower limit of the system stays.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY or soft > size:
+        resource.setrlimit(resource.RLIMIT_AS, (size, hard))
+
+
 def set_allocator_option(option: int, value: int) -> bool:
     """Set an option of glibc's allocator (mallopt); return whether the C library knows it."""
     call = _libc_call("mallopt")

@@ -27,7 +27,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class WebRequest(msgspec.Struct, frozen=True):
-    """A request. Without a method, it is a POST if it has a body, else a GET."""
+    """A request. Without a method, it is a POST with a body, else a GET."""
 
     url: str
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)

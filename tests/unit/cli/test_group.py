@@ -16,7 +16,7 @@ from barnabas.cli.group import COMMANDS, group
 from barnabas.version import __version__
 
 # They print addresses, or a script: there is nothing to put into JSON.
-WITHOUT_JSON = {"start", "cluster start", "completion", "console"}
+WITHOUT_JSON = {"start", "cluster start", "completion", "console", "registry"}
 
 
 def leaves(command: click.Command, words: tuple[str, ...], above: click.Context | None) -> Iterator:
