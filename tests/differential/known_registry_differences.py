@@ -84,6 +84,9 @@ DIFFERENCES: dict[str, tuple[tuple[Conversation, str], ...]] = {
     "A deletion also returns the versions that were deleted before.": (
         (calls.DELETED_SUBJECT, "DELETE /subjects/$s"),
     ),
+    "A new version does not replace a deleted one with the same schema.": (
+        (calls.DELETED_SUBJECT, "GET /subjects/$s/versions?deleted=true"),
+    ),
     "References of deleted schemas count.": (
         (calls.REFERENCES, "GET /subjects/$s/versions/1/referencedby"),
         (calls.REFERENCES, "DELETE /subjects/$s"),

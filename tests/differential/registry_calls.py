@@ -190,9 +190,11 @@ DELETED_SUBJECT = Conversation(
             body={"schema": PLAIN},
         ),
         register("$s", PLAIN, A),
+        # The new version replaces the deleted version with the same id.
         Call("GET /subjects/$s/versions", answer=[3]),
+        Call("GET /subjects/$s/versions?deleted=true", answer=[2, 3]),
         Call("DELETE /subjects/$s", answer=[3]),
-        Call("DELETE /subjects/$s?permanent=true", answer=[1, 2, 3]),
+        Call("DELETE /subjects/$s?permanent=true", answer=[2, 3]),
         Call("GET /subjects/$s/versions?deleted=true", 404, 40401),
         Call("DELETE /subjects/$s", 404, 40401),
     ),

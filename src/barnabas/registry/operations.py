@@ -12,14 +12,12 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from barnabas.registry.errors import (
-    config_not_found,
     id_does_not_match,
     incompatible,
     invalid_level,
     invalid_mode,
     invalid_schema,
     level_note,
-    mode_not_found,
     not_permitted,
     reference_exists,
     schema_not_found,
@@ -202,9 +200,9 @@ class Registry:
         Raises:
             RegistryError: There is no such subject or version.
         """
+        content = await self.examine(subject, request, normalize=normalize)
         if not self.state.has_versions(subject, which):
             raise subject_not_found(subject)
-        content = await self.examine(subject, request, normalize=normalize)
         found = self.state.find(subject, content, which)
         if found is None:
             raise schema_not_found()
@@ -330,8 +328,8 @@ class Registry:
         if version is not None:
             found = self.state.get(subject, version)
             if found is None and version != LATEST:
-                missing = subject_not_found(subject) if not earlier else version_not_found(version)
-                raise missing
+                # Also if there is no such subject, as in Confluent's registry.
+                raise version_not_found(version)
             earlier = [] if found is None else [found]
         content = await self.examine(subject, request, normalize=normalize)
         level = self.state.level(subject)
@@ -439,7 +437,8 @@ class Registry:
             found = self.state.config(subject)
             if found is None:
                 assert subject is not None
-                raise config_not_found(subject)
+                # A read of a missing level has another code, as in Confluent's registry.
+                raise subject_not_found(subject)
             self._check_writable(subject)
             await self._store.write([ConfigRecord(subject, None)])
             return dict(found)
@@ -473,7 +472,7 @@ class Registry:
         async with self._changing(subject), self._writing:
             found = self.state.mode(subject)
             if found is None:
-                raise mode_not_found(subject)
+                raise subject_not_found(subject)
             await self._store.write([ModeRecord(subject, None)])
             return found
 

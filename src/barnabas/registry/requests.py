@@ -1,7 +1,7 @@
 """Bodies of requests: members, their types, and the errors for anything else.
 
 Confluent's registry answers 400 for text that is not JSON and for members of the wrong type, and
-422 for a missing body and for unknown members. Numbers and booleans are accepted as text.
+422 for a missing body. Unknown members are ignored. Numbers and booleans are accepted as text.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _BAD_REQUEST = 400
 _INT_MAX = 2**31 - 1
-# Members of a registration that only Confluent's own features use; they are accepted and ignored.
-_IGNORED = ("schemaTagsToAdd", "schemaTagsToRemove", "propagateSchemaTags", "subject", "guid")
 
 
 class SchemaRequest(NamedTuple):
@@ -64,9 +62,6 @@ def read_schema(body: bytes) -> SchemaRequest:
     references = tuple(_reference(each) for each in given)
     schema_id, version = members.number("id"), members.number("version")
     more = {name: found for name in RULES if (found := members.object(name))}
-    for name in _IGNORED:
-        members.value(name)
-    members.check_all_known()
     return SchemaRequest(
         text,
         schema_type.upper(),
@@ -81,7 +76,6 @@ def _reference(given: object) -> Reference:
     members = _Members.of(given, "references")
     name, subject = members.text("name"), members.text("subject")
     version = members.number("version")
-    members.check_all_known()
     if not name or not subject:
         raise RegistryError(UNPROCESSABLE, "a reference needs a name, a subject and a version")
     return Reference(name, subject, -1 if version is None else version)
@@ -95,7 +89,6 @@ def read_config(body: bytes) -> ConfigRequest:
     """
     members = _Members(body, "config")
     level, normalize = members.text("compatibility"), members.flag("normalize")
-    members.check_all_known()
     return ConfigRequest(None if level is None else level.upper(), normalize)
 
 
@@ -107,7 +100,6 @@ def read_mode(body: bytes) -> str:
     """
     members = _Members(body, "mode")
     mode = members.text("mode")
-    members.check_all_known()
     return (mode or "").upper()
 
 
@@ -181,11 +173,6 @@ class _Members:
         if found is not None and not isinstance(found, dict):
             raise _wrong_type(name, "an object")
         return found
-
-    def check_all_known(self) -> None:
-        """Refuse the members that were not taken."""
-        for name in self._left:
-            raise RegistryError(UNPROCESSABLE, f"Unrecognized field: {name}")
 
 
 def _wrong_type(name: str, wanted: str) -> RegistryError:

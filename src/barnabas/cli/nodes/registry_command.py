@@ -77,7 +77,7 @@ _registry_options = option_record(
     ),
     click.option(
         "--replication-factor",
-        type=click.IntRange(1),
+        type=click.IntRange(-1),
         default=-1,
         help="Replicas of a new topic. Default: 3, or all brokers if there are fewer.",
     ),
