@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.registry.schemas.avro import AvroSchema
+from barnabas.registry.schemas.json_schema import JsonSchema
 from barnabas.registry.schemas.levels import LEVELS, check_level, find_conflict, incompatibilities
 from barnabas.registry.schemas.model import (
     SCHEMA_TYPES,
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 
-_TYPES: dict[str, Callable[..., ParsedSchema]] = {"AVRO": AvroSchema}
+_TYPES: dict[str, Callable[..., ParsedSchema]] = {"AVRO": AvroSchema, "JSON": JsonSchema}
 
 
 def parse(
