@@ -310,7 +310,12 @@ class RegistryMember:
         if code in _IMMEDIATE and not self._retry.failures:
             self._retry.count_failure()
             self._advance()
-        elif not isinstance(outcome, ClientError) or outcome.retriable or code in _REMOVED:
+        elif (
+            not isinstance(outcome, ClientError)
+            or outcome.retriable
+            or code in _REMOVED
+            or code in _IMMEDIATE
+        ):
             self._retry.retry(self._advance)
         else:
             self._fail(outcome)
