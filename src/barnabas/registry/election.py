@@ -51,7 +51,8 @@ _VERSION = 1
 _NO_ERROR, _DUPLICATE_URLS = 0, 1
 _LEAVE_LISTS_FROM = 3
 _REMOVED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
-# After these errors, the next join need not wait.
+# After these errors, the next join need not wait, except after several of them.
+_IMMEDIATE_JOINS_MAX = 5
 _IMMEDIATE = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS})
 
 
@@ -175,6 +176,8 @@ class RegistryMember:
         callbacks = HeartbeatCallbacks(self._on_heartbeat_sent, self._on_heartbeat)
         self._heartbeat = Heartbeat(cluster, self._calls, callbacks)
         self._retry = cluster.retry_timer()
+        # Joins without a backoff since the last success.
+        self._immediate_joins = 0
         # The current rebalance; None without one.
         self._rebalance: Rebalance | None = None
         # When the last request was sent that the coordinator answered without an error, and the
@@ -281,6 +284,7 @@ class RegistryMember:
             return
         self._status.on_assignment_applied()
         self._retry.reset()
+        self._immediate_joins = 0
         self._confirmed_ms = self._sent_ms
         try:
             assignment = msgspec.json.decode(outcome, type=LeaderAssignment)
@@ -307,15 +311,11 @@ class RegistryMember:
             self._status.request_rejoin("the last rebalance failed")
             if self._status.is_reset:
                 self._on_removed()
-        if code in _IMMEDIATE and not self._retry.failures:
-            self._retry.count_failure()
+        is_usual = code in _IMMEDIATE or code in _REMOVED
+        if code in _IMMEDIATE and self._immediate_joins < _IMMEDIATE_JOINS_MAX:
+            self._immediate_joins += 1
             self._advance()
-        elif (
-            not isinstance(outcome, ClientError)
-            or outcome.retriable
-            or code in _REMOVED
-            or code in _IMMEDIATE
-        ):
+        elif not isinstance(outcome, ClientError) or outcome.retriable or is_usual:
             self._retry.retry(self._advance)
         else:
             self._fail(outcome)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Scope, Send
 
-    from barnabas.registry.settings import RegistrySettings
+    from barnabas.registry.config import RegistrySettings
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class RegistryProcess:
     def __init__(self, settings: RegistrySettings, application: RegistryApplication) -> None:
         self._settings = settings
         self._application = application
-        self.state = RegistryState()
+        self.state = RegistryState(settings.level)
         self._stack = contextlib.AsyncExitStack()
         self.member: RegistryMember | None = None
 
@@ -181,7 +181,7 @@ class RegistryProcess:
         registry = Registry(self.state, leadership, examiner)
         self._application.routes = Routes(
             registry,
-            LeaderForwarder(leadership),
+            LeaderForwarder(leadership, settings.peer_tls),
             OpenAccess(),
             Identity(cluster_id, settings.group_id),
         )
@@ -225,7 +225,7 @@ async def running_registry(
     process = RegistryProcess(settings, application)
     cluster_id = await process.prepare()
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    config = server_config(application, settings.host, settings.port)
+    config = server_config(application, settings.host, settings.port, settings.tls)
     server = AnnouncingServer(config, ready.set_result, on_end)
     serving = asyncio.get_running_loop().create_task(server.serve())
     try:
@@ -245,7 +245,11 @@ async def running_registry(
 def _address(url: str, advertised: str) -> tuple[str, str, int]:
     """Return scheme, host and port for other processes of the registry."""
     scheme, _, rest = url.rstrip("/").partition("://")
-    host, _, port = (advertised or rest).rpartition(":")
+    host, _, port = rest.rpartition(":")
+    if advertised:
+        name, colon, own_port = advertised.rpartition(":")
+        is_with_port = bool(colon) and own_port.isdecimal()
+        host, port = (name, own_port) if is_with_port else (advertised, port)
     return scheme, host.strip("[]"), int(port)
 
 

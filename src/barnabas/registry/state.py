@@ -82,9 +82,14 @@ class _Context:
 
 
 class RegistryState:
-    """What the topic says; changed by `apply` only."""
+    """What the topic says; changed by `apply` only.
 
-    def __init__(self) -> None:
+    Args:
+        level: The compatibility level where none was set.
+    """
+
+    def __init__(self, level: str = DEFAULT_LEVEL) -> None:
+        self._default_level = level
         # Versions by number, ascending, by the qualified name of the subject.
         self._subjects: dict[str, dict[int, StoredSchema]] = {}
         self._contexts: dict[str, _Context] = {DEFAULT_CONTEXT: _Context()}
@@ -297,7 +302,7 @@ class RegistryState:
         """Return the configuration of exactly this subject, context or, with None, registry."""
         found = self._configs.get(subject)
         if found is None and subject is None:
-            return {LEVEL: DEFAULT_LEVEL}
+            return {LEVEL: self._default_level}
         return found
 
     def config_in_scope(self, subject: str | None) -> Mapping[str, Any]:
@@ -309,7 +314,7 @@ class RegistryState:
 
     def level(self, subject: str) -> str:
         """Return the compatibility level that applies to a subject."""
-        return str(self.config_in_scope(subject).get(LEVEL, DEFAULT_LEVEL)).upper()
+        return str(self.config_in_scope(subject).get(LEVEL, self._default_level)).upper()
 
     def mode(self, subject: str | None) -> str | None:
         """Return the mode of exactly this subject, context or, with None, of the registry."""
