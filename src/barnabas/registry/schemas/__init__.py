@@ -17,6 +17,7 @@ from barnabas.registry.schemas.model import (
     Reference,
     ResolvedReference,
 )
+from barnabas.registry.schemas.protobuf import ProtobufSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +36,11 @@ __all__ = [
 ]
 
 
-_TYPES: dict[str, Callable[..., ParsedSchema]] = {"AVRO": AvroSchema, "JSON": JsonSchema}
+_TYPES: dict[str, Callable[..., ParsedSchema]] = {
+    "AVRO": AvroSchema,
+    "JSON": JsonSchema,
+    "PROTOBUF": ProtobufSchema,
+}
 
 
 def parse(

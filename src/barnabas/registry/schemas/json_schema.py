@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from barnabas.registry.schemas.json_compatibility import json_differences
@@ -49,11 +48,7 @@ class JsonSchema(ParsedSchema):
             each.reference.name: load(each.text) for each in all_references(self.references)
         }
         self._document = JsonDocument(self._content, referred)
-
-    @cached_property
-    def canonical(self) -> str:
-        """The text without white space."""
-        return dump(self._content)
+        self.canonical = dump(self._content)
 
     def normalized(self) -> JsonSchema:
         """Return the schema with sorted keys."""
