@@ -556,7 +556,7 @@ def test_options_choose_the_message_and_the_subject(
     schema = ("--value-schema", "events.proto")
     shell.run(*write, *schema, "--value-message", "Landing", text=LANDINGS[0])
     subject = theirs(SerializationContext(topic, MessageField.VALUE), "flights.Landing")
-    assert registry.latest(subject).schema.text == EVENTS_PROTO
+    assert "message Landing {" in registry.latest(subject).schema.text
     # Without the file, the subject has the schema.
     shell.run(*write, "--value-message", "flights.Landing", text=LANDINGS[1])
     assert shell.read(topic, "--value-format", "protobuf") == "".join(LANDINGS)
