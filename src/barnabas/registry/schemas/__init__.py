@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.registry.schemas.avro import AvroSchema
+from barnabas.registry.schemas.json_schema import JsonSchema
 from barnabas.registry.schemas.levels import LEVELS, check_level, find_conflict, incompatibilities
 from barnabas.registry.schemas.model import (
     SCHEMA_TYPES,
@@ -16,6 +17,7 @@ from barnabas.registry.schemas.model import (
     Reference,
     ResolvedReference,
 )
+from barnabas.registry.schemas.protobuf import ProtobufSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,7 +36,11 @@ __all__ = [
 ]
 
 
-_TYPES: dict[str, Callable[..., ParsedSchema]] = {"AVRO": AvroSchema}
+_TYPES: dict[str, Callable[..., ParsedSchema]] = {
+    "AVRO": AvroSchema,
+    "JSON": JsonSchema,
+    "PROTOBUF": ProtobufSchema,
+}
 
 
 def parse(

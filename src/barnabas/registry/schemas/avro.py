@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from barnabas.registry.schemas.avro_compatibility import avro_differences
@@ -44,11 +43,7 @@ class AvroSchema(ParsedSchema):
             parser.parse(load(each.text))
         self._referred = tuple(parser.names)
         self._root: AvroType = parser.parse(load(text))
-
-    @cached_property
-    def canonical(self) -> str:
-        """The text of Java's `Schema.toString()`."""
-        return canonical_text(self._root, self._referred)
+        self.canonical = canonical_text(self._root, self._referred)
 
     def normalized(self) -> AvroSchema:
         """Return the schema with sorted aliases, properties and defaults."""

@@ -27,7 +27,9 @@ _PROMOTIONS = {
     "string": ("bytes",),
 }
 _DESCRIPTIONS = {
-    "NAME_MISMATCH": "the name at path '{path}' differs between the {reader} and the {writer} schema",
+    "NAME_MISMATCH": (
+        "the name at path '{path}' differs between the {reader} and the {writer} schema"
+    ),
     "FIXED_SIZE_MISMATCH": (
         "the size at path '{path}' differs between the {reader} and the {writer} schema"
     ),
@@ -40,7 +42,7 @@ _DESCRIPTIONS = {
         "missing in the {writer} schema"
     ),
     "TYPE_MISMATCH": (
-        "the type at path '{path}' of the {reader} schema cannot read the one of the {writer} schema"
+        "the type at path '{path}' of the {reader} schema cannot read that of the {writer} schema"
     ),
     "MISSING_UNION_BRANCH": (
         "the union at path '{path}' of the {reader} schema lacks a type of the {writer} schema"
@@ -138,6 +140,8 @@ class _Comparison:
                 found += yield self.compare(field.type, written.type, (*below, "type"))
             elif field.default is NO_DEFAULT:
                 found.append(_difference("READER_FIELD_MISSING_DEFAULT_VALUE", field.name, below))
+            if len(found) > MESSAGES_MAX:
+                break
         return found[:MESSAGES_MAX]
 
 

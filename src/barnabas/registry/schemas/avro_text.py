@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from barnabas.registry.schemas.avro_model import NAMED, NO_DEFAULT, AvroField, AvroType
-from barnabas.registry.schemas.json_text import dump, java_double
+from barnabas.registry.schemas.json_text import check_depth, dump, java_double
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,8 +41,14 @@ def canonical_text(root: AvroType, defined: Iterable[str] = ()) -> str:
     Args:
         root: The schema.
         defined: Names of types that are not defined again.
+
+    Raises:
+        InvalidSchemaError: The types are nested too deep.
     """
-    return dump(_Builder(set(defined)).value(root, ""), number=java_double)
+    value = _Builder(set(defined)).value(root, "")
+    # It may be deeper than the given text, which may use a type before it defines it.
+    check_depth(value)
+    return dump(value, number=java_double)
 
 
 def normalized_text(root: AvroType, defined: Iterable[str] = ()) -> str:

@@ -44,7 +44,7 @@ def load(text: str) -> Any:
         raise InvalidSchemaError("the schema is too complex: it is nested too deep") from None
     except ValueError as error:
         raise InvalidSchemaError(f"the schema is not JSON: {error}") from None
-    _check_depth(value)
+    check_depth(value)
     return value
 
 
@@ -86,7 +86,12 @@ def _refuse_constant(word: str) -> NoReturn:
     raise InvalidSchemaError(f"the schema is not JSON: {word} is no number of JSON")
 
 
-def _check_depth(value: Any) -> None:
+def check_depth(value: Any) -> None:
+    """Check that functions can recurse over a value.
+
+    Raises:
+        InvalidSchemaError: It is nested too deep.
+    """
     level: list[Any] = [value]
     for _ in range(DEPTH_MAX):
         below: list[Any] = []

@@ -82,11 +82,13 @@ class ParsedSchema(ABC):
 
     Attributes:
         text: The text as it was given.
+        canonical: The text that the registry stores and compares.
         references: The schemas that it refers to, in the given order.
         is_new: Whether the schema was checked as a new one.
     """
 
     schema_type: str
+    canonical: str
 
     def __init__(
         self, text: str, references: Sequence[ResolvedReference], is_new: bool = True
@@ -94,11 +96,6 @@ class ParsedSchema(ABC):
         self.text = text
         self.is_new = is_new
         self.references = tuple(references)
-
-    @property
-    @abstractmethod
-    def canonical(self) -> str:
-        """The text that the registry stores and compares."""
 
     @abstractmethod
     def normalized(self) -> ParsedSchema:
