@@ -186,6 +186,9 @@ class RegistryProcess:
             Identity(cluster_id, settings.group_id),
         )
         await examiner.warm_up()
+        # A registry is ready when it can be written. Without a leader, it still answers reads.
+        with contextlib.suppress(RegistryError):
+            await leadership.leader()
 
     def _open_session(self) -> AsyncSession:
         settings = self._settings
