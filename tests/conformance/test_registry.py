@@ -139,10 +139,9 @@ def test_records_that_no_registry_writes_are_skipped(broker: Broker, make_nodes:
 
 
 class SessionOwner:
-    """The owner of a session that is closed before its loop ends."""
+    """The owner of a session, which has nothing to do at its end."""
 
-    async def on_end_of_loop(self) -> None:
-        raise AssertionError("the session was not closed")
+    async def on_end_of_loop(self) -> None: ...
 
 
 def test_a_deposed_writer_cannot_append(broker: Broker) -> None:

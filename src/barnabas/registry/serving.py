@@ -194,7 +194,10 @@ class RegistryProcess:
         settings = self._settings
         keys = {**_GROUP, **settings.client, "group_id": settings.group_id}
         config = ClientConfig.parse({"bootstrap_servers": settings.bootstrap, **keys})
-        return AsyncSession(config, "registry", self.close)
+        return AsyncSession(config, "registry", self._on_end_of_loop)
+
+    async def _on_end_of_loop(self) -> None:
+        """Do nothing: the block of `running_registry` ends before the loop."""
 
     @staticmethod
     async def _leave(member: RegistryMember) -> None:
