@@ -6,7 +6,7 @@ Confluent's registry answers 400 for text that is not JSON and for members of th
 
 from __future__ import annotations
 
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -56,10 +56,10 @@ def read_schema(body: bytes) -> SchemaRequest:
     members = _Members(body, "schema")
     text = members.text("schema") or ""
     schema_type = members.text("schemaType") or AVRO
-    given = members.value("references") or []
-    if not isinstance(given, list):
+    given = members.value("references")
+    if not isinstance(given, list | NoneType):
         raise _wrong_type("references", "a list")
-    references = tuple(_reference(each) for each in given)
+    references = tuple(_reference(each) for each in given or ())
     schema_id, version = members.number("id"), members.number("version")
     more = {name: found for name in RULES if (found := members.object(name))}
     return SchemaRequest(
@@ -149,7 +149,7 @@ class _Members:
             digits = found.strip().removeprefix("-")
             if digits.isascii() and digits.isdigit() and len(digits) <= len(str(_INT_MAX)):
                 found = int(found)
-        if isinstance(found, float):
+        if isinstance(found, float) and found.is_integer():
             found = int(found)
         is_number = isinstance(found, int) and not isinstance(found, bool)
         if found is None:

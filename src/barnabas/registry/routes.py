@@ -130,10 +130,6 @@ class Routes:
                 return Route(pattern, found, context)
         raise RegistryError(NOT_FOUND, "HTTP 404 Not Found")
 
-    def methods(self, route: Route) -> list[str]:
-        """Return the methods of a route."""
-        return list(self._table[route.pattern])
-
     async def handle(self, call: Call) -> object:
         """Return what the response to a request contains.
 

@@ -186,12 +186,18 @@ class RegistryProcess:
             Identity(cluster_id, settings.group_id),
         )
         await examiner.warm_up()
+        # A registry is ready when it can be written. Without a leader, it still answers reads.
+        with contextlib.suppress(RegistryError):
+            await leadership.leader()
 
     def _open_session(self) -> AsyncSession:
         settings = self._settings
         keys = {**_GROUP, **settings.client, "group_id": settings.group_id}
         config = ClientConfig.parse({"bootstrap_servers": settings.bootstrap, **keys})
-        return AsyncSession(config, "registry", self.close)
+        return AsyncSession(config, "registry", self._on_end_of_loop)
+
+    async def _on_end_of_loop(self) -> None:
+        """Do nothing: the block of `running_registry` ends before the loop."""
 
     @staticmethod
     async def _leave(member: RegistryMember) -> None:
