@@ -258,12 +258,15 @@ async def running_registry(
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     config = server_config(application, settings.host, settings.port, settings.tls)
     server = AnnouncingServer(config, ready.set_result, on_end)
-    serving = asyncio.get_running_loop().create_task(server.serve())
+    serving = asyncio.get_running_loop().create_task(_serve_http(server))
     try:
         either: set[asyncio.Future[Any]] = {serving, ready}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
-            raise OSError(f"the address {settings.host}:{settings.port} cannot be used")
+            raise OSError(
+                f"the address {settings.host}:{settings.port} cannot be used: stop the program "
+                "that uses it, or give another one"
+            )
         url = ready.result()
         await process.start(cluster_id, _address(url, settings.advertised))
         yield url
@@ -271,6 +274,12 @@ async def running_registry(
         await process.close()
         server.should_exit = True
         await asyncio.gather(serving, return_exceptions=True)
+
+
+async def _serve_http(server: AnnouncingServer) -> None:
+    """Serve until the end; also return if the address cannot be used, which uvicorn logs."""
+    with contextlib.suppress(SystemExit):
+        await server.serve()
 
 
 def _address(url: str, advertised: str) -> tuple[str, str, int]:
