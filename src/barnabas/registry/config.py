@@ -81,6 +81,13 @@ REGISTRY_KEYS = ConfigDefinition(
             "",
             "Principals that may do everything: TYPE:NAME;...",
         ),
+        ConfigKey(
+            "allow.everyone.if.no.acl.found",
+            ConfigType.BOOLEAN,
+            False,
+            "Whether a subject without access control entries is open to everyone, as in the"
+            " configuration of the brokers.",
+        ),
     ]
 )
 
@@ -111,6 +118,10 @@ class RegistrySettings:
     peer_tls: ssl.SSLContext | None = None
     # Whether clients must log in at the brokers, and have rights there.
     has_login: bool = False
+    # The SASL mechanism of passwords.
+    mechanism: str = "PLAIN"
+    # Whether a subject without access control entries is open to everyone.
+    allows_by_default: bool = False
     super_users: frozenset[str] = frozenset()
     # Id of a process with which this one ends; None without one.
     exit_with: int | None = None

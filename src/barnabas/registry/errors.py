@@ -27,6 +27,16 @@ class RegistryError(Exception):
         self.message = message
 
 
+def unauthorized() -> RegistryError:
+    """Return the error for a client that has not logged in, or not with a valid password."""
+    return RegistryError(40101, "Unauthorized")
+
+
+def forbidden(message: str) -> RegistryError:
+    """Return the error for a principal without the right."""
+    return RegistryError(40301, message)
+
+
 def subject_not_found(subject: str) -> RegistryError:
     """Return the error for a subject without versions."""
     return RegistryError(40401, f"Subject '{subject}' not found.")

@@ -65,7 +65,7 @@ class SchemaExaminer:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit_s: float = _LIMIT_S) -> None:
         self._loop = loop
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         self._offload = ChildOffload(loop, _IDLE_S)
         self._free = asyncio.Semaphore(_CHILDREN)
         # Results of `parse`, the least recently used first.
@@ -120,12 +120,12 @@ class SchemaExaminer:
 
             running = self._offload.submit(OffloadTask(_examine, job), found.append, on_done)
             try:
-                async with asyncio.timeout(self._limit_s):
+                async with asyncio.timeout(self.limit_s):
                     return await result
             except TimeoutError:
-                _log.warning("the examination of a schema was stopped: seconds=%g", self._limit_s)
+                _log.warning("the examination of a schema was stopped: seconds=%g", self.limit_s)
                 raise InvalidSchemaError(
-                    f"{_TOO_COMPLEX}: its examination takes more than {self._limit_s:g} s"
+                    f"{_TOO_COMPLEX}: its examination takes more than {self.limit_s:g} s"
                 ) from None
             except OffloadError as error:
                 raise InvalidSchemaError(f"{_TOO_COMPLEX}: {error}") from None

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from barnabas.registry.access import Caller
+
 # Types of responses, the best one first.
 _V1 = "application/vnd.schemaregistry.v1+json"
 MEDIA_TYPES = (_V1, "application/vnd.schemaregistry+json", "application/json")
 _BODY_TYPES = (*MEDIA_TYPES, "application/octet-stream")
 BODY_BYTES_MAX = 2 * 1024 * 1024
+_UNAUTHORIZED = 401
 _NOT_ACCEPTABLE, _UNSUPPORTED, _TOO_LARGE = 406, 415, 413
 _INT_MAX = 2**31 - 1
 _HAS_BODY = ("POST", "PUT")
@@ -131,15 +134,15 @@ class Call:
     Args:
         request: The request.
         route: What its path means.
-        principal: The principal that logged in; empty without a login.
+        caller: The client.
     """
 
-    __slots__ = ("_query", "principal", "request", "route")
+    __slots__ = ("_query", "caller", "request", "route")
 
-    def __init__(self, request: Request, route: Route, principal: str) -> None:
+    def __init__(self, request: Request, route: Route, caller: Caller) -> None:
         self.request = request
         self.route = route
-        self.principal = principal
+        self.caller = caller
         query = request.scope["query_string"].decode("ascii", "replace")
         self._query: dict[str, str] = dict(parse_qsl(query, keep_blank_values=True))
 
@@ -215,7 +218,10 @@ def json_response(value: object, media_type: str, status: int = 200) -> Response
 
 
 def error_response(error: RegistryError, media_type: str) -> Response:
-    """Return the response for a refused request."""
-    return json_response(
+    """Return the response for a refused request; a 401 says how to log in."""
+    response = json_response(
         {"error_code": error.code, "message": error.message}, media_type, error.status
     )
+    if error.status == _UNAUTHORIZED:
+        response.headers["www-authenticate"] = 'Basic realm="schema registry"'
+    return response

@@ -168,7 +168,7 @@ class Routes:
     async def _subjects(self, call: Call) -> object:
         prefix = self._prefix(call)
         names = self._state.subjects(prefix, _deleted(call))
-        return call.page(await self._access.readable(call.principal, names))
+        return call.page(await self._access.readable(call.caller, names))
 
     @staticmethod
     def _prefix(call: Call) -> str:
@@ -178,7 +178,7 @@ class Routes:
         return (call.scope or "") + given.removeprefix(ANY_CONTEXT)
 
     async def _versions(self, call: Call) -> object:
-        await self._access.check(call.principal, Right.READ, call.subject)
+        await self._access.check(call.caller, Right.READ, call.subject)
         which = _deleted(call)
         known = Deleted(included=which.included or which.only)
         if not self._state.has_versions(call.subject, known):
@@ -186,7 +186,7 @@ class Routes:
         return call.page([each.version for each in self._state.versions(call.subject, which)])
 
     async def _found_version(self, call: Call, *, is_deleted_found: bool = False) -> StoredSchema:
-        await self._access.check(call.principal, Right.READ, call.subject)
+        await self._access.check(call.caller, Right.READ, call.subject)
         version = parse_version(call.version)
         which = ALL if is_deleted_found or call.flag("deleted") else Deleted()
         found = self._state.get(call.subject, version, which)
@@ -211,7 +211,7 @@ class Routes:
         return call.page(sorted({each.id for each in users}))
 
     async def _look_up(self, call: Call) -> object:
-        await self._access.check(call.principal, Right.READ, call.subject)
+        await self._access.check(call.caller, Right.READ, call.subject)
         request = read_schema(await read_body(call.request))
         found = await self._registry.look_up(
             call.subject, request, normalize=call.flag("normalize"), which=_deleted(call)
@@ -219,7 +219,7 @@ class Routes:
         return _members(found, found.content.text)
 
     async def _register(self, call: Call) -> object:
-        await self._access.check(call.principal, Right.WRITE, call.subject)
+        await self._access.check(call.caller, Right.WRITE, call.subject)
         body = await read_body(call.request)
         request = read_schema(body)
         subject, normalize = call.subject, call.flag("normalize")
@@ -233,7 +233,7 @@ class Routes:
         return {"id": found.id}
 
     async def _delete_version(self, call: Call) -> object:
-        await self._access.check(call.principal, Right.DELETE, call.subject)
+        await self._access.check(call.caller, Right.DELETE, call.subject)
         version = parse_version(call.version)
         return await self._forwarder.forwarded(call, b"") or (
             await self._registry.delete_version(
@@ -242,7 +242,7 @@ class Routes:
         )
 
     async def _delete_subject(self, call: Call) -> object:
-        await self._access.check(call.principal, Right.DELETE, call.subject)
+        await self._access.check(call.caller, Right.DELETE, call.subject)
         return await self._forwarder.forwarded(call, b"") or (
             await self._registry.delete_subject(call.subject, permanent=call.flag("permanent"))
         )
@@ -251,7 +251,7 @@ class Routes:
 
     async def _schemas(self, call: Call) -> object:
         names = self._state.subjects(self._prefix(call), _deleted(call))
-        readable = await self._access.readable(call.principal, names)
+        readable = await self._access.readable(call.caller, names)
         found: list[StoredSchema] = []
         for name in readable:
             versions = self._state.versions(name, _deleted(call))
@@ -264,7 +264,7 @@ class Routes:
         context = self._registry.containing(call.query_subject(), schema_id)
         uses = [] if context is None else self._state.uses_of(context, schema_id, ALL)
         names = sorted({each.subject for each in uses})
-        readable = set(await self._access.readable(call.principal, names))
+        readable = set(await self._access.readable(call.caller, names))
         if not readable:
             raise schema_not_found(schema_id)
         return [each for each in uses if each.subject in readable and which.admits(each)]
@@ -300,7 +300,7 @@ class Routes:
         return await self._compatibility(call, parse_version(call.version))
 
     async def _compatibility(self, call: Call, version: int | None) -> object:
-        await self._access.check(call.principal, Right.READ, call.subject)
+        await self._access.check(call.caller, Right.READ, call.subject)
         request = read_schema(await read_body(call.request))
         problems = await self._registry.incompatibilities(
             call.subject, version, request, normalize=call.flag("normalize")
@@ -313,7 +313,7 @@ class Routes:
     # Configurations and modes
 
     async def _config(self, call: Call) -> object:
-        await self._access.check(call.principal, Right.SHOW_CONFIG, call.scope)
+        await self._access.check(call.caller, Right.SHOW_CONFIG, call.scope)
         if call.flag("defaultToGlobal"):
             return dict(self._state.config_in_scope(call.scope))
         found = self._state.config(call.scope)
@@ -322,7 +322,7 @@ class Routes:
         return dict(found)
 
     async def _set_config(self, call: Call) -> object:
-        await self._access.check(call.principal, Right.CONFIGURE, call.scope)
+        await self._access.check(call.caller, Right.CONFIGURE, call.scope)
         body = await read_body(call.request)
         request = read_config(body)
         response = await self._forwarder.forwarded(call, body)
@@ -333,12 +333,12 @@ class Routes:
         return {name: value for name, value in given.items() if value is not None}
 
     async def _delete_config(self, call: Call) -> object:
-        await self._access.check(call.principal, Right.CONFIGURE, call.scope)
+        await self._access.check(call.caller, Right.CONFIGURE, call.scope)
         response = await self._forwarder.forwarded(call, b"")
         return response or {**await self._registry.delete_config(call.scope)}
 
     async def _mode(self, call: Call) -> object:
-        await self._access.check(call.principal, Right.SHOW_CONFIG, call.scope)
+        await self._access.check(call.caller, Right.SHOW_CONFIG, call.scope)
         if call.flag("defaultToGlobal"):
             return {"mode": self._state.mode_in_scope(call.scope)}
         found = self._state.mode(call.scope)
@@ -347,7 +347,7 @@ class Routes:
         return {"mode": found}
 
     async def _set_mode(self, call: Call) -> object:
-        await self._access.check(call.principal, Right.CONFIGURE, call.scope)
+        await self._access.check(call.caller, Right.CONFIGURE, call.scope)
         body = await read_body(call.request)
         mode = read_mode(body)
         response = await self._forwarder.forwarded(call, body)
@@ -357,7 +357,7 @@ class Routes:
         return {"mode": mode}
 
     async def _delete_mode(self, call: Call) -> object:
-        await self._access.check(call.principal, Right.CONFIGURE, call.scope)
+        await self._access.check(call.caller, Right.CONFIGURE, call.scope)
         response = await self._forwarder.forwarded(call, b"")
         return response or {"mode": await self._registry.delete_mode(call.subject)}
 

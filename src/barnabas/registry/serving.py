@@ -15,7 +15,7 @@ from barnabas.client.aio.session import AsyncSession
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.registry.access import OpenAccess
+from barnabas.registry.access import NoLogin, OpenAccess
 from barnabas.registry.election import RegistryIdentity, RegistryMember
 from barnabas.registry.errors import RegistryError, store_failed
 from barnabas.registry.examination import SchemaExaminer
@@ -31,13 +31,16 @@ from barnabas.registry.http_call import (
     split_path,
 )
 from barnabas.registry.leadership import Leadership
+from barnabas.registry.login import BrokerLogin
 from barnabas.registry.operations import Registry
+from barnabas.registry.rights import AclAccess
 from barnabas.registry.routes import Identity, Routes, text_of
 from barnabas.registry.state import RegistryState
 from barnabas.registry.topic import TopicError, TopicReader, prepare_topic
-from barnabas.runtime.clock import LoopTimer
+from barnabas.runtime.clock import LoopTimer, SystemClock
 from barnabas.runtime.loop import new_loop
 from barnabas.runtime.process import ParentWatch
+from barnabas.runtime.rng import SystemRng
 from barnabas.runtime.web_server import AnnouncingServer, server_config
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Scope, Send
 
+    from barnabas.registry.access import Access, Login
     from barnabas.registry.config import RegistrySettings
 
 _log = logging.getLogger(__name__)
@@ -63,8 +67,9 @@ class RegistryApplication:
     """The ASGI application: from a request to a handler, and from its value to the response."""
 
     def __init__(self) -> None:
-        # None while the process starts.
+        # None while the process starts and ends.
         self.routes: Routes | None = None
+        self.login: Login = NoLogin()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, or the start and end of the server."""
@@ -96,7 +101,9 @@ class RegistryApplication:
         parts, context = split_path(request.scope["raw_path"])
         route = routes.find(parts, context)
         check_content_type(request.method, request.headers.get("content-type"))
-        value = await routes.handle(Call(request, route, ""))
+        host = "" if request.client is None else request.client.host
+        caller = await self.login.caller(request.headers.get("authorization"), host)
+        value = await routes.handle(Call(request, route, caller))
         if isinstance(value, Response):
             return value
         text = text_of(value)
@@ -179,16 +186,34 @@ class RegistryProcess:
         await reader.read_to_end(_LOAD_S)
         member.start()
         registry = Registry(self.state, leadership, examiner)
-        self._application.routes = Routes(
-            registry,
-            LeaderForwarder(leadership, settings.peer_tls),
-            OpenAccess(),
-            Identity(cluster_id, settings.group_id),
-        )
+        forwarder = LeaderForwarder(leadership, settings.peer_tls)
+        names = Identity(cluster_id, settings.group_id)
+        access: Access = OpenAccess()
+        if settings.has_login:
+            self._application.login = self._broker_login()
+            access = self._acl_access()
+        self._application.routes = Routes(registry, forwarder, access, names)
         await examiner.warm_up()
         # A registry is ready when it can be written. Without a leader, it still answers reads.
         with contextlib.suppress(RegistryError):
             await leadership.leader()
+
+    def _broker_login(self) -> BrokerLogin:
+        settings = self._settings
+        return BrokerLogin(
+            settings.bootstrap, settings.client, settings.mechanism, SystemClock(), SystemRng()
+        )
+
+    def _acl_access(self) -> AclAccess:
+        settings = self._settings
+        admin = Admin(settings.bootstrap, **settings.client)
+        self._stack.push_async_callback(admin.close)
+        return AclAccess(
+            admin,
+            settings.super_users,
+            SystemClock(),
+            allows_by_default=settings.allows_by_default,
+        )
 
     def _open_session(self) -> AsyncSession:
         settings = self._settings
@@ -233,12 +258,15 @@ async def running_registry(
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     config = server_config(application, settings.host, settings.port, settings.tls)
     server = AnnouncingServer(config, ready.set_result, on_end)
-    serving = asyncio.get_running_loop().create_task(server.serve())
+    serving = asyncio.get_running_loop().create_task(_serve_http(server))
     try:
         either: set[asyncio.Future[Any]] = {serving, ready}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
-            raise OSError(f"the address {settings.host}:{settings.port} cannot be used")
+            raise OSError(
+                f"the address {settings.host}:{settings.port} cannot be used: stop the program "
+                "that uses it, or give another one"
+            )
         url = ready.result()
         await process.start(cluster_id, _address(url, settings.advertised))
         yield url
@@ -246,6 +274,12 @@ async def running_registry(
         await process.close()
         server.should_exit = True
         await asyncio.gather(serving, return_exceptions=True)
+
+
+async def _serve_http(server: AnnouncingServer) -> None:
+    """Serve until the end; also return if the address cannot be used, which uvicorn logs."""
+    with contextlib.suppress(SystemExit):
+        await server.serve()
 
 
 def _address(url: str, advertised: str) -> tuple[str, str, int]:

@@ -39,9 +39,11 @@ RECORDS: list[tuple[Record, bytes, bytes | None]] = [
     (
         SchemaRecord(":.staging:flights-value", 1, PROTOBUF),
         b'{"keytype":"SCHEMA","subject":":.staging:flights-value","version":1,"magic":1}',
-        b'{"subject":":.staging:flights-value","version":1,"id":8,"schemaType":"PROTOBUF",'
-        b'"references":[{"name":"a.proto","subject":"a","version":3}],'
-        b'"schema":"syntax = \\"proto3\\";\\n","deleted":true}',
+        (
+            b'{"subject":":.staging:flights-value","version":1,"id":8,"schemaType":"PROTOBUF",'
+            b'"references":[{"name":"a.proto","subject":"a","version":3}],'
+            b'"schema":"syntax = \\"proto3\\";\\n","deleted":true}'
+        ),
     ),
     (
         SchemaRecord("flights-value", 1, None),

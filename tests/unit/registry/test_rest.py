@@ -381,8 +381,13 @@ def test_the_media_type_is_that_of_accept(
 
 @pytest.mark.parametrize(
     "content_type",
-    [V1, "application/vnd.schemaregistry+json", "application/json; charset=utf-8"]
-    + ["application/octet-stream", ""],
+    [
+        V1,
+        "application/vnd.schemaregistry+json",
+        "application/json; charset=utf-8",
+        "application/octet-stream",
+        "",
+    ],
 )
 def test_these_media_types_of_bodies_are_accepted(
     registry: RegistryInMemory, content_type: str

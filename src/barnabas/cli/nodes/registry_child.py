@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PREFIX = "barnabas.registry."
 LISTENER_KEY = f"{PREFIX}listener"
+# Keys that the registry has from the broker, unless it has its own.
+_SHARED = ("super.users", "allow.everyone.if.no.acl.found")
 _SERVERS = "kafkastore.bootstrap.servers"
 # Interval of the checks before the registry is ready, and afterwards.
 _START_CHECK_MS, _CHECK_MS = 50.0, 500.0
@@ -58,8 +60,9 @@ def take_registry_properties(properties: dict[str, str]) -> dict[str, str]:
     if not listener:
         raise ConfigError(LISTENER_KEY, None, "HOST:PORT, as other keys of the registry are given")
     found["listeners"] = listener if "://" in listener else f"http://{listener}"
-    if "super.users" in properties:
-        found.setdefault("super.users", properties["super.users"])
+    for name in _SHARED:
+        if name in properties:
+            found.setdefault(name, properties[name])
     return found
 
 

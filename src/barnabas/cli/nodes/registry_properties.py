@@ -64,8 +64,7 @@ def read_registry_properties(
         raise ConfigError("kafkastore", None, str(error)) from None
     _warn_of_unknown(parsed)
     scheme, host, port = parse_listener(parsed.string("listeners"))
-    method = parsed.text("authentication.method")
-    has_login = checked.security_protocol.startswith("SASL") if method is None else method != NONE
+    has_login = _has_login(parsed, checked)
     return RegistrySettings(
         bootstrap=servers,
         client=keys,
@@ -80,10 +79,29 @@ def read_registry_properties(
         tls=_listener_tls(properties) if scheme == "https" else None,
         peer_tls=_peer_tls(properties) if scheme == "https" else None,
         has_login=has_login,
+        mechanism=checked.sasl_mechanism or "PLAIN",
+        allows_by_default=parsed.boolean("allow.everyone.if.no.acl.found"),
         super_users=frozenset(
             each.strip() for each in parsed.string("super.users").split(";") if each.strip()
         ),
     )
+
+
+def _has_login(parsed: ParsedConfig, client: ClientConfig) -> bool:
+    """Return whether clients must log in: by default if the registry itself does.
+
+    Raises:
+        ConfigError: The brokers have no logins that could prove those of clients.
+    """
+    method = parsed.text("authentication.method")
+    is_sasl = client.security_protocol.startswith("SASL")
+    if method is None or method == NONE:
+        return method is None and is_sasl
+    if not is_sasl:
+        raise ConfigError(
+            "authentication.method", method, "NONE, unless kafkastore.security.protocol has SASL"
+        )
+    return True
 
 
 def parse_listener(text: str) -> tuple[str, str, int]:
