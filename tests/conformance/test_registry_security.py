@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from confluent_kafka.schema_registry import Schema as ConfluentSchema, SchemaRegistryClient
 
+from barnabas.cli.group import group
 from barnabas.client.admin.acls import (
     Acl,
     AclOperation,
@@ -22,6 +25,7 @@ from barnabas.client.admin.acls import (
 )
 from barnabas.client.admin.admin import Admin
 from barnabas.sasl.jaas import PLAIN_MODULE
+from barnabas.serializers import SchemaRegistry
 from barnabas.testing.free_ports import HOST, free_ports
 from certificates import shared_authority
 from conformance.registry_nodes import QUICK_GROUPS
@@ -179,3 +183,26 @@ def test_entries_for_a_topic_cover_its_subjects(secured: SecuredRegistry) -> Non
     ):
         status, answer = secured.as_user("alice", method, path)
         assert (status, answer["error_code"]) == (403, 40301), path
+
+
+def test_clients_log_in_with_their_usual_settings(secured: SecuredRegistry, tmp_path: Path) -> None:
+    ca_file = tmp_path / "ca.pem"
+    ca_file.write_text(shared_authority().pem)
+    theirs = SchemaRegistryClient(
+        {
+            "url": secured.url,
+            "ssl.ca.location": str(ca_file),
+            "basic.auth.user.info": "admin:admin-secret",
+        }
+    )
+    number = theirs.register_schema("settings-value", ConfluentSchema('"string"', "AVRO"))
+    ours = SchemaRegistry(secured.url, user_info="admin:admin-secret", ca_file=str(ca_file))
+    assert ours.latest("settings-value").schema_id == number
+    words = ["schemas", "get", "settings-value", "--registry", secured.url]
+    words += ["-X", f"schema.registry.ssl.ca.location={ca_file}"]
+    login = "schema.registry.basic.auth.user.info=admin:{}"
+    done = CliRunner().invoke(group, [*words, "-X", login.format("admin-secret")])
+    assert done.stdout == '"string"\n', done.output
+    done = CliRunner().invoke(group, [*words, "-X", login.format("wrong")])
+    assert done.exit_code == 1
+    assert "status 401: Unauthorized. Check the user and the password" in done.output

@@ -8,9 +8,7 @@ import pytest
 from barnabas.registry.election import LeaderAssignment, RegistryIdentity, choose_leader
 
 # As Confluent's and Karapace's registries write them.
-MEMBER = (
-    b'{"host":"a.example","port":8081,"master_eligibility":true,"scheme":"http","version":1}'
-)
+MEMBER = b'{"host":"a.example","port":8081,"master_eligibility":true,"scheme":"http","version":1}'
 ASSIGNMENT = (
     b'{"version":1,"error":0,"master":"sr-1-5f","master_identity":{"version":1,"host":"a.example",'
     b'"port":8081,"master_eligibility":true,"scheme":"http"}}'
