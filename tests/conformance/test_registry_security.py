@@ -1,4 +1,7 @@
-"""`barnabas start --registry` with TLS, logins and rights: each refusal, and what is allowed."""
+"""`barnabas start --registry` with TLS, logins and rights: each refusal, and what is allowed.
+
+The keys are those of docs/security.md, with other stores and mechanisms.
+"""
 
 from __future__ import annotations
 

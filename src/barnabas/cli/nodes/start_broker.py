@@ -17,6 +17,7 @@ import socket
 import sys
 import textwrap
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import json_line, printable, printable_lines
@@ -29,12 +30,16 @@ from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.cli.nodes.registry_child import RegistryChild, RegistryOptions
     from barnabas.cli.nodes.start_options import StartOptions
+    from barnabas.runtime.clock import Timer
     from barnabas.runtime.loop import ProcessControl, Runtime
     from barnabas.runtime.process import ParentWatch
     from barnabas.runtime.service_manager import ServiceManager
     from barnabas.server.process.first_topics import NewTopic
+    from barnabas.server.process.node import Node
 
 
 _log = logging.getLogger(__name__)
@@ -101,19 +106,11 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
         manager.starting("starting: opening the logs and waiting for a controller")
 
         def on_running(address: str) -> None:
-            if not topics:
-                on_ready(address)
-            elif broker.broker is None:
-                control.fail(NodeFailedError("--topic requires a node that is a broker"))
+            if topics:
+                on_created = partial(on_ready, address)
+                _create_topics(topics, broker, runtime.timer, on_created, control.fail)
             else:
-                from barnabas.server.process.first_topics import FirstTopics
-
-                FirstTopics(
-                    broker.broker.dependencies,
-                    runtime.timer,
-                    lambda: on_ready(address),
-                    control.fail,
-                ).create(topics)
+                on_ready(address)
 
         def on_ready(address: str) -> None:
             try:
@@ -186,6 +183,24 @@ def _registry_child(
         control.fail(StartError(reason))
 
     return RegistryChild(options, runtime.timer, on_ready, on_failed)
+
+
+def _create_topics(
+    topics: list[NewTopic],
+    node: Node,
+    timer: Timer,
+    on_created: Callable[[], None],
+    on_failed: Callable[[BaseException], None],
+) -> None:
+    """Create the topics of --topic on a node that is ready."""
+    from barnabas.server.process.first_topics import FirstTopics
+    from barnabas.server.startup.node_failure import NodeFailedError
+
+    if node.broker is None:
+        on_failed(NodeFailedError("--topic requires a node that is a broker"))
+    else:
+        dependencies = node.broker.dependencies
+        FirstTopics(dependencies, timer, on_created, on_failed).create(topics)
 
 
 def _first_topics(options: StartOptions) -> list[NewTopic]:
