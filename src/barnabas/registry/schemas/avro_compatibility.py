@@ -76,10 +76,10 @@ class _Comparison:
 
     def compare(self, reader: AvroType, writer: AvroType, path: _Path) -> Steps[_Result]:
         """Return the differences of two types."""
+        self._budget.spend()
         pair = (id(reader), id(writer))
         if pair in self._pairs:
             return self._pairs[pair] or []
-        self._budget.spend()
         self._pairs[pair] = None
         found: _Result = yield self._compare_new(reader, writer, path)
         self._pairs[pair] = found

@@ -123,10 +123,10 @@ class _Comparison:
 
     def compare(self, old: JsonNode, new: JsonNode) -> Steps[_Result]:
         """Return the differences of two schemas."""
+        self._budget.spend()
         pair = (id(old), id(new))
         if pair in self._pairs:
             return self._pairs[pair] or []
-        self._budget.spend()
         self._pairs[pair] = None
         found: _Result = yield self._compare_new_pair(old, new)
         self._pairs[pair] = found = found[:MESSAGES_MAX]

@@ -104,18 +104,18 @@ class JsonDocument:
         """Return a schema, or the one to which it refers."""
         if isinstance(part, JsonNode):
             return part
-        known = self._nodes.get(id(part.schema))
-        if known is not None:
-            return known
+        passed: list[Any] = []
         node: JsonPart = part
-        for _ in range(_HOPS_MAX):
-            if isinstance(node, JsonNode):
-                break
+        while isinstance(node, JsonPlace):
+            if len(passed) > _HOPS_MAX:
+                raise InvalidSchemaError(
+                    "a reference of the JSON Schema leads to itself, or too far"
+                )
+            passed.append(node.schema)
             node = self._nodes.get(id(node.schema)) or self._read(node)
-        else:
-            raise InvalidSchemaError("the JSON Schema refers to itself without an end")
-        if isinstance(part.schema, dict):
-            self._nodes[id(part.schema)] = node
+        for schema in passed:
+            if isinstance(schema, dict):
+                self._nodes[id(schema)] = node
         return node
 
     def inner(self, node: JsonNode, keyword: str) -> JsonNode | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from barnabas.registry.schemas.json_compatibility import json_differences
 from barnabas.registry.schemas.json_model import JsonDocument
-from barnabas.registry.schemas.json_text import dump, load
+from barnabas.registry.schemas.json_text import dump, load, plain
 from barnabas.registry.schemas.limits import all_references
 from barnabas.registry.schemas.model import (
     Difference,
@@ -19,8 +20,14 @@ from barnabas.registry.schemas.model import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_DRAFT_7 = "http://json-schema.org/draft-07/schema#"
-_DRAFTS = ("draft-04", "draft-06", "draft-07", "2019-09", "2020-12")
+# Drafts by a part of the names of their schemas: the name, and the class of `jsonschema_rs`.
+_DRAFTS = {
+    "draft-04": ("http://json-schema.org/draft-04/schema#", "Draft4Validator"),
+    "draft-06": ("http://json-schema.org/draft-06/schema#", "Draft6Validator"),
+    "draft-07": ("http://json-schema.org/draft-07/schema#", "Draft7Validator"),
+    "2019-09": ("https://json-schema.org/draft/2019-09/schema", "Draft201909Validator"),
+    "2020-12": ("https://json-schema.org/draft/2020-12/schema", "Draft202012Validator"),
+}
 _SHOWN_CHARACTERS = 300
 
 
@@ -43,7 +50,7 @@ class JsonSchema(ParsedSchema):
     ) -> None:
         super().__init__(text, references, is_new)
         self._content = load(text)
-        _check(self._content)
+        _check(plain(text))
         referred = {
             each.reference.name: load(each.text) for each in all_references(self.references)
         }
@@ -62,19 +69,27 @@ class JsonSchema(ParsedSchema):
 
 
 def _check(content: Any) -> None:
-    """Check a schema with the schema of its draft."""
-    import jsonschema_rs
+    """Check a schema with the schema of its draft.
 
+    A name that `required` or `enum` has twice, and empty lists, are no errors: Confluent's registry
+    accepts them, too.
+    """
     if not isinstance(content, dict | bool):
         raise InvalidSchemaError("a JSON Schema is an object or a boolean")
-    if isinstance(content, bool):
-        return
-    draft = content.get("$schema")
-    if not isinstance(draft, str) or not any(each in draft for each in _DRAFTS):
-        content = {**content, "$schema": _DRAFT_7}
-    try:
-        jsonschema_rs.meta.validate(content)
-    except (jsonschema_rs.ValidationError, ValueError) as error:
-        path = "/".join(map(str, getattr(error, "instance_path", ())))
-        reason = str(error).partition("\n")[0][:_SHOWN_CHARACTERS]
-        raise InvalidSchemaError(f"the JSON Schema is invalid at '#/{path}': {reason}") from None
+    draft = content.get("$schema") if isinstance(content, dict) else None
+    words = [word for word in _DRAFTS if isinstance(draft, str) and word in draft]
+    for error in _validator(words[0] if words else "draft-07").iter_errors(content):
+        if error.schema_path and error.schema_path[-1] in ("uniqueItems", "minItems"):
+            continue
+        path = "/".join(map(str, error.instance_path))
+        reason = error.message.partition("\n")[0][:_SHOWN_CHARACTERS]
+        raise InvalidSchemaError(f"the JSON Schema is invalid at '#/{path}': {reason}")
+
+
+@cache
+def _validator(draft: str) -> Any:
+    """Return the validator of the schemas of a draft."""
+    import jsonschema_rs
+
+    uri, name = _DRAFTS[draft]
+    return getattr(jsonschema_rs, name)({"$ref": uri})

@@ -7,6 +7,8 @@ one in white space only, as Jackson writes it for Confluent's registry.
 from __future__ import annotations
 
 import json
+import math
+import sys
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -46,6 +48,16 @@ def load(text: str) -> Any:
         raise InvalidSchemaError(f"the schema is not JSON: {error}") from None
     check_depth(value)
     return value
+
+
+def plain(text: str) -> Any:
+    """Return the value of a JSON text that `load` accepts, with usual numbers."""
+    return json.loads(text, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else math.copysign(sys.float_info.max, value)
 
 
 def dump(value: Any, sort: bool = False, number: Callable[[float], str] | None = None) -> str:

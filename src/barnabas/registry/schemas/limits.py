@@ -8,7 +8,7 @@ own.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from barnabas.registry.schemas.model import InvalidSchemaError, ResolvedReference
 
@@ -60,7 +60,7 @@ def run(first: Steps[_T]) -> _T:
         except StopIteration as stop:
             stack.pop()
             result = stop.value
-    return result  # type: ignore[no-any-return]
+    return cast("_T", result)
 
 
 def check_size(text: str) -> None:
