@@ -16,10 +16,21 @@ from barnabas.registry.records import AVRO, RULES, rules_of
 from barnabas.registry.schemas import Reference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _BAD_REQUEST = 400
 _INT_MAX = 2**31 - 1
+# Members of a configuration that Confluent's registry applies, and this one does not.
+_UNSUPPORTED_CONFIGS = (
+    "alias",
+    "compatibilityGroup",
+    "compatibilityPolicy",
+    "validateFields",
+    "defaultMetadata",
+    "overrideMetadata",
+    "defaultRuleSet",
+    "overrideRuleSet",
+)
 
 
 class SchemaRequest(NamedTuple):
@@ -88,6 +99,7 @@ def read_config(body: bytes) -> ConfigRequest:
         RegistryError: The body is malformed.
     """
     members = _Members(body, "config")
+    members.refuse(_UNSUPPORTED_CONFIGS)
     level, normalize = members.text("compatibility"), members.flag("normalize")
     return ConfigRequest(None if level is None else level.upper(), normalize)
 
@@ -157,6 +169,12 @@ class _Members:
         if not (is_number and -_INT_MAX <= found <= _INT_MAX):
             raise _wrong_type(name, "a whole number")
         return int(found)
+
+    def refuse(self, names: Sequence[str]) -> None:
+        """Refuse members with a value, which would have no effect."""
+        for name in names:
+            if self.value(name):
+                raise RegistryError(UNPROCESSABLE, f"Unrecognized field: {name}")
 
     def flag(self, name: str) -> bool | None:
         """Take a boolean; the texts `true` and `false` are booleans, too."""

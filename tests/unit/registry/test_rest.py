@@ -430,3 +430,19 @@ def test_head_has_no_body(registry: RegistryInMemory) -> None:
 def test_a_starting_registry_answers_with_an_error(registry: RegistryInMemory) -> None:
     registry.application.routes = None
     assert registry.request("GET", "/subjects").error == (500, 50001)
+
+
+def test_members_of_bodies_without_a_meaning_are_ignored(registry: RegistryInMemory) -> None:
+    body = {"schema": STRING, "colour": "red"}
+    assert registry.request("POST", "/subjects/a/versions", body).status == 200
+    assert registry.request("PUT", "/mode/a", {"mode": "READONLY", "colour": 1}).status == 200
+    body = {"compatibility": "FULL", "colour": 1, "alias": None}
+    assert registry.request("PUT", "/config/b", body).status == 200
+
+
+@pytest.mark.parametrize("name", ["alias", "compatibilityGroup", "defaultRuleSet"])
+def test_settings_that_would_have_no_effect_are_refused(
+    registry: RegistryInMemory, name: str
+) -> None:
+    body = {"compatibility": "FULL", name: "x"}
+    assert registry.request("PUT", "/config/a", body).error == (422, 422)
