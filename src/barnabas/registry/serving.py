@@ -31,7 +31,7 @@ from barnabas.registry.http_call import (
     split_path,
 )
 from barnabas.registry.leadership import Leadership
-from barnabas.registry.login import BrokerLogin
+from barnabas.registry.login import BrokerLogin, LoginRules
 from barnabas.registry.operations import Registry
 from barnabas.registry.rights import AclAccess
 from barnabas.registry.routes import Identity, Routes, text_of
@@ -202,9 +202,8 @@ class RegistryProcess:
 
     def _broker_login(self) -> BrokerLogin:
         settings = self._settings
-        return BrokerLogin(
-            settings.bootstrap, settings.client, settings.mechanism, SystemClock(), SystemRng()
-        )
+        rules = LoginRules(settings.mechanism, settings.sub_claim)
+        return BrokerLogin(settings.bootstrap, settings.client, rules, SystemClock(), SystemRng())
 
     def _acl_access(self) -> AclAccess:
         settings = self._settings
