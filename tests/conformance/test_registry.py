@@ -17,10 +17,10 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
 from barnabas.registry.fenced_writer import FencedWriter, NotFencedError
 from barnabas.testing.broker_process import BrokerProcess
-from conformance.registry_nodes import (
+from barnabas.testing.registry_process import RegistryProcess
+from conformance.registry_requests import (
     QUICK_GROUPS,
     QUICK_SESSION,
-    RegistryNode,
     register,
     request,
 )
@@ -28,7 +28,7 @@ from jvm.kafka_process import KafkaProcess
 from waiting import eventually
 
 Broker = BrokerProcess | KafkaProcess
-MakeNodes = Callable[..., list[RegistryNode]]
+MakeNodes = Callable[..., list[RegistryProcess]]
 _numbers = itertools.count(1)
 
 
@@ -49,12 +49,12 @@ def broker(
 def make_nodes(broker: Broker, tmp_path: Path) -> Iterator[MakeNodes]:
     """Makes started nodes of one registry, whose topic and group no other test has."""
     name = f"registry-{next(_numbers)}"
-    made: list[RegistryNode] = []
+    made: list[RegistryProcess] = []
 
-    def make(count: int = 1, *arguments: str) -> list[RegistryNode]:
+    def make(count: int = 1, *arguments: str) -> list[RegistryProcess]:
         words = ["--topic", f"_{name}", "--group", name, *QUICK_SESSION, *arguments]
         nodes = [
-            RegistryNode(tmp_path / f"node-{len(made) + number}", broker.bootstrap, words)
+            RegistryProcess(broker.bootstrap, tmp_path / f"node-{len(made) + number}", words)
             for number in range(count)
         ]
         made.extend(nodes)
@@ -73,11 +73,11 @@ def schema(number: int) -> str:
     return f'{{"type":"fixed","name":"f{number}","size":{number}}}'
 
 
-def versions(node: RegistryNode, subject: str) -> object:
+def versions(node: RegistryProcess, subject: str) -> object:
     return request("GET", f"{node.url}/subjects/{subject}/versions")[1]
 
 
-def leads(node: RegistryNode) -> bool:
+def leads(node: RegistryProcess) -> bool:
     return "this process leads" in node.log()
 
 
@@ -174,7 +174,7 @@ def test_a_topic_that_deletes_schemas_is_refused(broker: Broker, tmp_path: Path)
     topic = f"deleting-{next(_numbers)}"
     with Client(broker.bootstrap) as client:
         client.create_topic(topic, 1, 1, {"cleanup.policy": "delete"})
-    node = RegistryNode(tmp_path, broker.bootstrap, ["--topic", topic])
+    node = RegistryProcess(broker.bootstrap, tmp_path, ["--topic", topic])
     node.launch()
     assert node.wait() == 1
     assert "cleanup.policy=delete, which deletes schemas" in node.log()

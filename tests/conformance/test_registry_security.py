@@ -31,7 +31,7 @@ from barnabas.sasl.jaas import PLAIN_MODULE
 from barnabas.serializers import SchemaRegistry
 from barnabas.testing.free_ports import HOST, free_ports
 from certificates import shared_authority
-from conformance.registry_nodes import QUICK_GROUPS
+from conformance.registry_requests import QUICK_GROUPS
 from conformance.sasl_brokers import LISTENER, SaslBarnabas
 from waiting import eventually
 

@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from barnabas.testing.free_ports import HOST, free_ports
-from conformance.registry_nodes import QUICK_GROUPS, register, request
+from conformance.registry_requests import QUICK_GROUPS, register, request
 from waiting import eventually, eventually_equal
 
 

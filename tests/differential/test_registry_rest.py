@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from barnabas.testing.registry_process import RegistryProcess
 
+from barnabas.testing.registry_process import RegistryProcess
 from differential.known_registry_differences import DIFFERENCES
 from differential.registry_calls import CONVERSATIONS, Call, Conversation
 from differential.registry_client import RegistryClient

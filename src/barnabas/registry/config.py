@@ -23,6 +23,7 @@ _LEVELS = (
 )
 # What a client must prove.
 NONE, BASIC, BEARER = "NONE", "BASIC", "BEARER"
+SUB_CLAIM = "sasl.oauthbearer.sub.claim.name"
 _STRING = ConfigType.STRING
 
 REGISTRY_KEYS = ConfigDefinition(
@@ -76,6 +77,13 @@ REGISTRY_KEYS = ConfigDefinition(
             one_of(NONE, BASIC, BEARER),
         ),
         ConfigKey(
+            SUB_CLAIM,
+            _STRING,
+            "sub",
+            "The claim of bearer tokens that names the user, as in the configuration of the"
+            " brokers.",
+        ),
+        ConfigKey(
             "super.users",
             _STRING,
             "",
@@ -120,6 +128,8 @@ class RegistrySettings:
     has_login: bool = False
     # The SASL mechanism of passwords.
     mechanism: str = "PLAIN"
+    # The claim of bearer tokens that names the user.
+    sub_claim: str = "sub"
     # Whether a subject without access control entries is open to everyone.
     allows_by_default: bool = False
     super_users: frozenset[str] = frozenset()

@@ -13,7 +13,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.client.errors import ClientError, RecordTooLargeError
+from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
 from barnabas.registry.errors import (
     RegistryError,
@@ -38,6 +38,8 @@ _LEADER_S = 10.0
 _READ_S = 15.0
 _RETRY_S = 0.5
 _SCHEMA_TOO_LARGE = 42209
+# Brokers accept batches of 1 MiB by default. A refused batch makes the leader fence anew.
+_RECORD_BYTES_MAX = 1_000_000
 
 
 class Leadership:
@@ -156,8 +158,11 @@ class Leadership:
         """Append records and wait until they were read back."""
         if not (self._is_self and self._is_ready and self.has_session()):
             raise leader_unknown()
+        encoded = [encode(each) for each in records]
+        if any(len(value or b"") > _RECORD_BYTES_MAX for _, value in encoded):
+            raise _too_large()
         try:
-            offset = await self._writer.append([encode(each) for each in records])
+            offset = await self._writer.append(encoded)
         except ClientError as error:
             if self._is_self and self._is_ready:
                 self._prepare()
@@ -168,9 +173,13 @@ class Leadership:
             raise store_timed_out("the written record was not read back in time") from None
 
 
+def _too_large() -> RegistryError:
+    words = "Register operation failed because schema is too large"
+    return RegistryError(_SCHEMA_TOO_LARGE, words)
+
+
 def _store_error(error: ClientError) -> RegistryError:
     too_large = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
-    if isinstance(error, RecordTooLargeError) or error.error_code in too_large:
-        words = "Register operation failed because schema is too large"
-        return RegistryError(_SCHEMA_TOO_LARGE, words)
+    if error.error_code in too_large:
+        return _too_large()
     return store_failed(f"the write to the topic failed: {error}")

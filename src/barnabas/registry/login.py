@@ -32,13 +32,23 @@ _REMEMBERED_MS = 60_000.0
 _REMEMBERED_MAX = 10_000
 _WRONG_S = 1.0
 _ATTEMPTS_MAX = 8
-_TIMEOUT_MS = 10_000
 _HEADER_CHARS_MAX = 16_384
 _KEY_BYTES = 32
 _BASIC, _BEARER = "basic", "bearer"
 _PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 # Keys of the registry's own login, which the login of a client does not have.
-_OWN_LOGIN = ("sasl.", "sasl_", "enable.sasl", "enable_sasl")
+_OWN_LOGIN = ("sasl_", "enable_sasl")
+
+
+class LoginRules(NamedTuple):
+    """What a login contains."""
+
+    # The SASL mechanism of passwords.
+    mechanism: str = "PLAIN"
+    # The claim of a token that names the user; it must be the one that the brokers use.
+    sub_claim: str = "sub"
+    # How long the brokers have to decide (ms).
+    timeout_ms: int = 10_000
 
 
 class _Credentials(NamedTuple):
@@ -55,7 +65,7 @@ class BrokerLogin:
         bootstrap: Addresses of brokers.
         client: The configuration of the registry's own clients: protocol and trusted certificates
             are used.
-        mechanism: The mechanism of passwords.
+        rules: What a login contains.
         clock: Ends remembered logins.
         rng: Makes the key with which logins are remembered.
     """
@@ -64,15 +74,19 @@ class BrokerLogin:
         self,
         bootstrap: str,
         client: Mapping[str, Any],
-        mechanism: str,
+        rules: LoginRules,
         clock: Clock,
         rng: Rng,
     ) -> None:
         self._bootstrap = bootstrap
+        spelled = {name.replace(".", "_"): value for name, value in client.items()}
         self._client = {
-            name: value for name, value in client.items() if not name.startswith(_OWN_LOGIN)
+            name: value for name, value in spelled.items() if not name.startswith(_OWN_LOGIN)
         }
-        self._mechanism = mechanism if mechanism in _PASSWORD_MECHANISMS else "PLAIN"
+        is_for_passwords = rules.mechanism in _PASSWORD_MECHANISMS
+        self._mechanism = rules.mechanism if is_for_passwords else "PLAIN"
+        self._sub_claim = rules.sub_claim
+        self._timeout_ms = rules.timeout_ms
         self._clock = clock
         self._key = rng.token(_KEY_BYTES)
         # Principal and end (ms, monotonic clock) of proved logins, by the hash of their header.
@@ -118,7 +132,7 @@ class BrokerLogin:
         """Return what a header contains; None if it is malformed."""
         scheme, _, value = authorization.partition(" ")
         if scheme.lower() == _BEARER:
-            return _bearer(value.strip())
+            return _bearer(value.strip(), self._sub_claim)
         if scheme.lower() == _BASIC:
             return _basic(value.strip(), self._mechanism)
         return None
@@ -127,8 +141,8 @@ class BrokerLogin:
         keys = {
             **self._client,
             **credentials.keys,
-            "request_timeout_ms": _TIMEOUT_MS,
-            "default_api_timeout_ms": _TIMEOUT_MS,
+            "request_timeout_ms": self._timeout_ms,
+            "default_api_timeout_ms": self._timeout_ms,
         }
         try:
             async with Admin(self._bootstrap, **keys) as admin:
@@ -156,7 +170,7 @@ def _basic(value: str, mechanism: str) -> _Credentials | None:
     return _Credentials(keys, user)
 
 
-def _bearer(token: str) -> _Credentials | None:
+def _bearer(token: str, sub_claim: str) -> _Credentials | None:
     """Return the login with a token; the broker checks its signature, so it is only read here."""
     parts = token.split(".")
     if len(parts) != 3:
@@ -166,7 +180,7 @@ def _bearer(token: str) -> _Credentials | None:
         claims = msgspec.json.decode(base64.urlsafe_b64decode(payload))
     except (binascii.Error, ValueError, msgspec.DecodeError, RecursionError):
         return None
-    user = claims.get("sub") if isinstance(claims, dict) else None
+    user = claims.get(sub_claim) if isinstance(claims, dict) else None
     if not isinstance(user, str) or not user:
         return None
     keys = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": lambda: token}

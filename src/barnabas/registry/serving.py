@@ -31,7 +31,7 @@ from barnabas.registry.http_call import (
     split_path,
 )
 from barnabas.registry.leadership import Leadership
-from barnabas.registry.login import BrokerLogin
+from barnabas.registry.login import BrokerLogin, LoginRules
 from barnabas.registry.operations import Registry
 from barnabas.registry.rights import AclAccess
 from barnabas.registry.routes import Identity, Routes, text_of
@@ -41,7 +41,7 @@ from barnabas.runtime.clock import LoopTimer, SystemClock
 from barnabas.runtime.loop import new_loop
 from barnabas.runtime.process import ParentWatch
 from barnabas.runtime.rng import SystemRng
-from barnabas.runtime.web_server import AnnouncingServer, server_config
+from barnabas.runtime.web_server import AnnouncingServer, ConnectionLimits, server_config
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -55,6 +55,8 @@ _log = logging.getLogger(__name__)
 
 _LOAD_S = 600.0
 _LEAVE_S = 3.0
+# Serializers keep their connections open.
+_CONNECTIONS = ConnectionLimits(connections=1000, idle_s=75)
 # Timeouts of the group; a dead leader is replaced after the session timeout.
 _GROUP = {
     "session_timeout_ms": 10_000,
@@ -200,9 +202,8 @@ class RegistryProcess:
 
     def _broker_login(self) -> BrokerLogin:
         settings = self._settings
-        return BrokerLogin(
-            settings.bootstrap, settings.client, settings.mechanism, SystemClock(), SystemRng()
-        )
+        rules = LoginRules(settings.mechanism, settings.sub_claim)
+        return BrokerLogin(settings.bootstrap, settings.client, rules, SystemClock(), SystemRng())
 
     def _acl_access(self) -> AclAccess:
         settings = self._settings
@@ -256,7 +257,7 @@ async def running_registry(
     process = RegistryProcess(settings, application)
     cluster_id = await process.prepare()
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    config = server_config(application, settings.host, settings.port, settings.tls)
+    config = server_config(application, settings.host, settings.port, settings.tls, _CONNECTIONS)
     server = AnnouncingServer(config, ready.set_result, on_end)
     serving = asyncio.get_running_loop().create_task(_serve_http(server))
     try:

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import signal
 from collections import Counter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import h11
 import uvicorn
@@ -23,12 +23,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _END_S = 2
-# Connections at once. Above it, uvicorn responds with 503.
+# Connections at once, of a page that people open.
 CONNECTIONS_MAX = 128
 
 
+class ConnectionLimits(NamedTuple):
+    """Limits of the connections of a server."""
+
+    # Connections at once. Above it, uvicorn responds with 503.
+    connections: int = CONNECTIONS_MAX
+    # How long a connection stays open without a request (s).
+    idle_s: int = 5
+
+
 def server_config(
-    application: Any, host: str, port: int, tls: ssl.SSLContext | None = None
+    application: Any,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    limits: ConnectionLimits | None = None,
 ) -> uvicorn.Config:
     """Return the configuration of a server.
 
@@ -37,7 +50,9 @@ def server_config(
         host: The address to listen on.
         port: The port; 0 for any free one.
         tls: The certificate of the server; None for plain HTTP.
+        limits: The limits of connections; None for those of a page that people open.
     """
+    limits = limits or ConnectionLimits()
     return uvicorn.Config(
         application,
         host=host.strip("[]"),
@@ -50,7 +65,8 @@ def server_config(
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=CONNECTIONS_MAX,
+        limit_concurrency=limits.connections,
+        timeout_keep_alive=limits.idle_s,
         timeout_graceful_shutdown=_END_S,
         ssl_context_factory=None if tls is None else lambda _config, _default: tls,
     )
@@ -118,7 +134,7 @@ class LimitedConnection(H11Protocol):
         super().connection_made(transport)
         self._began_s = self.loop.time()
         self._follow()
-        if len(self.connections) >= CONNECTIONS_MAX:
+        if len(self.connections) >= (self.limit_concurrency or CONNECTIONS_MAX):
             self._close_another()
 
     def data_received(self, data: bytes) -> None:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 PREFIX = "barnabas.registry."
 LISTENER_KEY = f"{PREFIX}listener"
 # Keys that the registry has from the broker, unless it has its own.
-_SHARED = ("super.users", "allow.everyone.if.no.acl.found")
+_SHARED = (
+    *("super.users", "allow.everyone.if.no.acl.found"),
+    "sasl.oauthbearer.sub.claim.name",
+)
 _SERVERS = "kafkastore.bootstrap.servers"
 # Interval of the checks before the registry is ready, and afterwards.
 _START_CHECK_MS, _CHECK_MS = 50.0, 500.0

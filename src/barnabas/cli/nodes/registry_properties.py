@@ -17,6 +17,7 @@ from barnabas.registry.config import (
     CLIENT_PREFIX,
     NONE,
     REGISTRY_KEYS,
+    SUB_CLAIM,
     RegistrySettings,
 )
 from barnabas.settings.key import ConfigError
@@ -79,6 +80,7 @@ def read_registry_properties(
         tls=_listener_tls(properties) if scheme == "https" else None,
         peer_tls=_peer_tls(properties) if scheme == "https" else None,
         has_login=has_login,
+        sub_claim=parsed.string(SUB_CLAIM),
         mechanism=checked.sasl_mechanism or "PLAIN",
         allows_by_default=parsed.boolean("allow.everyone.if.no.acl.found"),
         super_users=frozenset(

@@ -1,17 +1,11 @@
-"""Processes of a schema registry, and requests to them."""
+"""Requests to a schema registry, and brokers whose groups form at once."""
 
 from __future__ import annotations
 
 import json
-import sys
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-from barnabas.testing.broker_process import ServerProcess
-from barnabas.testing.free_ports import HOST, free_ports
 
 SECONDS = 60
 # A broker whose groups form at once and may have short sessions.
@@ -23,25 +17,6 @@ QUICK_GROUPS = {
 }
 # Timeouts of the group, so that a dead leader is replaced soon.
 QUICK_SESSION = (*("-X", "session.timeout.ms=2000"), *("-X", "heartbeat.interval.ms=200"))
-
-
-class RegistryNode(ServerProcess):
-    """A `barnabas registry` process.
-
-    Args:
-        directory: directory of the log file.
-        bootstrap: HOST:PORT of the broker.
-        arguments: further command line arguments.
-    """
-
-    def __init__(self, directory: Path, bootstrap: str, arguments: Sequence[str] = ()) -> None:
-        super().__init__(directory, "registry.log")
-        (self.port,) = free_ports(1)
-        self.url = f"http://{HOST}:{self.port}"
-        self._words = ["-b", bootstrap, "--listen", f"{HOST}:{self.port}", *arguments]
-
-    def _command(self) -> list[str]:
-        return [sys.executable, "-m", "barnabas", "registry", *self._words]
 
 
 def request(
