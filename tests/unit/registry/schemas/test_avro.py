@@ -129,7 +129,8 @@ def test_normalized_schemas_have_sorted_parts_and_no_empty_doc() -> None:
         (record({"name": "a"}), "has no type"),
         (record({"type": "int"}), "has no name"),
         (record(field("a b", "int")), "not the name of a field"),
-        (record(field("a", "int", order="up")), "has order 'up'"),
+        (record(field("a", "int", order="up")), 'has the order "up"'),
+        (record(field("a", "int", order=None)), "has the order null"),
         (record(field("a", "int", aliases="b")), "aliases"),
         (record(field("a", record(name="R"))), "defined twice"),
         (enum("A", "A"), "a symbol twice"),
@@ -143,6 +144,7 @@ def test_normalized_schemas_have_sorted_parts_and_no_empty_doc() -> None:
         (["int", "int"], "the type int twice"),
         (["int", ["null"]], "a union as a branch"),
         (record(field("a", "string"), field("b", "int", default="x")), "does not fit its type int"),
+        (record(field("a", "double", default="x")), "does not fit its type double"),
         (record(field("a", "int", default=1 << 31)), "does not fit"),
         (record(field("a", "int", default=True)), "does not fit"),
         (record(field("a", ["null", "int"], default="x")), "does not fit"),
@@ -152,6 +154,24 @@ def test_normalized_schemas_have_sorted_parts_and_no_empty_doc() -> None:
 def test_a_wrong_schema_is_refused_with_the_reason(text: Any, message: str) -> None:
     with pytest.raises(InvalidSchemaError, match=message):
         avro(text)
+
+
+@pytest.mark.parametrize(
+    ("default", "expected"),
+    [
+        ("1.5", "1.5"),
+        (" +20000000", "2.0E7"),
+        ("-1e-5", "-1.0E-5"),
+        ("NaN", '"NaN"'),
+        ("-1e999", '"-Infinity"'),
+        (0.001, "0.001"),
+        (1, "1"),
+    ],
+)
+def test_texts_of_numbers_are_defaults_of_doubles(default: Any, expected: str) -> None:
+    schema = avro(record(field("a", "double", default=default)))
+    assert f'"default":{expected}}}' in schema.canonical
+    assert avro(schema.canonical).canonical == schema.canonical
 
 
 @pytest.mark.parametrize(
