@@ -60,7 +60,7 @@ def test_a_schema_with_a_reference_is_registered_shown_and_protected(commands: C
     words = ("register", commands.flights, file, "--reference", reference)
     made = commands.json(*words)
     assert not commands.json(*words)["is_new"]
-    assert commands.run("get", commands.flights) == f"{FLIGHT}\n"
+    assert commands.run("get", commands.flights) == FLIGHT
     shown = commands.json("get", "--id", str(made["id"]))
     assert shown["references"] == [
         {"name": "airport.proto", "subject": commands.airports, "version": 1}

@@ -498,6 +498,33 @@ CONTEXTS = Conversation(
     ),
 )
 
+PLANE = json.dumps({"title": "$n", "type": "object", "properties": {}})
+PROTO = 'syntax = "proto3";\npackage $n;\n\nmessage Plane {\n  string tail = 1;\n}\n'
+TYPES = Conversation(
+    "types",
+    (
+        register("$s", PLANE, A, schemaType="JSON"),
+        register("$t", PROTO, B, schemaType="PROTOBUF"),
+        register("$t", PROTO.replace("\n  ", " "), B, schemaType="PROTOBUF"),
+        Call("GET /schemas/ids/@a", answer={"schemaType": "JSON", "schema": ...}),
+        Call("GET /schemas/ids/@b", answer={"schemaType": "PROTOBUF", "schema": PROTO}),
+        Call(
+            "GET /subjects/$s/versions/1",
+            answer={
+                "subject": "$s",
+                "version": 1,
+                "id": A,
+                "schemaType": "JSON",
+                "schema": ...,
+            },
+        ),
+        Call("GET /subjects/$s/versions/1/schema", answer=json.loads(PLANE)),
+        Call("POST /subjects/$s/versions", 422, 42201, {"schema": "[1", "schemaType": "JSON"}),
+        Call("POST /subjects/$t/versions", 422, 42201, {"schema": "x", "schemaType": "PROTOBUF"}),
+        Call("POST /subjects/$s/versions", 409, 409, {"schema": PLAIN}),
+    ),
+)
+
 ROOT = Conversation(
     "root and metadata",
     (
@@ -526,5 +553,6 @@ CONVERSATIONS = (
     PAGES,
     NORMALIZE,
     CONTEXTS,
+    TYPES,
     ROOT,
 )

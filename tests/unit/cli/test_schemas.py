@@ -134,6 +134,33 @@ def test_an_unknown_subject_names_similar_ones(commands: Commands) -> None:
     assert done.output == "error: the registry has no subject planes.\n"
 
 
+def test_a_file_gets_the_text_exactly_as_it_is_registered(commands: Commands) -> None:
+    text = 'syntax = "proto3";\n// \x1b[1m \u200f\nmessage A {}\n'
+    commands.responses |= {
+        "GET /subjects/s/versions": (200, [3]),
+        "GET /subjects/s/versions/3": (
+            200,
+            {"subject": "s", "version": 3, "id": 7, "schema": text, "schemaType": "PROTOBUF"},
+        ),
+        "GET /subjects/s/versions/3/referencedby": (200, [8]),
+    }
+    done = commands.run("get", "s")
+    assert done.stdout == text
+    assert done.stderr == "s version 3, id 7, PROTOBUF, used by id 8\n"
+
+
+def test_the_prefix_of_a_context_is_left_to_the_registry(commands: Commands) -> None:
+    names = (200, [":.east:s", "s"])
+    commands.responses["GET /subjects?subjectPrefix=%3A%2A%3As"] = names
+    commands.responses["GET /subjects?subjectPrefix=s"] = names
+    for name in ("s", "%3A.east%3As"):
+        commands.responses[f"GET /subjects/{name}/versions"] = (200, [1])
+        place = {"subject": name, "version": 1, "id": 1, "schema": FLIGHT}
+        commands.responses[f"GET /subjects/{name}/versions/1"] = (200, place)
+    assert len(commands.run("list", "--prefix", ":*:s").output.splitlines()) == 2
+    assert len(commands.run("list", "--prefix", "s").output.splitlines()) == 1
+
+
 def test_each_incompatibility_is_a_line_and_status_one(commands: Commands) -> None:
     path = "POST /compatibility/subjects/s/versions"
     reasons = {"is_compatible": False, "messages": ["first reason", "second reason"]}

@@ -165,7 +165,11 @@ def _echo_schema(title: str, schema: Schema) -> None:
     for each in schema.references:
         echo(f"  uses {each.name}: {each.subject} version {each.version}", err=True)
     text = schema.text
-    if sys.stdout.isatty() and schema.kind is not SchemaType.PROTOBUF:
+    if not sys.stdout.isatty():
+        # A file gets exactly what is registered: without `color`, click removes escape sequences.
+        click.echo(text, nl=not text.endswith("\n"), color=True)
+        return
+    if schema.kind is not SchemaType.PROTOBUF:
         # A registry may have accepted text that is no JSON; the user sees it as it is.
         with contextlib.suppress(ValueError):
             text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
