@@ -219,6 +219,7 @@ DELETED_VERSION = Conversation(
     ),
 )
 
+REFERRING = {"subject": "$t", "version": 1, "id": B, "schema": ..., "references": [REFERENCE]}
 REFERENCES = Conversation(
     "references",
     (
@@ -227,13 +228,7 @@ REFERENCES = Conversation(
         register("$t", FLIGHT, B, references=[REFERENCE]),
         Call(
             "GET /subjects/$t/versions/1",
-            answer={
-                "subject": "$t",
-                "version": 1,
-                "id": B,
-                "schema": ...,
-                "references": [REFERENCE],
-            },
+            answer=REFERRING,
         ),
         Call("GET /schemas/ids/@b", answer={"schema": ..., "references": [REFERENCE]}),
         Call("GET /subjects/$s/versions/1/referencedby", answer=[B]),
@@ -253,13 +248,7 @@ REFERENCES = Conversation(
         ),
         Call(
             "POST /subjects/$t",
-            answer={
-                "subject": "$t",
-                "version": 1,
-                "id": B,
-                "schema": ...,
-                "references": [REFERENCE],
-            },
+            answer=REFERRING,
             body={"schema": FLIGHT, "references": [REFERENCE]},
         ),
         Call("DELETE /subjects/$t", answer=[1]),

@@ -166,12 +166,46 @@ def test_each_incompatibility_is_a_line_and_status_one(commands: Commands) -> No
     reasons = {"is_compatible": False, "messages": ["first reason", "second reason"]}
     commands.responses[f"{path}?verbose=true"] = (200, reasons)
     commands.responses[f"{path}/2?verbose=true"] = (200, {"is_compatible": True})
+    commands.responses["GET /subjects/s/versions"] = (200, [1, 2])
     file = commands.file("f.avsc")
     done = commands.run("check", "s", file, status=1)
     assert done.output == "s: not compatible\n  first reason\n  second reason\n"
     assert commands.run("check", "s", file, "--version", "2").output == "s: compatible\n"
     done = commands.run("check", "s", file, "--json", status=1)
     assert json.loads(done.output) == {"subject": "s", **reasons}
+
+
+def test_messages_of_confluents_registry_are_shown_as_sentences(commands: Commands) -> None:
+    problem = "{{errorType:'SOME_TYPE', description:'{}', additionalInfo:'{}'}}"
+    messages = [
+        problem.format("the type at path '/fields/0' differs", "reader: INT, writer: STRING"),
+        problem.format("the field 'gate' has no default", "gate"),
+        """{errorType:"FIELD_KIND_CHANGED", description:"the kind of '#/1' differs"}""",
+        "{oldSchemaVersion: 1}",
+        """{oldSchema: '{"type": "int"}'}""",
+        "{validateFields: 'false', compatibility: 'BACKWARD'}",
+        "another form",
+    ]
+    response = {"is_compatible": False, "messages": messages}
+    commands.responses["POST /compatibility/subjects/s/versions?verbose=true"] = (200, response)
+    assert commands.run("check", "s", commands.file("f.avsc"), status=1).output == (
+        "s: not compatible (BACKWARD)\n"
+        "  the type at path '/fields/0' differs (reader: INT, writer: STRING)\n"
+        "  the field 'gate' has no default\n"
+        "  the kind of '#/1' differs\n"
+        "  another form\n"
+    )
+
+
+def test_a_check_says_that_the_subject_is_new(commands: Commands) -> None:
+    path = "POST /compatibility/subjects/s/versions?verbose=true"
+    commands.responses[path] = (200, {"is_compatible": True})
+    done = commands.run("check", "s", commands.file("f.avsc"))
+    assert done.output == "s: compatible, since the subject has no versions\n"
+
+
+def test_an_unknown_id_is_an_error_without_a_traceback(commands: Commands) -> None:
+    assert "has no schema with id 99" in commands.run("get", "--id", "99", status=1).output
 
 
 def test_a_refused_registration_shows_each_incompatibility(commands: Commands) -> None:
