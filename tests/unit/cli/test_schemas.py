@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from barnabas.cli.common.registries import need_registry
 from barnabas.cli.group import group
 from barnabas.runtime import web
 from unit.serializers.registry_server import RegistryServer
@@ -255,3 +256,17 @@ def test_the_level_of_the_registry_applies_where_a_subject_has_none(commands: Co
 def test_an_unreachable_registry_is_named(commands: Commands) -> None:
     done = commands.run("list", "--registry", "http://127.0.0.1:1", status=1)
     assert "not reached: http://127.0.0.1:1/subjects" in done.output
+
+
+@pytest.mark.parametrize(
+    ("given", "properties", "wanted"),
+    [
+        (None, (), "http://127.0.0.1:8081"),
+        (None, ("schema.registry.url=http://host:1",), "http://host:1"),
+        ("http://option:2", ("schema.registry.url=http://host:1",), "http://option:2"),
+    ],
+)
+def test_the_registry_is_named_by_an_option_a_setting_or_is_on_this_machine(
+    given: str | None, properties: tuple[str, ...], wanted: str
+) -> None:
+    assert need_registry(given, properties).url == wanted
