@@ -168,7 +168,8 @@ def _change_avro_record(rng: Random, node: Node, maker: _Avro) -> None:
         case 0:
             fields.append(maker.field(f"g{rng.randint(0, 9)}", 1))
         case 1:
-            fields.append({"name": f"h{rng.randint(0, 9)}", "type": ["null", "int"], "default": None})
+            name = f"h{rng.randint(0, 9)}"
+            fields.append({"name": name, "type": ["null", "int"], "default": None})
         case 2 if fields:
             del fields[rng.randrange(len(fields))]
         case 3:

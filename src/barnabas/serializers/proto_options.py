@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.serializers.errors import SchemaError
-from barnabas.serializers.proto_tokens import unescape
+from barnabas.serializers.proto_tokens import TokenStream, unescape
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import UninterpretedOption
-
-    from barnabas.serializers.proto_tokens import TokenStream
 
 # Limit for messages and lists within the value of an option.
 _DEPTH_MAX = 32
@@ -84,6 +82,15 @@ def _read_name(tokens: TokenStream, made: UninterpretedOption) -> None:
                 made.name.add(name_part=word, is_extension=False)
         if tokens.peek == "=":
             return
+
+
+def aggregate_text(text: str) -> str:
+    """Return the text of a message as `read_setting` keeps it.
+
+    Args:
+        text: The fields of the message in Protobuf's text format.
+    """
+    return _aggregate(TokenStream(f"{{{text}}}"), 1)
 
 
 def _aggregate(tokens: TokenStream, depth: int) -> str:

@@ -9,6 +9,7 @@ Source: the Avro specification 1.12, sections "Schema Declaration" and "Names".
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,9 @@ _FIELD_RESERVED = frozenset(("default", "doc", "name", "order", "type", "aliases
 _ORDERS = ("ascending", "descending", "ignore")
 _INT_MAX = (1 << 31) - 1
 _LONG_MAX = (1 << 63) - 1
+# Numbers that JSON does not have, as Java writes them; and a decimal of Java.
+_NOT_FINITE = ("NaN", "Infinity")
+_DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 # The default of a field without one; None is a default.
 NO_DEFAULT = object()
 
@@ -219,11 +223,13 @@ class AvroParser:
             raise InvalidSchemaError(f"the field {name} of {record.name} has no type")
         made = AvroField(name, self._type(value["type"], record.namespace), _text(value, "doc"))
         made.default = value.get("default", NO_DEFAULT)
-        order = _text(value, "order")
-        if order is not None:
-            made.order = order.lower()
+        if made.type.kind in ("float", "double") and isinstance(made.default, str):
+            made.default = _number(made.default)
+        if "order" in value:
+            made.order = (_text(value, "order") or "").lower()
             if made.order not in _ORDERS:
-                raise InvalidSchemaError(f"the field {name} of {record.name} has order {order!r}")
+                shown = _shown(value["order"])
+                raise InvalidSchemaError(f"the field {name} of {record.name} has the order {shown}")
         made.aliases = _aliases(value, f"{record.name}.{name}")
         made.props = {key: each for key, each in value.items() if key not in _FIELD_RESERVED}
         return made
@@ -236,6 +242,17 @@ def _shown(value: Any) -> str:
 def _text(value: dict[str, Any], key: str) -> str | None:
     found = value.get(key)
     return found if isinstance(found, str) else None
+
+
+def _number(text: str) -> float | str:
+    """Return a number that a default has as a text, as Java does; NaN and infinity as texts."""
+    word = text.strip().removeprefix("+")
+    if word.removeprefix("-") in _NOT_FINITE:
+        return word
+    value = float(word) if _DECIMAL.fullmatch(word) else None
+    if value is None:
+        return text
+    return value if math.isfinite(value) else f"{'-' * (value < 0)}Infinity"
 
 
 def _is_name(name: str) -> bool:
@@ -362,5 +379,7 @@ def _primitive_fits(kind: str, value: Any) -> bool:
         case "long":
             return isinstance(value, int) and -_LONG_MAX - 1 <= value <= _LONG_MAX
         case "float" | "double":
+            if isinstance(value, str):
+                return value.lstrip("-") in _NOT_FINITE
             return isinstance(value, int | float) and math.isfinite(value)
     return isinstance(value, str)

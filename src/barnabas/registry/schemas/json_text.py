@@ -82,6 +82,9 @@ def dump(value: Any, sort: bool = False, number: Callable[[float], str] | None =
 def java_double(value: float) -> str:
     """Return the text of a double as Java writes it, such as 1.0E10."""
     text = repr(float(value))
+    if math.isinf(value):
+        # JSON has no such number.
+        return '"-Infinity"' if value < 0 else '"Infinity"'
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return text
     mantissa, _, exponent = f"{value:.17e}".partition("e")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
-from barnabas.serializers.proto_options import quoted
+from barnabas.serializers.proto_options import aggregate_text, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -213,11 +213,11 @@ class _Printer:
     ) -> list[str]:
         ranges = [(each.start, each.end - behind) for each in target.reserved_range]
         names = [quoted(each) for each in target.reserved_name]
-        if not self._is_normalized:
-            numbers = [_range(*each, most) for each in ranges]
-            return [f"reserved {', '.join(each)};" for each in (numbers, names) if each]
-        texts = [_range(*each, most) for each in sorted(ranges)] + sorted(names)
-        return [f"reserved {each};" for each in texts]
+        if self._is_normalized:
+            ranges.sort()
+            names.sort()
+        numbers = [_range(*each, most) for each in ranges]
+        return [f"reserved {', '.join(each)};" for each in (numbers, names) if each]
 
     def _settings(self, options: Any) -> list[tuple[str, str]]:
         """Return the names and values of options; those of the text, then the interpreted ones."""
@@ -304,7 +304,7 @@ def _interpreted(field: Any, value: Any) -> list[str]:
     if field.enum_type is not None:
         return [field.enum_type.values_by_number[each].name for each in values]
     if field.message_type is not None:
-        return [f"{{ {str(each).strip()} }}".replace("\n", " ") for each in values]
+        return [aggregate_text(str(each)) for each in values]
     return [
         quoted(each)
         if isinstance(each, str)
