@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RegistryProcess"]
 
+# The group waits so long for a killed registry: the least that brokers allow by default.
+_SESSION = ("-X", "session.timeout.ms=6000", "-X", "heartbeat.interval.ms=1000")
+
 
 class RegistryProcess(ServerProcess):
     """A `barnabas registry` process; use a `with` block, or `start` and `stop`.
@@ -73,7 +76,12 @@ class RegistryProcess(ServerProcess):
         return {"registry": self.url}
 
     def close(self) -> None:
-        """Kill the registry if it runs; remove the directory if it is temporary."""
+        """Stop the registry if it runs; remove the directory if it is temporary.
+
+        A killed registry would stay a member of its group, and the next one would wait for it.
+        """
+        if self.is_running:
+            self.stop()
         super().close()
         if self._temporary is not None:
             self._temporary.cleanup()
@@ -81,4 +89,4 @@ class RegistryProcess(ServerProcess):
     def _command(self) -> list[str]:
         command = [sys.executable, "-m", "barnabas.cli.main", "registry"]
         command += ["--bootstrap-server", self.bootstrap, "--listen", f"{self.host}:{self.port}"]
-        return [*command, "--exit-with", str(os.getpid()), *self._arguments]
+        return [*command, "--exit-with", str(os.getpid()), *_SESSION, *self._arguments]
