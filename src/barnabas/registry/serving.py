@@ -99,7 +99,7 @@ class RegistryApplication:
     async def _handle(self, request: Request, media_type: str) -> Response:
         routes = self.routes
         if routes is None:
-            raise store_failed("the registry starts: it has not read its topic yet")
+            raise store_failed("the registry starts or stops")
         parts, context = split_path(request.scope["raw_path"])
         route = routes.find(parts, context)
         check_content_type(request.method, request.headers.get("content-type"))
@@ -188,7 +188,7 @@ class RegistryProcess:
         await reader.read_to_end(_LOAD_S)
         member.start()
         registry = Registry(self.state, leadership, examiner)
-        forwarder = LeaderForwarder(leadership, settings.peer_tls)
+        forwarder = LeaderForwarder(leadership, reader, settings.peer_tls)
         names = Identity(cluster_id, settings.group_id)
         access: Access = OpenAccess()
         if settings.has_login:
