@@ -14,6 +14,7 @@ FILE = {
     "listeners": "http://0.0.0.0:8081",
     "kafkastore.bootstrap.servers": "PLAINTEXT://a.example:9092,b.example:9092",
     "kafkastore.topic": "_schemas",
+    "kafkastore.timeout.ms": "500",
     "debug": "false",
 }
 SASL = {
@@ -34,7 +35,8 @@ def test_the_usual_file_of_confluents_registry(caplog: pytest.LogCaptureFixture)
     assert settings.bootstrap == "PLAINTEXT://a.example:9092,b.example:9092"
     assert (settings.topic, settings.group_id) == ("_schemas", "schema-registry")
     assert not settings.has_login
-    assert "debug has no effect" in caplog.text
+    for name in ("debug", "kafkastore.timeout.ms"):
+        assert f"{name} has no effect" in caplog.text
 
 
 def test_the_defaults() -> None:
