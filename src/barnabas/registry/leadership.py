@@ -68,12 +68,15 @@ class Leadership:
         self._changed = asyncio.Condition()
         # Whether the group still counts on this process; set by the owner of the member.
         self.has_session: Callable[[], bool] = lambda: True
+        # The reason that was logged last; empty while the group works.
+        self._failure = ""
         self._notifying: set[asyncio.Task[None]] = set()
 
     # Election
 
     def on_elected(self, leader: RegistryIdentity | None, *, is_self: bool) -> None:
         """Begin to lead, or stop leading."""
+        self._failure = ""
         if is_self and self._is_self:
             self._leader = leader
             return
@@ -91,8 +94,10 @@ class Leadership:
         self._notify()
 
     def on_failed(self, error: BaseException) -> None:
-        """Log why this process cannot be a member of the group."""
-        _log.error("the registry cannot elect a leader: %s", error)
+        """Log why this process cannot be a member of the group, once for each reason."""
+        if str(error) != self._failure:
+            self._failure = str(error)
+            _log.error("the registry cannot elect a leader: %s", error)
 
     def _step_down(self) -> None:
         self._is_ready = False

@@ -173,9 +173,8 @@ class Routes:
     @staticmethod
     def _prefix(call: Call) -> str:
         given = call.text("subjectPrefix", ANY_CONTEXT)
-        if call.route.parameters or call.scope is None:
-            return given
-        return (call.scope or "") + given.removeprefix(ANY_CONTEXT)
+        whole = call.scope
+        return given if whole is None else whole + given.removeprefix(ANY_CONTEXT)
 
     async def _versions(self, call: Call) -> object:
         await self._access.check(call.caller, Right.READ, call.subject)

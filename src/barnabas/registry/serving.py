@@ -39,7 +39,7 @@ from barnabas.registry.state import RegistryState
 from barnabas.registry.topic import TopicError, TopicReader, prepare_topic
 from barnabas.runtime.clock import LoopTimer, SystemClock
 from barnabas.runtime.loop import new_loop
-from barnabas.runtime.process import ParentWatch
+from barnabas.runtime.process import ParentWatch, host_name
 from barnabas.runtime.rng import SystemRng
 from barnabas.runtime.web_server import AnnouncingServer, ConnectionLimits, server_config
 
@@ -55,6 +55,7 @@ _log = logging.getLogger(__name__)
 
 _LOAD_S = 600.0
 _LEAVE_S = 3.0
+_ALL_ADDRESSES = ("0.0.0.0", "[::]")  # noqa: S104 - they are compared, and not listened on
 # Serializers keep their connections open.
 _CONNECTIONS = ConnectionLimits(connections=1000, idle_s=75)
 # Timeouts of the group; a dead leader is replaced after the session timeout.
@@ -99,7 +100,7 @@ class RegistryApplication:
     async def _handle(self, request: Request, media_type: str) -> Response:
         routes = self.routes
         if routes is None:
-            raise store_failed("the registry starts: it has not read its topic yet")
+            raise store_failed("the registry starts or stops")
         parts, context = split_path(request.scope["raw_path"])
         route = routes.find(parts, context)
         check_content_type(request.method, request.headers.get("content-type"))
@@ -188,7 +189,7 @@ class RegistryProcess:
         await reader.read_to_end(_LOAD_S)
         member.start()
         registry = Registry(self.state, leadership, examiner)
-        forwarder = LeaderForwarder(leadership, settings.peer_tls)
+        forwarder = LeaderForwarder(leadership, reader, settings.peer_tls)
         names = Identity(cluster_id, settings.group_id)
         access: Access = OpenAccess()
         if settings.has_login:
@@ -284,9 +285,14 @@ async def _serve_http(server: AnnouncingServer) -> None:
 
 
 def _address(url: str, advertised: str) -> tuple[str, str, int]:
-    """Return scheme, host and port for other processes of the registry."""
+    """Return scheme, host and port for other processes of the registry.
+
+    An address that stands for all of a machine's is replaced by the name of the machine.
+    """
     scheme, _, rest = url.rstrip("/").partition("://")
     host, _, port = rest.rpartition(":")
+    if host in _ALL_ADDRESSES:
+        host = host_name()
     if advertised:
         name, colon, own_port = advertised.rpartition(":")
         is_with_port = bool(colon) and own_port.isdecimal()

@@ -90,6 +90,10 @@ class RegistryState:
 
     def __init__(self, level: str = DEFAULT_LEVEL) -> None:
         self._default_level = level
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: the topic is read again from its beginning."""
         # Versions by number, ascending, by the qualified name of the subject.
         self._subjects: dict[str, dict[int, StoredSchema]] = {}
         self._contexts: dict[str, _Context] = {DEFAULT_CONTEXT: _Context()}

@@ -107,7 +107,7 @@ class TopicReader:
             },
         )
         self._consumer.assign([self._tp])
-        # The next offset to apply; moved by `_read`, never back.
+        # The next offset to apply; moved by `_read`, and back if the topic was created anew.
         self._position = 0
         # Each is called when the position has moved.
         self._waiting: set[Callable[[], None]] = set()
@@ -139,8 +139,12 @@ class TopicReader:
         """Apply the records of one poll."""
         records = await self._consumer.poll(_POLL_S)
         for record in records:
+            if record.offset < self._position:
+                _log.error("the topic was created anew, it is read again: %s", self._tp.topic)
+                self._state.clear()
+            self._position = record.offset
             self._apply(record.offset, record.key, record.value)
-        self._position = max(self._position, await self._consumer.position(self._tp))
+        self._position = await self._consumer.position(self._tp)
         for wake in list(self._waiting):
             wake()
 

@@ -113,6 +113,13 @@ class AnnouncingServer(uvicorn.Server):
             shown = f"[{host}]" if ":" in host else host
             self._on_ready(f"{scheme}://{shown}:{port}/")
 
+    async def shutdown(self, sockets: list[Any] | None = None) -> None:
+        """End; requests that are not complete are not waited for."""
+        for each in list(self.server_state.connections):
+            if isinstance(each, LimitedConnection) and each.is_incomplete:
+                each.abort()
+        await super().shutdown(sockets)
+
 
 class LimitedConnection(H11Protocol):
     """A connection whose requests have to arrive completely within a time limit."""
@@ -152,14 +159,15 @@ class LimitedConnection(H11Protocol):
         if not self.is_incomplete:
             self._end_deadline()
         elif self._deadline is None:
-            self._deadline = self.loop.call_later(self.request_s, self._abort)
+            self._deadline = self.loop.call_later(self.request_s, self.abort)
 
     def _end_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _abort(self) -> None:
+    def abort(self) -> None:
+        """Close the connection without a response."""
         self.transport.abort()
 
     def _close_another(self) -> None:
@@ -173,7 +181,7 @@ class LimitedConnection(H11Protocol):
         ((host, _),) = Counter(each.host for each in others).most_common(1)
         oldest = min((each for each in others if each.host == host), key=lambda each: each._began_s)
         self.connections.discard(oldest)
-        oldest._abort()
+        oldest.abort()
 
     @property
     def host(self) -> str:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.cli.nodes.registry_child import take_registry_properties
+from barnabas.cli.common.profiles import (
+    BOOTSTRAP_VARIABLE,
+    CONFIG_VARIABLE,
+    PROFILE_VARIABLE,
+)
+from barnabas.cli.nodes.registry_child import registry_environment, take_registry_properties
 from barnabas.cli.nodes.registry_properties import read_registry_properties
 from barnabas.registry.config import RegistrySettings
 from barnabas.settings.key import ConfigError
@@ -14,6 +19,7 @@ FILE = {
     "listeners": "http://0.0.0.0:8081",
     "kafkastore.bootstrap.servers": "PLAINTEXT://a.example:9092,b.example:9092",
     "kafkastore.topic": "_schemas",
+    "kafkastore.timeout.ms": "500",
     "debug": "false",
 }
 SASL = {
@@ -34,7 +40,8 @@ def test_the_usual_file_of_confluents_registry(caplog: pytest.LogCaptureFixture)
     assert settings.bootstrap == "PLAINTEXT://a.example:9092,b.example:9092"
     assert (settings.topic, settings.group_id) == ("_schemas", "schema-registry")
     assert not settings.has_login
-    assert "debug has no effect" in caplog.text
+    for name in ("debug", "kafkastore.timeout.ms"):
+        assert f"{name} has no effect" in caplog.text
 
 
 def test_the_defaults() -> None:
@@ -103,3 +110,8 @@ def test_a_broker_gives_its_registry_the_keys_with_the_prefix() -> None:
 def test_keys_of_a_registry_need_its_address() -> None:
     with pytest.raises(ConfigError, match=r"barnabas.registry.listener"):
         take_registry_properties({"barnabas.registry.kafkastore.topic": "_mine"})
+
+
+def test_the_registry_of_a_broker_belongs_to_no_profile() -> None:
+    choices = dict.fromkeys((BOOTSTRAP_VARIABLE, CONFIG_VARIABLE, PROFILE_VARIABLE), "other")
+    assert registry_environment({"PATH": "/bin", **choices}) == {"PATH": "/bin"}

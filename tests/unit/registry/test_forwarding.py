@@ -61,14 +61,16 @@ def run(test: Callable[[Ask, Ask], Coroutine[Any, Any, None]], tls: dict[str, An
 
 
 async def change_all(leader: Ask, follower: Ask) -> None:
-    """Send each change to the follower, and read its result at the leader."""
+    """Send each change to the follower, and read its result at both."""
     versions = "/subjects/a%2Fb/versions"
     assert await follower("POST", versions, STRING) == (200, {"id": 1})
+    assert await follower("GET", versions) == (200, [1])
     assert await leader("GET", versions) == (200, [1])
     assert await follower("PUT", "/config/a", {"compatibility": "none"}) == (
         200,
         {"compatibility": "NONE"},
     )
+    assert await follower("GET", "/config/a") == (200, {"compatibilityLevel": "NONE"})
     assert await leader("GET", "/config/a") == (200, {"compatibilityLevel": "NONE"})
     assert await follower("DELETE", "/config/a") == (200, {"compatibilityLevel": "NONE"})
     assert await follower("PUT", "/mode/a", {"mode": "READONLY"}) == (200, {"mode": "READONLY"})

@@ -28,6 +28,8 @@ _SHARED = (
     *("super.users", "allow.everyone.if.no.acl.found"),
     "sasl.oauthbearer.sub.claim.name",
 )
+# Variables with which a user chooses a cluster and its settings (cli/common/profiles).
+_CHOICES = ("BARNABAS_BOOTSTRAP", "BARNABAS_PROFILE", "BARNABAS_CONFIG")
 _SERVERS = "kafkastore.bootstrap.servers"
 # Interval of the checks before the registry is ready, and afterwards.
 _START_CHECK_MS, _CHECK_MS = 50.0, 500.0
@@ -67,6 +69,11 @@ def take_registry_properties(properties: dict[str, str]) -> dict[str, str]:
         if name in properties:
             found.setdefault(name, properties[name])
     return found
+
+
+def registry_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the child: none of those that choose a cluster for commands."""
+    return {name: value for name, value in variables.items() if name not in _CHOICES}
 
 
 class RegistryChild:
@@ -113,18 +120,23 @@ class RegistryChild:
         if self._is_stopping:
             return
         properties = {_SERVERS: self._broker, **self._options.properties}
-        process = self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "barnabas", "registry", "-"),
-                *("--exit-with", str(process_id())),
-                *("--log-format", self._options.log_format),
-                *("--log-level", self._options.log_level),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # An own process group, so that Ctrl-C at the terminal reaches only the broker.
-            process_group=0,
-        )
+        try:
+            process = self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "barnabas", "registry", "-"),
+                    *("--exit-with", str(process_id())),
+                    *("--log-format", self._options.log_format),
+                    *("--log-level", self._options.log_level),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=registry_environment(os.environ),
+                # An own process group, so that Ctrl-C at the terminal reaches only the broker.
+                process_group=0,
+            )
+        except OSError as error:
+            self._on_ended(f"the registry cannot be started: {error.strerror}")
+            return
         assert process.stdin is not None
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
@@ -146,7 +158,9 @@ class RegistryChild:
             self._timer.call_later(interval_ms, self._check)
             return
         self._process = None
-        words = f"the registry has ended with exit status {status}"
+        self._on_ended(f"the registry has ended with exit status {status}")
+
+    def _on_ended(self, words: str) -> None:
         if not self._was_ready:
             self._on_failed(words)
             return

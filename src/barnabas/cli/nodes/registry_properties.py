@@ -8,7 +8,7 @@ here are named in a warning. In the properties of a broker, the keys have the pr
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from barnabas.client.config import ClientConfig
@@ -30,10 +30,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-DEFAULT_PORT = 8081
 _TLS_PREFIX = "ssl."
 _TRUST_PREFIX = "ssl.truststore."
-_PORT_MAX = 65_535
+# Keys of Confluent's registry that are not keys of its clients, without the prefix.
+_NO_CLIENT_KEYS = (
+    *("connection.url", "group.id", "timeout.ms", "init.timeout.ms", "topic.skip.validation"),
+    *("write.max.retries", "write.retry.backoff.ms", "update.handlers", "checkpoint.dir"),
+)
 
 
 def read_registry_properties(
@@ -53,11 +56,7 @@ def read_registry_properties(
     servers = bootstrap or parsed.text("kafkastore.bootstrap.servers")
     if not servers:
         raise ConfigError("kafkastore.bootstrap.servers", None, "HOST:PORT,...")
-    of_client = {
-        name.removeprefix(CLIENT_PREFIX): value
-        for name, value in properties.items()
-        if name.startswith(CLIENT_PREFIX) and name not in REGISTRY_KEYS
-    }
+    of_client = _client_keys(properties)
     keys: dict[str, Any] = {**client, **of_client}
     try:
         checked = ClientConfig.parse({"bootstrap.servers": servers, **keys})
@@ -66,6 +65,7 @@ def read_registry_properties(
     _warn_of_unknown(parsed)
     scheme, host, port = parse_listener(parsed.string("listeners"))
     has_login = _has_login(parsed, checked)
+    tls = _listener_tls(properties) if scheme == "https" else None
     return RegistrySettings(
         bootstrap=servers,
         client=keys,
@@ -77,8 +77,8 @@ def read_registry_properties(
         group_id=parsed.string("schema.registry.group.id"),
         leader_eligibility=parsed.boolean("leader.eligibility"),
         level=parsed.string("schema.compatibility.level").upper(),
-        tls=_listener_tls(properties) if scheme == "https" else None,
-        peer_tls=_peer_tls(properties) if scheme == "https" else None,
+        tls=None if tls is None else tls.server,
+        peer_tls=None if tls is None else tls.peers,
         has_login=has_login,
         sub_claim=parsed.string(SUB_CLAIM),
         mechanism=checked.sasl_mechanism or "PLAIN",
@@ -87,6 +87,19 @@ def read_registry_properties(
             each.strip() for each in parsed.string("super.users").split(";") if each.strip()
         ),
     )
+
+
+def _client_keys(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys of the registry's clients, without their prefix."""
+    found = {
+        name.removeprefix(CLIENT_PREFIX): value
+        for name, value in properties.items()
+        if name.startswith(CLIENT_PREFIX) and name not in REGISTRY_KEYS
+    }
+    for name in _NO_CLIENT_KEYS:
+        if found.pop(name, None) is not None:
+            _log.warning("%s%s has no effect on this registry", CLIENT_PREFIX, name)
+    return found
 
 
 def _has_login(parsed: ParsedConfig, client: ClientConfig) -> bool:
@@ -131,33 +144,33 @@ def _warn_of_unknown(parsed: ParsedConfig) -> None:
             _log.warning("%s has no effect: this registry does not know the key", name)
 
 
-def _listener_tls(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """Return the TLS context of the listener, from the keys that brokers have, too."""
-    from barnabas.runtime.tls.contexts import server_context
+class _ListenerTls(NamedTuple):
+    """The TLS contexts of a listener with https."""
+
+    # For clients.
+    server: ssl.SSLContext
+    # For requests to the leader; None for the certificates that the system trusts.
+    peers: ssl.SSLContext | None
+
+
+def _listener_tls(properties: Mapping[str, str]) -> _ListenerTls:
+    """Return the TLS contexts, from the keys that brokers have, too.
+
+    Raises:
+        ConfigError: A value cannot be used.
+    """
+    from barnabas.runtime.tls.contexts import client_context, server_context
     from barnabas.runtime.tls.tls_options import TlsOptionsError
     from barnabas.server.configs.endpoints import SecurityProtocol
     from barnabas.server.configs.tls_config import TLS_KEYS, tls_options
 
     parsed = TLS_KEYS.parse(properties)
     options = tls_options(parsed, properties, "registry", SecurityProtocol.SSL)
+    has_trusted = any(name.startswith(_TRUST_PREFIX) for name in properties)
     try:
-        return server_context(options).ssl_context
-    except TlsOptionsError as error:
-        raise ConfigError("ssl", None, str(error)) from None
-
-
-def _peer_tls(properties: Mapping[str, str]) -> ssl.SSLContext | None:
-    """Return the TLS context for requests to the leader; None for the system's certificates."""
-    if not any(name.startswith(_TRUST_PREFIX) for name in properties):
-        return None
-    from barnabas.runtime.tls.contexts import client_context
-    from barnabas.runtime.tls.tls_options import TlsOptionsError
-    from barnabas.server.configs.endpoints import SecurityProtocol
-    from barnabas.server.configs.tls_config import TLS_KEYS, tls_options
-
-    parsed = TLS_KEYS.parse(properties)
-    options = tls_options(parsed, properties, "registry", SecurityProtocol.SSL)
-    try:
-        return client_context(options).ssl_context
+        return _ListenerTls(
+            server_context(options).ssl_context,
+            client_context(options).ssl_context if has_trusted else None,
+        )
     except TlsOptionsError as error:
         raise ConfigError("ssl", None, str(error)) from None
