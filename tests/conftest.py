@@ -169,10 +169,18 @@ def reference_broker(
 
 
 @pytest.fixture(scope="session")
-def schema_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def apicurio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a running Apicurio Registry; tests use subjects of their own."""
     with SchemaRegistryProcess(tmp_path_factory.mktemp("registry")) as process:
         yield process.url
+
+
+@pytest.fixture(scope="session", params=["barnabas", "apicurio"])
+def registry_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a running schema registry of each kind; tests use subjects of their own."""
+    if request.param == "barnabas":
+        return str(request.getfixturevalue("schema_registry").url)
+    return str(request.getfixturevalue("apicurio"))
 
 
 @pytest.fixture

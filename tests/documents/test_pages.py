@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.registry_process import RegistryProcess
 from documents.blocks import PYTHON, ROOT, Section, sections_of
 from documents.page_run import PageRun
 from documents.surroundings import Surroundings
@@ -139,7 +140,6 @@ def test_the_output_of_the_blocks_equals_the_page(
     section: Section,
     broker: str | None,
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
 ) -> None:
     need(*(each for each in section.needs if each not in ("kafka", "registry")))
     if "mount" in section.needs:
@@ -147,10 +147,12 @@ def test_the_output_of_the_blocks_equals_the_page(
     if section.page in ("docs/pipelines.md", "docs/spark.md", "docs/tables.md"):
         monkeypatch.setenv(VARIABLE, quick_java())
     commands = kafka_scripts(section)
-    with running_broker(broker, tmp_path / "broker") as bootstrap:
-        registry = (
-            request.getfixturevalue("schema_registry") if "registry" in section.needs else None
-        )
+    with ExitStack() as servers:
+        bootstrap = servers.enter_context(running_broker(broker, tmp_path / "broker"))
+        registry = None
+        if "registry" in section.needs:
+            assert bootstrap is not None, "the registry needs a broker"
+            registry = servers.enter_context(RegistryProcess(bootstrap)).url
         surroundings = Surroundings(
             tmp_path / "page", sys.executable, commands, bootstrap, registry
         )

@@ -83,7 +83,9 @@ def run_pytest(run, directory: Path, *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("title", "passed"), [("pytest", 1), ("Faults", 3), ("asyncio", 1)], ids=str
+    ("title", "passed"),
+    [("pytest", 1), ("A schema registry", 1), ("Faults", 3), ("asyncio", 1)],
+    ids=str,
 )
 def test_python(run, project: Path, title: str, passed: int) -> None:
     (project / "test_page.py").write_text(blocks("python", title)[0])

@@ -31,6 +31,7 @@ from spark.copies import committed_values
 from spark.stopping_sink import StoppingSink
 
 if TYPE_CHECKING:
+    from barnabas.testing.registry_process import RegistryProcess
     from spark.tables import SinkTable
 
 Row = tuple[bytes | None, bytes | None]
@@ -47,6 +48,12 @@ def bootstrap() -> Iterator[str]:
         return
     with BrokerProcess(settings=SETTINGS) as process:
         yield process.bootstrap
+
+
+@pytest.fixture(scope="session")
+def registry_url(schema_registry: RegistryProcess) -> str:
+    """The URL of a running schema registry; tests use subjects of their own."""
+    return schema_registry.url
 
 
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])

@@ -70,9 +70,9 @@ def types_of(text: str) -> ProtoTypes:
 
 
 @pytest.fixture
-def flights(client: Client, topic: str, schema_registry: str) -> str:
+def flights(client: Client, topic: str, registry_url: str) -> str:
     """A topic with a flight, a flight without fields, a tombstone and a damaged value."""
-    writing = ProtobufSerializer(SchemaRegistry(schema_registry), "Flight", FLIGHT)
+    writing = ProtobufSerializer(SchemaRegistry(registry_url), "Flight", FLIGHT)
     with client.producer() as producer:
         for value in (VALUE, {}):
             producer.send(topic, writing.serialize(topic, value), partition=0)
@@ -83,12 +83,12 @@ def flights(client: Client, topic: str, schema_registry: str) -> str:
 
 @pytest.mark.parametrize("defaults", ["false", "true"])
 def test_a_read_has_the_fields_of_the_message(
-    read: Callable[..., DataFrame], flights: str, schema_registry: str, defaults: str
+    read: Callable[..., DataFrame], flights: str, registry_url: str, defaults: str
 ) -> None:
     frame = read(
         subscribe=flights,
         valueFormat="protobuf",
-        registry=schema_registry,
+        registry=registry_url,
         valueMessage="Flight",
         valueErrors="null",
         **{"emit.default.values": defaults},
@@ -109,9 +109,9 @@ def test_a_read_has_the_fields_of_the_message(
 
 
 def test_a_damaged_value_fails_a_read_or_is_a_dead_letter(
-    read: Callable[..., DataFrame], client: Client, flights: str, schema_registry: str
+    read: Callable[..., DataFrame], client: Client, flights: str, registry_url: str
 ) -> None:
-    options = {"subscribe": flights, "valueFormat": "protobuf", "registry": schema_registry}
+    options = {"subscribe": flights, "valueFormat": "protobuf", "registry": registry_url}
     options["valueMessage"] = "flights.Flight"
     with pytest.raises(PySparkException, match=f"{flights}-0, offset 3: .*not written by a serial"):
         read(**options).collect()
@@ -123,12 +123,12 @@ def test_a_damaged_value_fails_a_read_or_is_a_dead_letter(
 
 
 def test_a_stream_reads_records_of_confluents_serializer(
-    spark: SparkSession, bootstrap: str, client: Client, topic: str, schema_registry: str
+    spark: SparkSession, bootstrap: str, client: Client, topic: str, registry_url: str
 ) -> None:
     # Its file imports another one, which is a reference in the registry.
     value = Operation(name="boarding", done=True)
     value.error.message = "late"
-    theirs = SchemaRegistryClient({"url": schema_registry, "timeout": DEADLINE_S})
+    theirs = SchemaRegistryClient({"url": registry_url, "timeout": DEADLINE_S})
     writing = ConfluentSerializer(Operation, theirs, {"use.deprecated.format": False})
     with client.producer() as producer:
         context = SerializationContext(topic, MessageField.VALUE)
@@ -139,7 +139,7 @@ def test_a_stream_reads_records_of_confluents_serializer(
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("valueFormat", "protobuf")
-        .option("registry", schema_registry)
+        .option("registry", registry_url)
         .load()
         .select("value.name", "value.done", "value.error.message", "value.metadata")
     )
@@ -201,11 +201,11 @@ def test_the_columns_are_those_of_sparks_from_protobuf(
     bootstrap: str,
     client: Client,
     topic: str,
-    schema_registry: str,
+    registry_url: str,
 ) -> None:
     types = types_of(ALL)
     message = types.message_class()
-    writing = ProtobufSerializer(SchemaRegistry(schema_registry), schema=ALL)
+    writing = ProtobufSerializer(SchemaRegistry(registry_url), schema=ALL)
     with client.producer() as producer:
         for value in (FULL, {}):
             given = ParseDict(value, message(), descriptor_pool=types.pool)
@@ -216,7 +216,7 @@ def test_the_columns_are_those_of_sparks_from_protobuf(
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("valueFormat", "protobuf")
-        .option("registry", schema_registry)
+        .option("registry", registry_url)
         .load()
     )
     theirs = from_protobuf(col("key"), "All", binaryDescriptorSet=descriptors(message))

@@ -33,9 +33,9 @@ TYPE = (
 
 
 @pytest.fixture
-def flights(client: Client, topic: str, schema_registry: str) -> str:
+def flights(client: Client, topic: str, registry_url: str) -> str:
     """A topic with two flights of two versions of the schema, and a tombstone."""
-    registry = SchemaRegistry(schema_registry)
+    registry = SchemaRegistry(registry_url)
     older = {**SCHEMA, "fields": [each for each in SCHEMA["fields"] if each["name"] != "delay"]}
     without_delay = {name: value for name, value in FLIGHT.items() if name != "delay"}
     with client.producer() as producer:
@@ -48,9 +48,9 @@ def flights(client: Client, topic: str, schema_registry: str) -> str:
 
 
 def test_a_read_has_the_fields_of_the_latest_schema(
-    read: Callable[..., DataFrame], flights: str, schema_registry: str
+    read: Callable[..., DataFrame], flights: str, registry_url: str
 ) -> None:
-    frame = read(subscribe=flights, valueFormat="avro", registry=schema_registry)
+    frame = read(subscribe=flights, valueFormat="avro", registry=registry_url)
     assert frame.schema["value"].dataType.simpleString() == TYPE
     rows = frame.orderBy("offset").collect()
     assert [row.key for row in rows] == [b"old", b"new", b"gone"]
@@ -65,7 +65,7 @@ def test_the_program_of_the_document_shows_the_fields(
     spark: SparkSession,
     bootstrap: str,
     flights: str,
-    schema_registry: str,
+    registry_url: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     [block] = [
@@ -75,7 +75,7 @@ def test_the_program_of_the_document_shows_the_fields(
         if block.checked_by == "tests/spark/test_value_format.py"
     ]
     text = block.text.replace("127.0.0.1:9092", bootstrap)
-    text = text.replace("http://127.0.0.1:8081", schema_registry)
+    text = text.replace("http://127.0.0.1:8081", registry_url)
     exec(text.replace('"flights"', repr(flights)), {"spark": spark})
     shown = capsys.readouterr().out
     assert "|origin|delay|" in shown
@@ -83,7 +83,7 @@ def test_the_program_of_the_document_shows_the_fields(
 
 
 def test_a_stream_has_the_same_fields(
-    spark: SparkSession, bootstrap: str, flights: str, schema_registry: str
+    spark: SparkSession, bootstrap: str, flights: str, registry_url: str
 ) -> None:
     frame = (
         spark.readStream.format("barnabas")
@@ -91,7 +91,7 @@ def test_a_stream_has_the_same_fields(
         .option("subscribe", flights)
         .option("startingOffsets", "earliest")
         .option("valueFormat", "avro")
-        .option("registry", schema_registry)
+        .option("registry", registry_url)
         .load()
         .select("value.origin", "value.delay")
     )
@@ -106,12 +106,12 @@ def test_a_stream_has_the_same_fields(
 
 
 def test_a_damaged_value_fails_the_read_or_is_null(
-    read: Callable[..., DataFrame], client: Client, flights: str, schema_registry: str
+    read: Callable[..., DataFrame], client: Client, flights: str, registry_url: str
 ) -> None:
     with client.producer() as producer:
         producer.send(flights, b"plain text", b"damaged", partition=0)
     schema = json.dumps({**SCHEMA, "fields": SCHEMA["fields"][:1]})
-    options = {"valueFormat": "avro", "registry": schema_registry, "valueSchema": schema}
+    options = {"valueFormat": "avro", "registry": registry_url, "valueSchema": schema}
     rows = read(subscribe=flights, valueErrors="null", **options).orderBy("offset").collect()
     assert [row.value and row.value.origin for row in rows] == ["JFK", "JFK", None, None]
     with pytest.raises(PySparkException, match="not written by a serializer"):
@@ -130,10 +130,10 @@ def test_a_damaged_value_fails_the_read_or_is_null(
 def test_wrong_options_say_what_to_do(
     read: Callable[..., DataFrame],
     topic: str,
-    schema_registry: str,
+    registry_url: str,
     options: dict[str, str],
     message: str,
 ) -> None:
-    given = {name: value.format(url=schema_registry) for name, value in options.items()}
+    given = {name: value.format(url=registry_url) for name, value in options.items()}
     with pytest.raises(PySparkException, match=message):
         read(subscribe=topic, **given)

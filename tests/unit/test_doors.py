@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2] / "src"
 OUTSIDE = ("barnabas/runtime", "barnabas/sim", "barnabas/testing", "barnabas/cli", "barnabas/spark")
 OUTSIDE_TOP = ("pyspark_barnabas", "pyspark_barnabas_delta", "pyspark_barnabas_iceberg")
 # The asynchronous faces are written in the language of asyncio.
-ASYNC_FACES = ("barnabas/client/aio", "barnabas/console")
+ASYNC_FACES = ("barnabas/client/aio", "barnabas/console", "barnabas/registry")
 
 CLOSED_MODULES = {
     "asyncio",

@@ -40,6 +40,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "produce": LazyCommand("cli.records.produce", "produce", "Write records to a topic."),
     "consume": LazyCommand("cli.records.consume", "consume", "Read records from topics."),
     "groups": LazyCommand("cli.admin.groups", "groups", "List, describe, reset and delete groups."),
+    "schemas": LazyCommand(
+        "cli.schemas.commands", "schemas", "List, register, check and delete schemas."
+    ),
     "partitions": LazyCommand(
         "cli.partitions.commands", "partitions", "Show and move partitions, elect leaders."
     ),
@@ -67,6 +70,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "why": LazyCommand("cli.why.commands", "why", "Explain why something waits."),
     "top": LazyCommand("cli.load.top", "top", "Show rates, lag and load live."),
     "console": LazyCommand("console.command", "console", "Show a cluster in a web browser."),
+    "registry": LazyCommand(
+        "cli.nodes.registry_command", "registry", "Serve schemas over Confluent's REST interface."
+    ),
     "bench": LazyCommand(
         "cli.load.bench", "bench", "Generate load, measure throughput and latency."
     ),

@@ -22,8 +22,8 @@ from barnabas.cli.common.output import (
 )
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.profiles import CONFIG_VARIABLE, PROFILE_VARIABLE, select
+from barnabas.cli.common.registries import open_registry, registry_option
 from barnabas.cli.common.units import NumberRange
-from barnabas.cli.records.schema_formats import open_registry, registry_option
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.runtime.disk import RealDisk
@@ -73,7 +73,7 @@ _PASSWORD_BYTES_MAX = 1024
 )
 @metrics_option
 @queries_option
-@registry_option
+@registry_option("Schema registry, by which messages are shown as JSON.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",

@@ -7,6 +7,7 @@ there. The available calls are determined when this module is loaded.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -306,6 +307,21 @@ def raise_open_files_limit() -> tuple[int | None, OSError | ValueError | None]:
             soft = wanted
             break
     return None if soft == infinite else soft, reason
+
+
+def limit_memory(size: int) -> None:
+    """Limit the address space of the process, so that an allocation above it fails.
+
+    Args:
+        size: the limit in bytes; a lower limit of the system stays. Systems without such a limit
+            (macOS, Windows) ignore it.
+    """
+    if _resource is None:
+        return
+    soft, hard = _resource.getrlimit(_resource.RLIMIT_AS)
+    if soft == _resource.RLIM_INFINITY or soft > size:
+        with contextlib.suppress(ValueError, OSError):
+            _resource.setrlimit(_resource.RLIMIT_AS, (size, hard))
 
 
 def set_allocator_option(option: int, value: int) -> bool:

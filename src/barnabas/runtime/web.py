@@ -27,7 +27,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class WebRequest(msgspec.Struct, frozen=True):
-    """A request. With a body it is a POST, else a GET."""
+    """A request. Without a method, it is a POST with a body, else a GET."""
 
     url: str
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -35,6 +35,7 @@ class WebRequest(msgspec.Struct, frozen=True):
     timeout_s: float = 10.0
     # Trusted certificates, and the own one; None for those of the system.
     tls: ssl.SSLContext | None = None
+    method: str | None = None
 
 
 class WebResponse(NamedTuple):
@@ -172,7 +173,7 @@ def exchange(request: WebRequest) -> WebResponse:
     )
     try:
         prepared = urllib.request.Request(  # noqa: S310 - the scheme is checked
-            request.url, request.body, dict(request.headers)
+            request.url, request.body, dict(request.headers), method=request.method
         )
         try:
             with opener.open(prepared, timeout=request.timeout_s) as response:

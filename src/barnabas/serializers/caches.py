@@ -53,6 +53,10 @@ class BoundedCache(Generic[K, V]):
             # `pop` with a default: another thread may have removed the same entry.
             entries.pop(next(iter(entries)), None)
 
+    def clear(self) -> None:
+        """Remove all values."""
+        self._entries.clear()
+
 
 class RecentFailures:
     """The errors of the last failed lookups by schema id. Threads may share it.

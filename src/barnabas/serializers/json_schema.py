@@ -14,18 +14,25 @@ Source: the keywords of drafts 4 to 2020-12 that apply schemas.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
-from urllib.parse import unquote, urldefrag, urljoin
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
 from barnabas.serializers.avro_schema import check_depth
 from barnabas.serializers.errors import SchemaError, SchemaMismatchError, WireFormatError
+from barnabas.serializers.json_references import (
+    BASE,
+    JsonPlace,
+    JsonReferences,
+    base_of,
+    parts_of,
+    reference_uris,
+)
 from barnabas.serializers.lookups import SchemaDeserializer, SchemaSerializer
 from barnabas.serializers.schema import HEADER_BYTES, Schema, SchemaType, encode_header, schema_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from barnabas.serializers.lookups import SerializerOptions
     from barnabas.serializers.registry import SchemaRegistry
@@ -40,9 +47,6 @@ _STEPS_MAX = 1_000_000
 # Larger numbers count as this one.
 _HUGE = 10**12
 
-_BASE = "http://schema.invalid/"
-# Schemas of the drafts, which `jsonschema-rs` knows.
-_KNOWN = ("http://json-schema.org/", "https://json-schema.org/")
 # Keywords for the value itself, and for the values within it.
 _SAME_LISTS = ("allOf", "anyOf", "oneOf")
 _SAME = ("not", "if", "then", "else")
@@ -160,7 +164,12 @@ def _validator(registry: SchemaRegistry, schema: Schema) -> Callable[[Any], None
     has_draft = isinstance(content, dict) and "$schema" in content
     make = jsonschema_rs.validator_for if has_draft else jsonschema_rs.Draft7Validator
     try:
-        known = jsonschema_rs.Registry(list(references.items()), retriever=_refuse)
+        resources = [
+            (uri, each)
+            for name, each in references.items()
+            for uri in {name, *reference_uris(content, name)}
+        ]
+        known = jsonschema_rs.Registry(resources, retriever=_refuse)
         validator = make(
             content,
             retriever=_refuse,
@@ -209,13 +218,6 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0][:_SHOWN_CHARACTERS]
 
 
-class _Place(NamedTuple):
-    """A schema, and the URI to which its references are relative."""
-
-    schema: dict[str, Any]
-    base: str
-
-
 class SchemaWork:
     """The number of checks that a schema makes.
 
@@ -252,7 +254,7 @@ class SchemaWork:
                     f"the value needs more than {_CHECKS_MAX} checks by its schema, which applies "
                     f"{self._at(depth)} schemas to each value at level {depth}"
                 )
-            level = [inner for each in level for inner in _parts(each)]
+            level = [inner for each in level for inner in parts_of(each)]
             depth += 1
 
     def _at(self, depth: int) -> int:
@@ -266,31 +268,17 @@ class SchemaWork:
         return _HUGE if growth ** min(further, 1000) * last > _HUGE else int(last * growth**further)
 
 
-def _parts(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, list):
-        yield from value
-
-
 class _Graph:
     """The schemas that each schema applies to the same value, and to the values within it."""
 
     def __init__(self, schema: Any, references: Mapping[str, Any]) -> None:
-        # Documents and schemas with an id, by URI.
-        self._resources: dict[str, _Place] = {}
-        self._anchors: dict[tuple[str, str], _Place] = {}
-        # Targets of references that depend on the way to them.
-        self._dynamic: dict[str, list[_Place]] = {}
-        for name, each in references.items():
-            self._register(each, urljoin(_BASE, name))
-        self._register(schema, _BASE)
+        self._references = JsonReferences(schema, references)
         # By number of the schema: numbers of others. For inner values, groups of alternatives.
         self._same: list[list[int]] = []
         self._inner: list[list[list[int]]] = []
         self._numbers: dict[int, int] = {}
-        self._pending: list[_Place] = []
-        self._root = self._number(schema, _BASE)
+        self._pending: list[JsonPlace] = []
+        self._root = self._number(schema, BASE)
         while self._pending:
             self._connect(self._pending.pop())
 
@@ -342,34 +330,6 @@ class _Graph:
                     order.append(node)
         return order
 
-    def _register(self, document: Any, base: str) -> None:
-        """Remember the ids and anchors in a document."""
-        pending: list[tuple[Any, str]] = [(document, base)]
-        self._resources.setdefault(base, _Place(document, base))
-        while pending:
-            node, base = pending.pop()
-            if isinstance(node, dict):
-                base = self._register_names(node, base)
-            pending += [(each, base) for each in _parts(node)]
-
-    def _register_names(self, node: dict[str, Any], base: str) -> str:
-        """Remember the names of a schema; return the base of the schemas within it."""
-        rest, fragment = _id_of(node)
-        if rest:
-            base = urljoin(base, rest)
-            self._resources[base] = _Place(node, base)
-        if fragment:
-            self._anchors[base, fragment] = _Place(node, base)
-        for keyword in ("$anchor", "$dynamicAnchor"):
-            anchor = node.get(keyword)
-            if isinstance(anchor, str):
-                self._anchors[base, anchor] = _Place(node, base)
-                if keyword == "$dynamicAnchor":
-                    self._dynamic.setdefault(anchor, []).append(_Place(node, base))
-        if node.get("$recursiveAnchor") is True:
-            self._dynamic.setdefault("", []).append(_Place(node, base))
-        return base
-
     def _number(self, schema: Any, base: str) -> int:
         """Return the number of a schema, which is new if it was not met yet."""
         key = id(schema)
@@ -381,17 +341,17 @@ class _Graph:
             number = self._numbers[key] = len(self._same)
             self._same.append([])
             self._inner.append([])
-            self._pending.append(_Place(schema, urljoin(base, _id_of(schema)[0])))
+            self._pending.append(JsonPlace(schema, base_of(schema, base)))
         return number
 
-    def _connect(self, place: _Place) -> None:
+    def _connect(self, place: JsonPlace) -> None:
         schema, base = place
         number = self._numbers.get(id(schema), 0)
         if not schema:
             return
 
         def numbers(values: Any) -> list[int]:
-            return [self._number(each, base) for each in _parts(values)]
+            return [self._number(each, base) for each in parts_of(values)]
 
         same, inner = self._same[number], self._inner[number]
         for keyword in _SAME_LISTS:
@@ -415,49 +375,5 @@ class _Graph:
                     inner.append(choices)
 
     def _targets(self, keyword: str, reference: str, base: str) -> list[int]:
-        """Return the schemas to which a reference may lead.
-
-        Raises:
-            SchemaError: There are none.
-        """
-        rest, fragment = urldefrag(reference)
-        uri = urljoin(base, rest) if rest else base
-        found = list(self._dynamic.get(fragment, ())) if keyword != "$ref" else []
-        resource = self._resources.get(uri)
-        anchor = self._anchors.get((uri, fragment))
-        if anchor is not None:
-            found.append(anchor)
-        elif resource is not None and (not fragment or fragment.startswith("/")):
-            found.append(_Place(_pointed(resource.schema, fragment, reference), resource.base))
-        if not found and not uri.startswith(_KNOWN):
-            raise SchemaError(
-                f"the JSON Schema is invalid: {reference[:200]} is not among the references of the "
-                f"schema"
-            )
+        found = self._references.targets(keyword, reference, base)
         return [self._number(each.schema, each.base) for each in found]
-
-
-def _id_of(schema: dict[str, Any]) -> tuple[str, str]:
-    """Return the URI and the fragment of a schema's id; both may be empty."""
-    name = schema.get("$id", schema.get("id"))
-    return urldefrag(name) if isinstance(name, str) else ("", "")
-
-
-def _pointed(document: Any, pointer: str, reference: str) -> Any:
-    """Return the part of a document at a JSON pointer.
-
-    Raises:
-        SchemaError: There is no such part.
-    """
-    found = document
-    for word in pointer.split("/")[1:]:
-        name = unquote(word).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict) and name in found:
-            found = found[name]
-        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-            found = found[int(name)]
-        else:
-            raise SchemaError(
-                f"the JSON Schema is invalid: {reference[:200]} leads to no part of it"
-            )
-    return found

@@ -1,18 +1,15 @@
 """A .proto text as `FileDescriptorProto`, from which the protobuf library makes message classes.
 
-A registry stores the text; the library's compiler is a program of its own. This module reads the
-parts that determine the bytes and names of messages: messages, fields, oneofs, maps, enums,
-imports, and the options packed, default, json_name, allow_alias and message_set_wire_format.
-Services, extensions and other options are skipped. The descriptor pool resolves and checks names,
-numbers and types. Editions and groups are refused.
+A registry stores the text; the library's compiler is a program of its own. The descriptor has all
+that the text says, besides comments. Options are there as the text has them, in
+`uninterpreted_option`; packed, default, json_name, allow_alias and message_set_wire_format are set,
+too, because they determine the bytes and names of messages. The descriptor pool resolves and checks
+names, numbers and types. Editions and groups are refused.
 
-Sources: the language specifications of proto2 and proto3; tokens: their "Lexical Elements".
+Source: the language specifications of proto2 and proto3.
 """
 
 from __future__ import annotations
-
-import re
-from typing import NamedTuple
 
 from google.protobuf.descriptor_pb2 import (
     DescriptorProto,
@@ -22,31 +19,9 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 from barnabas.serializers.errors import SchemaError
+from barnabas.serializers.proto_options import read_option, read_options, read_setting
+from barnabas.serializers.proto_tokens import Token, TokenStream, unescape
 
-_TOKEN = re.compile(
-    r"""
-    (?P<blank>\s+|//[^\n]*|/\*.*?\*/)
-    |(?P<number>0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fF]?)
-    |(?P<name>\.?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)
-    |(?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
-    |(?P<symbol>[{}\[\]()<>=;:,+\-/])
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_ESCAPE = re.compile(
-    rb"""\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))""",
-    re.DOTALL,
-)
-_SIMPLE = {
-    b"a": b"\a",
-    b"b": b"\b",
-    b"f": b"\f",
-    b"n": b"\n",
-    b"r": b"\r",
-    b"t": b"\t",
-    b"v": b"\v",
-}
-_OPENING = {"{": "}", "[": "]", "(": ")", "<": ">"}
 # Limit for messages within messages; the compiler has a similar one.
 _DEPTH_MAX = 32
 _LABELS = {
@@ -62,140 +37,9 @@ _SCALARS = {
     )
 }
 _FLOATS = (FieldDescriptorProto.TYPE_DOUBLE, FieldDescriptorProto.TYPE_FLOAT)
-_SKIPPED_IN_MESSAGES = ("option", "reserved", "extensions", "extend")
-
-
-class Token(NamedTuple):
-    """A token; `kind` is number, name, text, symbol or end."""
-
-    kind: str
-    # The characters; of a text the content between the quotes, still with its escapes.
-    value: str
-    line: int
-
-
-class TokenStream:
-    """The tokens of a text, read from the front.
-
-    Raises:
-        SchemaError: The text contains something else.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._tokens = _tokens(text)
-        self._next = 0
-
-    @property
-    def peek(self) -> str:
-        """The characters of the next token; "" for a text and at the end."""
-        token = self._tokens[self._next]
-        return "" if token.kind == "text" else token.value
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether no token remains."""
-        return self._tokens[self._next].kind == "end"
-
-    def take(self, *kinds: str) -> Token:
-        """Return the next token, and move behind it.
-
-        Raises:
-            SchemaError: It has none of these kinds.
-        """
-        token = self._tokens[self._next]
-        if token.kind == "end" or (kinds and token.kind not in kinds):
-            raise self.error(f"{' or '.join(kinds) or 'more text'} expected")
-        self._next += 1
-        return token
-
-    def accept(self, value: str) -> bool:
-        """Move behind the next token if it is this name or symbol; return whether it is."""
-        found = self.peek == value
-        self._next += found
-        return found
-
-    def expect(self, value: str) -> None:
-        """Move behind a symbol.
-
-        Raises:
-            SchemaError: The next token is another one.
-        """
-        if not self.accept(value):
-            raise self.error(f"{value} expected")
-
-    def text(self) -> str:
-        """Return the content of the next texts, which are one if they are adjacent."""
-        parts = [self.take("text").value]
-        while self._tokens[self._next].kind == "text":
-            parts.append(self.take().value)
-        return "".join(parts)
-
-    def skip_statement(self) -> None:
-        """Move behind the next semicolon, or behind the block that stands before it."""
-        closing: list[str] = []
-        while True:
-            token = self.take()
-            if token.kind != "symbol":
-                continue
-            if token.value in "{[(":
-                closing.append(_OPENING[token.value])
-            elif closing and token.value == closing[-1]:
-                closing.pop()
-                if not closing and token.value == "}":
-                    self.accept(";")
-                    return
-            elif token.value == ";" and not closing:
-                return
-
-    def skip_value(self) -> None:
-        """Move behind the value of an option within brackets."""
-        closing: list[str] = []
-        while closing or self.peek not in (",", "]"):
-            token = self.take()
-            if token.kind == "symbol" and token.value in "{[(":
-                closing.append(_OPENING[token.value])
-            elif closing and token.value == closing[-1] and token.kind == "symbol":
-                closing.pop()
-
-    def error(self, message: str) -> SchemaError:
-        """Return the error of the next token."""
-        token = self._tokens[self._next]
-        found = repr(token.value[:40]) if token.kind != "end" else "the end"
-        return SchemaError(f"line {token.line} of the .proto text: {message}, not {found}")
-
-
-def unescape(text: str) -> str:
-    """Return a text without its escapes."""
-    return _ESCAPE.sub(_unescaped, text.encode()).decode(errors="replace")
-
-
-def _unescaped(match: re.Match[bytes]) -> bytes:
-    octal, hexadecimal, short, long, simple = match.groups()
-    if octal is not None:
-        return bytes([int(octal, 8) & 0xFF])
-    if hexadecimal is not None:
-        return bytes([int(hexadecimal, 16)])
-    code = short or long
-    if code is not None:
-        return chr(min(int(code, 16), 0x10FFFF)).encode(errors="replace")
-    return _SIMPLE.get(simple, simple)
-
-
-def _tokens(text: str) -> list[Token]:
-    found: list[Token] = []
-    position, line = 0, 1
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            shown = text[position : position + 20]
-            raise SchemaError(f"line {line} of the .proto text: {shown!r} is not part of a schema")
-        kind, value = str(match.lastgroup), match.group()
-        if kind != "blank":
-            found.append(Token(kind, value[1:-1] if kind == "text" else value, line))
-        line += value.count("\n")
-        position = match.end()
-    found.append(Token("end", "", line))
-    return found
+# The number behind the last one of a message, and the last one of an enum.
+_NUMBER_END = 1 << 29
+_ENUM_MAX = (1 << 31) - 1
 
 
 class UnsupportedProtoError(SchemaError):
@@ -251,8 +95,12 @@ class _Parser:
                 case "enum":
                     tokens.take()
                     self._enum(file.enum_type.add())
-                case "option" | "service" | "extend":
-                    tokens.skip_statement()
+                case "service":
+                    self._service()
+                case "extend":
+                    self._extend(file)
+                case "option":
+                    read_option(tokens, file.options)
                 case ";":
                     tokens.take()
                 case _:
@@ -266,8 +114,7 @@ class _Parser:
         syntax = tokens.text()
         if syntax not in ("proto2", "proto3"):
             raise SchemaError(f"the syntax {syntax[:40]!r} of the .proto text is unknown")
-        # "proto2" is the default, which descriptors omit.
-        self._file.syntax = "proto3" if syntax == "proto3" else ""
+        self._file.syntax = syntax
         tokens.expect(";")
 
     def _import(self) -> None:
@@ -287,65 +134,153 @@ class _Parser:
         tokens.expect("{")
         optional: list[FieldDescriptorProto] = []
         while not tokens.accept("}"):
-            word = tokens.peek
-            if word == "message":
-                tokens.take()
-                self._message(message.nested_type.add(), depth + 1)
-            elif word == "enum":
-                tokens.take()
-                self._enum(message.enum_type.add())
-            elif word == "oneof":
-                self._oneof(message)
-            elif word == "option":
-                self._message_option(message)
-            elif word in _SKIPPED_IN_MESSAGES:
-                tokens.skip_statement()
-            elif not tokens.accept(";"):
-                field = self._field(message)
-                if field.proto3_optional:
-                    optional.append(field)
+            match tokens.peek:
+                case "message":
+                    tokens.take()
+                    self._message(message.nested_type.add(), depth + 1)
+                case "enum":
+                    tokens.take()
+                    self._enum(message.enum_type.add())
+                case "oneof":
+                    self._oneof(message)
+                case "option":
+                    read_option(tokens, message.options)
+                case "reserved":
+                    self._reserved(message, _NUMBER_END - 1, 1)
+                case "extensions":
+                    self._extensions(message)
+                case "extend":
+                    self._extend(message)
+                case ";":
+                    tokens.take()
+                case _:
+                    field = self._field(message, message.field.add())
+                    if field.proto3_optional:
+                        optional.append(field)
         # Such a field has a oneof of its own; these stand behind the others.
         for field in optional:
             field.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{field.name}")
 
-    def _message_option(self, message: DescriptorProto) -> None:
-        tokens = self._tokens
-        tokens.take()
-        if tokens.peek == "message_set_wire_format":
-            tokens.take()
-            tokens.expect("=")
-            message.options.message_set_wire_format = tokens.peek == "true"
-        tokens.skip_statement()
-
     def _oneof(self, message: DescriptorProto) -> None:
         tokens = self._tokens
         tokens.take()
         index = len(message.oneof_decl)
-        message.oneof_decl.add(name=tokens.take("name").value)
+        oneof = message.oneof_decl.add(name=tokens.take("name").value)
         tokens.expect("{")
         while not tokens.accept("}"):
             if tokens.peek == "option":
-                tokens.skip_statement()
+                read_option(tokens, oneof.options)
             elif not tokens.accept(";"):
-                self._field(message, is_in_oneof=True).oneof_index = index
+                field = self._field(message, message.field.add(), is_in_oneof=True)
+                field.oneof_index = index
+
+    def _reserved(
+        self, target: DescriptorProto | EnumDescriptorProto, most: int, behind: int
+    ) -> None:
+        """Read reserved names, or ranges of numbers.
+
+        Args:
+            target: The message or the enum.
+            most: The number for which `max` stands.
+            behind: What is added to the last number of a range: 1 if its end is excluded.
+        """
+        tokens = self._tokens
+        tokens.take()
+        while True:
+            if tokens.peek == "":
+                target.reserved_name.append(tokens.text())
+            else:
+                start, end = self._range(most)
+                target.reserved_range.add(start=start, end=end + behind)
+            if not tokens.accept(","):
+                break
+        tokens.expect(";")
+
+    def _range(self, most: int) -> tuple[int, int]:
+        """Return the first and the last number of a range."""
+        tokens = self._tokens
+        start = self._integer(-_ENUM_MAX - 1, _ENUM_MAX)
+        if not tokens.accept("to"):
+            return start, start
+        return start, most if tokens.accept("max") else self._integer(-_ENUM_MAX - 1, _ENUM_MAX)
+
+    def _extensions(self, message: DescriptorProto) -> None:
+        tokens = self._tokens
+        tokens.take()
+        ranges = []
+        while True:
+            start, end = self._range(_NUMBER_END - 1)
+            ranges.append(message.extension_range.add(start=start, end=end + 1))
+            if not tokens.accept(","):
+                break
+        if tokens.accept("["):
+            read_options(tokens, ranges[-1].options)
+        tokens.expect(";")
+
+    def _extend(self, scope: FileDescriptorProto | DescriptorProto) -> None:
+        tokens = self._tokens
+        tokens.take()
+        extendee = tokens.take("name").value
+        tokens.expect("{")
+        while not tokens.accept("}"):
+            if not tokens.accept(";"):
+                # The entry of a map would be a message within the extended one.
+                self._field(None, scope.extension.add(extendee=extendee))
+
+    def _service(self) -> None:
+        tokens = self._tokens
+        tokens.take()
+        service = self._file.service.add(name=tokens.take("name").value)
+        tokens.expect("{")
+        while not tokens.accept("}"):
+            if tokens.peek == "option":
+                read_option(tokens, service.options)
+            elif not tokens.accept(";"):
+                tokens.expect("rpc")
+                method = service.method.add(name=tokens.take("name").value)
+                method.client_streaming, method.input_type = self._method_type()
+                tokens.expect("returns")
+                method.server_streaming, method.output_type = self._method_type()
+                if tokens.accept("{"):
+                    while not tokens.accept("}"):
+                        if not tokens.accept(";"):
+                            read_option(tokens, method.options)
+                else:
+                    tokens.expect(";")
+
+    def _method_type(self) -> tuple[bool, str]:
+        """Return whether messages are streamed, and their type."""
+        tokens = self._tokens
+        tokens.expect("(")
+        word = tokens.take("name").value
+        is_streaming = word == "stream" and tokens.peek != ")"
+        if is_streaming:
+            word = tokens.take("name").value
+        tokens.expect(")")
+        return is_streaming, word
 
     def _field(
-        self, message: DescriptorProto, *, is_in_oneof: bool = False
+        self,
+        message: DescriptorProto | None,
+        field: FieldDescriptorProto,
+        *,
+        is_in_oneof: bool = False,
     ) -> FieldDescriptorProto:
         tokens = self._tokens
-        field = message.field.add()
         word = tokens.take("name")
         label = None if is_in_oneof else _LABELS.get(word.value)
         if label is not None:
             word = tokens.take("name")
         field.label = label or FieldDescriptorProto.LABEL_OPTIONAL
-        field.proto3_optional = label == FieldDescriptorProto.LABEL_OPTIONAL and self._is_proto3
+        field.proto3_optional = label == FieldDescriptorProto.LABEL_OPTIONAL and (
+            self._is_proto3 and message is not None
+        )
         if word.value == "group":
             raise UnsupportedProtoError(
                 "groups of .proto texts are not supported: use the generated message class"
             )
-        if word.value == "map" and tokens.accept("<"):
+        if word.value == "map" and message is not None and tokens.accept("<"):
             key = tokens.take("name")
             tokens.expect(",")
             value = tokens.take("name")
@@ -358,7 +293,7 @@ class _Parser:
             _set_type(field, word)
             field.name = tokens.take("name").value
         tokens.expect("=")
-        field.number = self._integer(1, (1 << 29) - 1)
+        field.number = self._integer(1, _NUMBER_END - 1)
         if tokens.accept("["):
             self._field_options(field)
         tokens.expect(";")
@@ -367,21 +302,14 @@ class _Parser:
     def _field_options(self, field: FieldDescriptorProto) -> None:
         tokens = self._tokens
         while True:
-            token = tokens.take("name", "symbol")
-            if token.value == "(":
-                # A custom option such as (buf.validate).required.
-                while tokens.peek != "=":
-                    tokens.take()
-            tokens.expect("=")
-            match token.value:
-                case "default":
-                    field.default_value = self._default(field)
-                case "packed":
-                    field.options.packed = tokens.take("name").value == "true"
-                case "json_name":
-                    field.json_name = unescape(tokens.text())
-                case _:
-                    tokens.skip_value()
+            if tokens.accept("default"):
+                tokens.expect("=")
+                field.default_value = self._default(field)
+            elif tokens.accept("json_name"):
+                tokens.expect("=")
+                field.json_name = unescape(tokens.text())
+            else:
+                read_setting(tokens, field.options)
             if not tokens.accept(","):
                 tokens.expect("]")
                 return
@@ -407,22 +335,16 @@ class _Parser:
         tokens.expect("{")
         while not tokens.accept("}"):
             if tokens.peek == "option":
-                tokens.take()
-                if tokens.peek == "allow_alias":
-                    tokens.take()
-                    tokens.expect("=")
-                    enum.options.allow_alias = tokens.peek == "true"
-                tokens.skip_statement()
+                read_option(tokens, enum.options)
             elif tokens.peek == "reserved":
-                tokens.skip_statement()
+                self._reserved(enum, _ENUM_MAX, 0)
             elif not tokens.accept(";"):
-                name = tokens.take("name").value
+                value = enum.value.add(name=tokens.take("name").value)
                 tokens.expect("=")
-                enum.value.add(name=name, number=self._integer(-(1 << 31), (1 << 31) - 1))
-                if tokens.peek == "[":
-                    tokens.skip_statement()
-                else:
-                    tokens.expect(";")
+                value.number = self._integer(-_ENUM_MAX - 1, _ENUM_MAX)
+                if tokens.accept("["):
+                    read_options(tokens, value.options)
+                tokens.expect(";")
 
     def _integer(self, least: int, most: int) -> int:
         sign = -1 if self._tokens.accept("-") else 1

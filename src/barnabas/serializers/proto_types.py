@@ -16,6 +16,7 @@ from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.message import DecodeError
 
+from barnabas.serializers.confluent_files import CONFLUENT_FILES
 from barnabas.serializers.errors import SchemaError
 from barnabas.serializers.proto_text import parse_proto
 from barnabas.serializers.schema import SchemaType
@@ -78,7 +79,8 @@ class ProtoTypes:
         self._added: set[str] = set()
         for name, each in references.items():
             self._add(_descriptor(each.text, name))
-        main = _descriptor(schema.text, _MAIN)
+        # The file as the text has it: the names of types are not resolved.
+        self.source = main = _descriptor(schema.text, _MAIN)
         self._add(main)
         self.file: FileDescriptor = self.pool.FindFileByName(main.name)
         self._classes: dict[tuple[int, ...], type[Message]] = {}
@@ -123,6 +125,15 @@ class ProtoTypes:
                 return _class_of(found)
         known = ", ".join(each.full_name for each in self._messages)
         raise SchemaError(f"the Protobuf schema has no message {name}; it has {known}")
+
+    def imported_files(self) -> list[FileDescriptorProto]:
+        """Return the files that the schema needs, with the full names of types."""
+        found: list[FileDescriptorProto] = []
+        for name in sorted(self._added - {self.source.name}):
+            file = FileDescriptorProto()
+            self.pool.FindFileByName(name).CopyToProto(file)
+            found.append(file)
+        return found
 
     def _add(self, file: FileDescriptorProto) -> None:
         """Add a file to the pool, behind the files of the library that it imports."""
@@ -192,6 +203,8 @@ def _descriptor(text: str, name: str) -> FileDescriptorProto:
 
 def _library_file(name: str) -> FileDescriptorProto | None:
     """Return a file of Protobuf itself, or of a generated module that the program has imported."""
+    if name in CONFLUENT_FILES:
+        return parse_proto(CONFLUENT_FILES[name], name)
     if is_well_known(name):
         word = name.removeprefix(_WELL_KNOWN).removesuffix(".proto")
         if word in _WELL_KNOWN_MODULES:

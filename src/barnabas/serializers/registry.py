@@ -1,15 +1,16 @@
 """Client of a schema registry: the REST interface of Confluent's Schema Registry, version 1.
 
 Apicurio Registry (below /apis/ccompat/v7) and Karapace have the same interface. A schema never
-changes once it has an id, so that ids and schemas are cached without an expiry. All calls block;
-the serializers are used by asyncio clients without blocking the loop (see `lookups`).
+changes once it has an id, so that ids and schemas are cached without an expiry; lists, levels and
+modes are not cached. All calls block; the serializers are used by asyncio clients without blocking
+the loop (see `lookups`).
 """
 
 from __future__ import annotations
 
 import base64
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, Unpack
-from urllib.parse import quote, unquote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Error codes of the interface.
-_SUBJECT_NOT_FOUND = 40401
+SUBJECT_NOT_FOUND = 40401
 _SCHEMA_NOT_FOUND = 40403
+# The subject or the version was deleted before, or has no level or mode of its own.
+_DELETED_BEFORE = (40404, 40406)
+_NOT_SET = (SUBJECT_NOT_FOUND, 40408, 40409)
 _NOT_FOUND = 404
 _UNAUTHORIZED = (401, 403)
 # Rounds over all URLs, and the pause (s) before the second; it doubles with each round.
@@ -43,6 +47,8 @@ _PAUSE_S = 0.2
 _REFERENCES_MAX = 200
 _REFERENCE_DEPTH_MAX = 20
 _CACHE_SIZE = 1000
+# A prefix that begins so selects a context: the names of its subjects may begin otherwise.
+_CONTEXT_MARK = ":"
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -86,6 +92,34 @@ class _IdResponse(msgspec.Struct):
 class _ErrorResponse(msgspec.Struct):
     error_code: int = 0
     message: str = ""
+
+
+class _CheckResponse(msgspec.Struct):
+    is_compatible: bool
+    messages: list[str] | None = None
+
+
+class _LevelResponse(msgspec.Struct):
+    # Responses name it differently: those of GET by the first name, those of PUT by the second.
+    compatibilityLevel: str = ""  # noqa: N815 - the name in the protocol
+    compatibility: str = ""
+
+
+class _ModeResponse(msgspec.Struct):
+    mode: str
+
+
+class _PlaceResponse(msgspec.Struct):
+    subject: str
+    version: int
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A request to a registry: the path with its query, and what differs from a plain GET."""
+
+    path: str
+    body: bytes | None = None
+    method: str | None = None
 
 
 class SchemaRegistry:
@@ -146,7 +180,7 @@ class SchemaRegistry:
         if cached is not None:
             return cached
         try:
-            response = self._send(f"/schemas/ids/{schema_id}", _SchemaResponse)
+            response = self._send(Request(f"/schemas/ids/{schema_id}"), _SchemaResponse)
         except RegistryError as error:
             if error.code == _SCHEMA_NOT_FOUND or error.status == _NOT_FOUND:
                 raise UnknownSchemaError(schema_id, self.url) from None
@@ -164,8 +198,8 @@ class SchemaRegistry:
         """
         cached = self._ids.get((subject, schema))
         if cached is None:
-            path = f"/subjects/{quote(subject, safe='')}/versions{_query(normalize)}"
-            cached = self._send(path, _IdResponse, _body(schema)).id
+            path = f"{_subject(subject)}/versions{_query(normalize=normalize)}"
+            cached = self._send(Request(path, _body(schema)), _IdResponse).id
             self._ids.put((subject, schema), cached)
         return cached
 
@@ -177,8 +211,8 @@ class SchemaRegistry:
         """
         cached = self._found.get((subject, schema))
         if cached is None:
-            path = f"/subjects/{quote(subject, safe='')}{_query(normalize)}"
-            response = self._send(path, _VersionResponse, _body(schema))
+            path = f"{_subject(subject)}{_query(normalize=normalize)}"
+            response = self._send(Request(path, _body(schema)), _VersionResponse)
             cached = RegisteredSchema(response.subject, response.version, response.id, schema)
             self._found.put((subject, schema), cached)
         return cached
@@ -195,25 +229,17 @@ class SchemaRegistry:
             self._latest.put(subject, found)
         return found
 
-    def version(self, subject: str, number: int) -> RegisteredSchema:
-        """Return a version of a subject.
+    def version(self, subject: str, number: int, *, deleted: bool = False) -> RegisteredSchema:
+        """Return a version of a subject; with `deleted` also one that was deleted softly.
 
         Raises:
             RegistryError: Also if there is no such version (status 404).
         """
         found = self._versions.get((subject, number))
         if found is None:
-            found = self._version(subject, str(number))
+            found = self._version(subject, str(number), deleted=deleted)
             self._versions.put((subject, number), found)
         return found
-
-    def subjects(self) -> list[str]:
-        """Return the names of all subjects.
-
-        Raises:
-            RegistryError: The registry was not reached, or refused the request.
-        """
-        return self._send("/subjects", list[str])
 
     def referenced(self, schema: Schema) -> dict[str, Schema]:
         """Return all schemas that a schema uses, by their names in references.
@@ -240,25 +266,189 @@ class SchemaRegistry:
             if len(found) > _REFERENCES_MAX:
                 raise SchemaError(f"a schema has more than {_REFERENCES_MAX} references")
 
-    def _version(self, subject: str, version: str) -> RegisteredSchema:
-        response = self._send(
-            f"/subjects/{quote(subject, safe='')}/versions/{version}", _VersionResponse
-        )
+    def _version(self, subject: str, version: str, *, deleted: bool = False) -> RegisteredSchema:
+        path = f"{_subject(subject)}/versions/{version}{_query(deleted=deleted)}"
+        response = self._send(Request(path), _VersionResponse)
         schema = response.as_schema()
         self._by_id.put(response.id, schema)
         return RegisteredSchema(response.subject, response.version, response.id, schema)
 
+    # Subjects
+
+    def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
+        """Return the names of all subjects, or of those with this prefix.
+
+        Args:
+            prefix: The prefix. It may begin with a context, such as ":.east:", or ":*:" for all.
+            deleted: Whether to return those too whose versions were all deleted softly.
+
+        Raises:
+            RegistryError: The registry was not reached, or refused the request.
+        """
+        query = _query(subjectPrefix=prefix, deleted=deleted)
+        found = self._send(Request(f"/subjects{query}"), list[str])
+        if prefix.startswith(_CONTEXT_MARK):
+            return found
+        # Some registries ignore the prefix.
+        return [name for name in found if name.startswith(prefix)]
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
+        """Return the numbers of a subject's versions, those deleted softly too with `deleted`.
+
+        Raises:
+            RegistryError: Also if there is no such subject (status 404).
+        """
+        return self._send(
+            Request(f"{_subject(subject)}/versions{_query(deleted=deleted)}"), list[int]
+        )
+
+    def places(self, schema_id: int) -> list[tuple[str, int]]:
+        """Return the subjects and versions that have the schema with an id.
+
+        Raises:
+            RegistryError: Also if the registry has no such schema (status 404).
+        """
+        found = self._send(Request(f"/schemas/ids/{schema_id}/versions"), list[_PlaceResponse])
+        return [(each.subject, each.version) for each in found]
+
+    def referring(self, subject: str, number: int) -> list[int]:
+        """Return the ids of the schemas that refer to a version of a subject.
+
+        Raises:
+            RegistryError: Also if there is no such version (status 404).
+        """
+        return self._send(Request(f"{_subject(subject)}/versions/{number}/referencedby"), list[int])
+
+    def delete(
+        self, subject: str, number: int | None = None, *, permanent: bool = False
+    ) -> list[int]:
+        """Delete a version of a subject, or all versions; return the numbers of those deleted.
+
+        A soft deletion keeps the schema for records that were written with it, and its number.
+
+        Args:
+            subject: The subject.
+            number: The version; None for all.
+            permanent: Whether to remove what a soft deletion keeps. What was not deleted softly
+                before is so first, as registries demand.
+
+        Raises:
+            RegistryError: Also if there is no such subject or version (status 404), or a schema
+                refers to it (status 422).
+        """
+        for each in (self._versions, self._latest, self._ids, self._found):
+            each.clear()
+        path = _subject(subject) + ("" if number is None else f"/versions/{number}")
+        if permanent:
+            try:
+                self._delete(path)
+            except RegistryError as error:
+                if error.code not in _DELETED_BEFORE:
+                    raise
+            path += "?permanent=true"
+        return self._delete(path)
+
+    def _delete(self, path: str) -> list[int]:
+        kind: Any = int | list[int]
+        deleted = self._send(Request(path, method="DELETE"), kind)
+        return [deleted] if isinstance(deleted, int) else deleted
+
+    # Compatibility and mode
+
+    def incompatibilities(
+        self,
+        subject: str,
+        schema: Schema,
+        version: int | str | None = None,
+        *,
+        normalize: bool = False,
+    ) -> list[str]:
+        """Return what makes a schema incompatible with versions of a subject; empty if nothing.
+
+        Args:
+            subject: The subject.
+            schema: The schema.
+            version: A number or "latest"; None for the versions that a registration checks.
+            normalize: Whether the registry compares schemas in a normal form.
+
+        Raises:
+            RegistryError: Also if the schema is invalid (status 422), or there is no such version
+                (status 404).
+        """
+        path = f"/compatibility{_subject(subject)}/versions"
+        if version is not None:
+            path += f"/{version}"
+        path += _query(verbose=True, normalize=normalize)
+        response = self._send(Request(path, _body(schema)), _CheckResponse)
+        if response.is_compatible:
+            return []
+        return response.messages or ["the registry gives no reason"]
+
+    def compatibility(self, subject: str = "") -> str | None:
+        """Return the compatibility level of a subject, None if it has none; or that of all others.
+
+        Raises:
+            RegistryError: The registry was not reached, or refused the request.
+        """
+        found = self._setting(f"/config{_named(subject)}", _LevelResponse)
+        return None if found is None else found.compatibilityLevel or found.compatibility
+
+    def set_compatibility(self, level: str | None, subject: str = "") -> None:
+        """Set the compatibility level of a subject, or of all that have none; None removes it.
+
+        Raises:
+            RegistryError: Also if there is no such level (status 422).
+        """
+        self._set(f"/config{_named(subject)}", "compatibility", level)
+
+    def mode(self, subject: str = "") -> str | None:
+        """Return the mode of a subject, None if it has none; or that of all others.
+
+        Raises:
+            RegistryError: The registry was not reached, or refused the request.
+        """
+        found = self._setting(f"/mode{_named(subject)}", _ModeResponse)
+        return None if found is None else found.mode
+
+    def set_mode(self, mode: str | None, subject: str = "", *, force: bool = False) -> None:
+        """Set the mode of a subject, or of all that have none; None removes it.
+
+        Args:
+            mode: READWRITE, READONLY, or IMPORT, in which clients choose the ids of schemas.
+            subject: The subject; "" for all that have no mode.
+            force: Whether IMPORT is allowed where there are schemas.
+
+        Raises:
+            RegistryError: Also if there is no such mode (status 422).
+        """
+        self._set(f"/mode{_named(subject)}{_query(force=force)}", "mode", mode)
+
+    def _setting(self, path: str, kind: type[T]) -> T | None:
+        try:
+            return self._send(Request(path), kind)
+        except RegistryError as error:
+            if error.code in _NOT_SET:
+                return None
+            raise
+
+    def _set(self, path: str, name: str, value: str | None) -> None:
+        request = Request(path, method="DELETE")
+        if value is not None:
+            request = Request(path, msgspec.json.encode({name: value}), "PUT")
+        self._send(request, Any)
+
     # Requests
 
-    def _send(self, path: str, kind: type[T], body: bytes | None = None) -> T:
+    def _send(self, request: Request, kind: type[T]) -> T:
         """Send a request to the first URL that responds, and decode the response."""
         failure: RegistryError | None = None
-        for number in range(_ROUNDS):
+        # A repeated deletion fails if the first one was executed and its response was lost.
+        for number in range(1 if request.method == "DELETE" else _ROUNDS):
             if number:
                 web.pause(_PAUSE_S * (1 << (number - 1)))
             for url in self._urls:
                 try:
-                    return self._exchange(url, path, kind, body)
+                    return self._exchange(url, request, kind)
                 except RegistryError as error:
                     if not error.retriable:
                         raise
@@ -266,8 +456,15 @@ class SchemaRegistry:
         assert failure is not None
         raise failure
 
-    def _exchange(self, url: str, path: str, kind: type[T], body: bytes | None) -> T:
-        request = web.WebRequest(url + path, self._headers, body, self._timeout_s, self._tls)
+    def _exchange(self, url: str, wanted: Request, kind: type[T]) -> T:
+        request = web.WebRequest(
+            url + wanted.path,
+            self._headers,
+            wanted.body,
+            self._timeout_s,
+            self._tls,
+            wanted.method,
+        )
         try:
             response = web.exchange(request)
         except OSError as error:
@@ -301,7 +498,7 @@ def _refusal(url: str, response: web.WebResponse) -> RegistryError:
         hint = ". Give new fields a default, or change the compatibility level of the subject"
     elif status == _NOT_FOUND and not refusal.message:
         hint = ". Check the path of the registry's URL"
-    elif refusal.error_code == _SUBJECT_NOT_FOUND:
+    elif refusal.error_code == SUBJECT_NOT_FOUND:
         hint = ". Register a schema for this subject first"
     return RegistryError(
         f"the schema registry answered {url} with status {status}{said}{hint}",
@@ -319,8 +516,19 @@ def _body(schema: Schema) -> bytes:
     return msgspec.json.encode(body)
 
 
-def _query(normalize: bool) -> str:
-    return "?normalize=true" if normalize else ""
+def _subject(subject: str) -> str:
+    return f"/subjects{_named(subject)}"
+
+
+def _named(subject: str) -> str:
+    """Return the part of a path that names a subject; "" for all subjects."""
+    return f"/{quote(subject, safe='')}" if subject else ""
+
+
+def _query(**given: str | bool) -> str:
+    """Return the query with the parameters that are not empty or False."""
+    words = {name: "true" if value is True else value for name, value in given.items() if value}
+    return f"?{urlencode(words)}" if words else ""
 
 
 def _without_user(url: str) -> tuple[str, str]:

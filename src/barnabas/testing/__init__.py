@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .admin_requests import AdminRequestError
     from .broker_on_loop import BrokerOnLoop, running_broker
     from .broker_process import BrokerProcess, BrokerStartError
+    from .registry_process import RegistryProcess
     from .relayed_cluster import CLIENTS, RelayedCluster
     from .secured import KafkaUser, SecuredBroker, SecuredCluster
 
@@ -25,6 +26,7 @@ __all__ = [
     "BrokerProcess",
     "BrokerStartError",
     "KafkaUser",
+    "RegistryProcess",
     "RelayedCluster",
     "SecuredBroker",
     "SecuredCluster",
@@ -36,6 +38,7 @@ _HOMES = {
     "BrokerProcess": ".broker_process",
     "BrokerStartError": ".broker_process",
     "CLIENTS": ".relayed_cluster",
+    "RegistryProcess": ".registry_process",
     "RelayedCluster": ".relayed_cluster",
     "KafkaUser": ".secured",
     "SecuredBroker": ".secured",

@@ -17,7 +17,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .broker_process import BrokerProcess
+    from .broker_process import BrokerProcess, ServerProcess
+    from .registry_process import RegistryProcess
     from .relayed_cluster import RelayedCluster
     from .secured import SecuredBroker
 
@@ -53,6 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name in ("kafka_broker", "kafka_cluster", "secured_kafka"):
         help_text = f"scope of the fixture {name}: {', '.join(_SCOPES)}"
         parser.addini(f"{name}_scope", help_text, default="session")
+    parser.addini("schema_registry_scope", "scope of the registry", default="as kafka_broker")
     parser.addini("kafka_settings", "broker keys, one KEY=VALUE per line", type="linelist")
     parser.addini("kafka_users", _USERS_HELP, type="linelist")
     parser.addini("kafka_cluster_secured", "whether kafka_cluster has TLS and users", type="bool")
@@ -85,6 +87,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 def _scope(fixture_name: str, config: pytest.Config) -> Any:
     scope = str(config.getini(f"{fixture_name}_scope")).strip()
+    if scope == "as kafka_broker":
+        return _scope("kafka_broker", config)
     if scope not in _SCOPES:
         raise pytest.UsageError(
             f"{fixture_name}_scope is {scope!r}, but must be one of {', '.join(_SCOPES)}"
@@ -98,7 +102,7 @@ class _Restorer:
     The fixture registers it as a plugin during its lifetime.
     """
 
-    def __init__(self, name: str, server: BrokerProcess | RelayedCluster) -> None:
+    def __init__(self, name: str, server: ServerProcess | RelayedCluster) -> None:
         self._name = name
         self._server = server
 
@@ -227,6 +231,20 @@ def kafka_cluster(
             for name, rights in kafka_users.items():
                 cluster.add_user(name, **rights)
         yield from _kept(request.config, "kafka_cluster", cluster)
+
+
+@pytest.fixture(scope=_scope)
+def schema_registry(
+    request: pytest.FixtureRequest, kafka_broker: BrokerProcess
+) -> Iterator[RegistryProcess]:
+    """A running schema registry beside `kafka_broker`; `schema_registry.url` is its URL.
+
+    Tests may `kill`, `pause` and `stop` it; it runs again for the next test.
+    """
+    from .registry_process import RegistryProcess
+
+    with RegistryProcess(kafka_broker.bootstrap) as registry:
+        yield from _kept(request.config, "schema_registry", registry)
 
 
 def _kept(config: pytest.Config, name: str, server: Any) -> Iterator[Any]:

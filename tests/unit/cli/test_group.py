@@ -15,7 +15,7 @@ from barnabas.cli.group import COMMANDS, LazyGroup, group
 from barnabas.version import __version__
 
 # They print addresses, or a script: there is nothing to put into JSON.
-WITHOUT_JSON = {"start", "cluster start", "completion", "console", "help"}
+WITHOUT_JSON = {"start", "cluster start", "completion", "console", "help", "registry"}
 
 
 def leaves(command: click.Command, words: tuple[str, ...], above: click.Context | None) -> Iterator:

@@ -165,30 +165,6 @@ def test_principals_have_their_connections_and_throttle_times() -> None:
     assert lines.index(shown) < min(i for i, line in enumerate(lines) if "ANONYMOUS" in line)
 
 
-CLIENTS = """\
-kafka_server_produce_byte_rate{client_id="loader",user=""} 2097152.0
-kafka_server_produce_byte_rate{client_id="billing",user=""} NaN
-kafka_server_fetch_byte_rate{client_id="billing",user=""} 1024.0
-kafka_server_produce_throttle_time{client_id="loader",user=""} 250.0
-"""
-
-
-def test_clients_with_a_quota_have_their_rates_and_throttle_times() -> None:
-    rates = with_principals(CLIENTS)
-    loader, billing = rates.as_json()["clients"]
-    assert (loader["client_id"], loader["bytes_in_per_s"], loader["throttle_ms"]) == (
-        "loader",
-        2 * 2097152.0,
-        250.0,
-    )
-    assert (billing["bytes_in_per_s"], billing["bytes_out_per_s"]) == (0.0, 2048.0)
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(render(rates, None, 2.0))
-    rows = [line.split() for line in console.export_text().splitlines()]
-    assert ["loader", "-", "4.0", "MiB", "0", "B", "250", "ms"] in rows
-    assert ["billing", "-", "0", "B", "2.0", "KiB", "-"] in rows
-
-
 def test_a_cluster_without_authentication_shows_no_principals() -> None:
     anonymous = 'barnabas_principal_connections{listener="P",principal="User:ANONYMOUS"} 1.0\n'
     rates = with_principals(anonymous)

@@ -11,8 +11,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from barnabas.console.serving import CONNECTIONS_MAX, BrowserConnection
 from barnabas.runtime.loop import new_loop
+from barnabas.runtime.web_server import CONNECTIONS_MAX, LimitedConnection
 
 SECONDS = 60
 HALF_HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
@@ -21,7 +21,7 @@ WHOLE = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class ImpatientConnection(BrowserConnection):
+class ImpatientConnection(LimitedConnection):
     """A connection whose time limit ends during a test."""
 
     request_s = 0.2
@@ -37,7 +37,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def served(protocol: type[BrowserConnection]) -> AsyncIterator[int]:
+async def served(protocol: type[LimitedConnection]) -> AsyncIterator[int]:
     """Serve the application, and yield the port."""
     config = uvicorn.Config(
         application, http=protocol, ws="none", log_config=None, limit_concurrency=CONNECTIONS_MAX
@@ -77,7 +77,7 @@ def run(main: Any) -> None:
 @pytest.mark.parametrize("half", [b"", HALF_HEAD, HALF_BODY], ids=["nothing", "head", "body"])
 def test_other_clients_are_served_while_there_are_many_half_sent_requests(half: bytes) -> None:
     async def main() -> None:
-        async with served(BrowserConnection) as port:
+        async with served(LimitedConnection) as port:
             halves = [await sent(port, half) for _ in range(CONNECTIONS_MAX + 20)]
             for _ in range(3):
                 assert await status(await sent(port, WHOLE)) == b"HTTP/1.1 200 OK"

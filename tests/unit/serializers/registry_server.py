@@ -29,17 +29,28 @@ class RegistryServer:
         self.subjects: dict[str, list[int]] = {}
         # Method and path of each request.
         self.requests: list[str] = []
+        # The JSON bodies of all requests that have one.
+        self.bodies: list[Any] = []
+        self.override = override
         registry = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 self.respond(b"")
 
+            def do_DELETE(self) -> None:
+                self.respond(b"")
+
             def do_POST(self) -> None:
-                self.respond(self.rfile.read(int(self.headers["Content-Length"])))
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                registry.bodies.append(json.loads(body))
+                self.respond(body)
+
+            do_PUT = do_POST
 
             def respond(self, body: bytes) -> None:
                 registry.requests.append(f"{self.command} {self.path}")
+                override = registry.override
                 found = override and override(self.command, self.path, self.headers)
                 status, answer = found or registry.answer(self.command, self.path, body)
                 self.send_response(status)

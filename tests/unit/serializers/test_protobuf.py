@@ -11,7 +11,7 @@ from typing import Any
 import google.rpc
 import pytest
 from google.protobuf import descriptor_pool
-from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from hypothesis import given, strategies as st
 
 from barnabas.serializers import (
@@ -56,37 +56,24 @@ service Board { rpc Get (Flight) returns (stream Flight) { option deprecated = t
 
 
 def without_options(file: FileDescriptorProto) -> FileDescriptorProto:
-    """A descriptor with only what decides about messages."""
-    for name in ("name", "options", "service", "extension", "source_code_info"):
+    """A descriptor without its name, and without options that do not decide about messages."""
+    for name in ("name", "source_code_info"):
         file.ClearField(name)  # type: ignore[arg-type]
-    for message in file.message_type:
-        strip_message(message)
-    for enum in file.enum_type:
-        strip_enum(enum)
+    strip_options(file)
     return file
 
 
-def strip_message(message: DescriptorProto) -> None:
-    if not message.options.map_entry:
-        message.ClearField("options")
-    for name in ("extension", "extension_range", "reserved_range", "reserved_name"):
-        message.ClearField(name)  # type: ignore[arg-type]
-    for field in message.field:
-        packed = field.options.packed if field.options.HasField("packed") else None
-        field.ClearField("options")
-        if packed is not None:
-            field.options.packed = packed
-    for enum in message.enum_type:
-        strip_enum(enum)
-    for each in message.nested_type:
-        strip_message(each)
-
-
-def strip_enum(enum: EnumDescriptorProto) -> None:
-    for name in ("options", "reserved_range", "reserved_name"):
-        enum.ClearField(name)  # type: ignore[arg-type]
-    for value in enum.value:
-        value.ClearField("options")
+def strip_options(message: Any) -> None:
+    for field, value in message.ListFields():
+        if field.name == "options":
+            names = [each.name for each, _ in value.ListFields()]
+            kept = {each: getattr(value, each) for each in ("map_entry", "packed") if each in names}
+            message.ClearField("options")
+            for each, setting in kept.items():
+                setattr(message.options, each, setting)
+        elif field.message_type is not None:
+            for each in value if field.is_repeated else (value,):
+                strip_options(each)
 
 
 def add_imports(pool: Any, file: Any) -> None:

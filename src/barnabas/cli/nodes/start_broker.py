@@ -17,6 +17,7 @@ import socket
 import sys
 import textwrap
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import json_line, printable, printable_lines
@@ -29,11 +30,16 @@ from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.cli.nodes.registry_child import RegistryChild, RegistryOptions
     from barnabas.cli.nodes.start_options import StartOptions
+    from barnabas.runtime.clock import Timer
     from barnabas.runtime.loop import ProcessControl, Runtime
     from barnabas.runtime.process import ParentWatch
     from barnabas.runtime.service_manager import ServiceManager
     from barnabas.server.process.first_topics import NewTopic
+    from barnabas.server.process.node import Node
 
 
 _log = logging.getLogger(__name__)
@@ -47,6 +53,7 @@ FAILED = 1
 GC_THRESHOLDS = (50_000, 2, 350)
 DEFAULT_DATA_DIR = "barnabas-data"
 FORMAT_KEY = "barnabas.log.format"
+_REGISTRY_PREFIX = "barnabas.registry."
 LEVEL_KEY = "barnabas.log.level"
 
 
@@ -89,29 +96,23 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
     from barnabas.storage.errors import StorageError
 
     _collect_garbage()
+    of_registry = _registry_options(properties)
     config = read_configuration(properties)
     topics = _first_topics(options)
     manager: ServiceManager | None = None
+    registry: RegistryChild | None = None
 
     def main(runtime: Runtime, control: ProcessControl) -> None:
-        nonlocal manager
+        nonlocal manager, registry
         manager = service_manager(runtime.timer, os.environ)
         manager.starting("starting: opening the logs and waiting for a controller")
 
         def on_running(address: str) -> None:
-            if not topics:
-                on_ready(address)
-            elif broker.broker is None:
-                control.fail(NodeFailedError("--topic requires a node that is a broker"))
+            if topics:
+                on_created = partial(on_ready, address)
+                _create_topics(topics, broker, runtime.timer, on_created, control.fail)
             else:
-                from barnabas.server.process.first_topics import FirstTopics
-
-                FirstTopics(
-                    broker.broker.dependencies,
-                    runtime.timer,
-                    lambda: on_ready(address),
-                    control.fail,
-                ).create(topics)
+                on_ready(address)
 
         def on_ready(address: str) -> None:
             try:
@@ -121,6 +122,8 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
                 return
             _print_ready(address, broker.metrics_address)
             manager.ready(f"ready at {address}")
+            if registry is not None:
+                registry.start(address)
             _log_slow_python()
             # These modules are not needed for the first response, so import them afterwards.
             from barnabas.server.process.preload import Preloader, needed_modules
@@ -131,20 +134,75 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
 
         def on_stop() -> None:
             manager.stopping("stopping: handing over partitions and closing the logs")
-            broker.stop(control.finish)
+            if registry is not None:
+                registry.stop(lambda: broker.stop(control.finish))
+            else:
+                broker.stop(control.finish)
 
         broker = Node(config, runtime, on_running, control.fail)
+        if of_registry is not None:
+            registry = _registry_child(of_registry, runtime, control)
         control.on_stop(on_stop)
         start_files.watch(runtime, control)
         broker.start()
 
     try:
         run(main)
-    except (StorageError, NodeFailedError) as error:
+    except (StorageError, NodeFailedError, StartError) as error:
         return _fail(str(error), manager)
     except OSError as error:
         return _fail(_with_remedy(error), manager)
+    finally:
+        if registry is not None:
+            registry.kill()
     return 0
+
+
+def _registry_options(properties: dict[str, str]) -> RegistryOptions | None:
+    """Take the keys of a registry out of the properties; return None if there are none."""
+    if not any(name.startswith(_REGISTRY_PREFIX) for name in properties):
+        return None
+    from barnabas.cli.nodes.registry_child import RegistryOptions, take_registry_properties
+
+    log_format = properties.get(FORMAT_KEY, "text")
+    log_level = properties.get(LEVEL_KEY, "warning")
+    return RegistryOptions(take_registry_properties(properties), log_format, log_level)
+
+
+def _registry_child(
+    options: RegistryOptions, runtime: Runtime, control: ProcessControl
+) -> RegistryChild:
+    from barnabas.cli.nodes.registry_child import RegistryChild
+
+    def on_ready(url: str) -> None:
+        try:
+            sys.stdout.write(f"registry {url}\n")
+            sys.stdout.flush()
+        except OSError:
+            discard_standard_output()
+
+    def on_failed(reason: str) -> None:
+        control.fail(StartError(reason))
+
+    return RegistryChild(options, runtime.timer, on_ready, on_failed)
+
+
+def _create_topics(
+    topics: list[NewTopic],
+    node: Node,
+    timer: Timer,
+    on_created: Callable[[], None],
+    on_failed: Callable[[BaseException], None],
+) -> None:
+    """Create the topics of --topic on a node that is ready."""
+    from barnabas.server.process.first_topics import FirstTopics
+    from barnabas.server.startup.node_failure import NodeFailedError
+
+    if node.broker is None:
+        on_failed(NodeFailedError("--topic requires a node that is a broker"))
+    else:
+        dependencies = node.broker.dependencies
+        FirstTopics(dependencies, timer, on_created, on_failed).create(topics)
 
 
 def _first_topics(options: StartOptions) -> list[NewTopic]:
@@ -252,6 +310,7 @@ def _properties(options: StartOptions, temporary_directory: str | None) -> dict[
         properties[key.strip()] = value
     given = {
         "metrics.listener": options.metrics,
+        f"{_REGISTRY_PREFIX}listener": options.registry,
         FORMAT_KEY: options.log_format,
         LEVEL_KEY: options.log_level,
     }

@@ -16,6 +16,7 @@ Examples:
   barnabas start --listen 127.0.0.1:0 --data-dir /var/lib/barnabas
   barnabas start server.properties --set num.partitions=3
   barnabas start --metrics 127.0.0.1:9308 --log-format json
+  barnabas start --registry 127.0.0.1:8081
   barnabas start --temporary --port 0 --topic orders:3 --ready-file broker.address
   barnabas start --set log.retention.hours=24 --set auto.create.topics.enable=false
   barnabas start node-1.properties --set cluster.id=CLUSTER_ID
@@ -84,6 +85,11 @@ usage.
     help="Address for /metrics (Prometheus), /healthz and /readyz. Default: none.",
 )
 @click.option(
+    "--registry",
+    metavar="HOST:PORT",
+    help="Address of a schema registry, which runs in a process of its own. Default: none.",
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), help="Format of the log. Default: text."
 )
 @click.option(
@@ -96,7 +102,7 @@ def start(**given: Any) -> None:
 
     By default, the node is a broker and the only controller of its cluster. Prints the line
     "ready HOST:PORT" on standard output when the node answers, and with --metrics the line
-    "metrics HOST:PORT". The log goes to standard error. Keys and defaults are those of Apache
-    Kafka.
+    "metrics HOST:PORT". With --registry, the line "registry URL" follows when the registry
+    answers. The log goes to standard error. Keys and defaults are those of Apache Kafka.
     """
     sys.exit(start_broker(StartOptions(**given)))

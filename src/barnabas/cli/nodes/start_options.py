@@ -16,6 +16,7 @@ _TAKES_VALUE = (
     "--ready-file",
     "--exit-with",
     "--remove-orphaned",
+    "--registry",
 )
 
 
@@ -46,6 +47,8 @@ class StartOptions(NamedTuple):
     exit_with: int | None = None
     # A directory to remove if the process of `exit_with` has ended first.
     remove_orphaned: str | None = None
+    # "HOST:PORT" of a schema registry. None: taken from the file, else no registry.
+    registry: str | None = None
 
     @classmethod
     def parse(cls, words: list[str]) -> StartOptions | None:
@@ -92,4 +95,5 @@ class StartOptions(NamedTuple):
             ready_file=single.get("--ready-file"),
             exit_with=int(numbers["--exit-with"]) if "--exit-with" in numbers else None,
             remove_orphaned=single.get("--remove-orphaned"),
+            registry=single.get("--registry"),
         )

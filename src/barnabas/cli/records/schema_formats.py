@@ -21,7 +21,14 @@ from uuid import UUID
 
 import click
 
-from barnabas.cli.common.output import key_values, option_group
+from barnabas.cli.common.output import option_group
+from barnabas.cli.common.registries import (
+    DEFAULT_REGISTRY,
+    file_text,
+    need_registry,
+    registry_option,
+    registry_settings,
+)
 from barnabas.cli.records.formats import Format, parse_formats
 from barnabas.client.errors import ClientError
 from barnabas.serializers.basic import deserialize_json
@@ -37,30 +44,10 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-REGISTRY_VARIABLE = "BARNABAS_REGISTRY"
-# Settings of -X, of a properties file or of a profile -> options of `SchemaRegistry`.
-_URL = "schema.registry.url"
-_SETTINGS = {
-    "schema.registry.basic.auth.user.info": "user_info",
-    "basic.auth.user.info": "user_info",
-    "schema.registry.bearer.auth.token": "token",
-    "schema.registry.ssl.ca.location": "ca_file",
-    "schema.registry.ssl.certificate.location": "certificate_file",
-    "schema.registry.ssl.key.location": "key_file",
-}
 _STRATEGY = "subject.name.strategy"
 # The names of Confluent's classes end like this.
 _STRATEGY_SUFFIX = "NameStrategy"
 _STRATEGIES = {"topic": "topic_name", "record": "record_name", "topicrecord": "topic_record_name"}
-
-
-registry_option = click.option(
-    "--registry",
-    metavar="URL[,...]",
-    envvar=REGISTRY_VARIABLE,
-    help=f"Schema registry of records in Avro, JSON Schema and Protobuf.  "
-    f"[env var: {REGISTRY_VARIABLE}; default: the setting {_URL}]",
-)
 
 
 _PARTS: tuple[Part, ...] = ("key", "value")
@@ -74,7 +61,9 @@ _SCHEMA_OPTIONS = (
     click.option(
         "--value-schema", type=_FILE, help="File with the schema of values, for a schema format."
     ),
-    registry_option,
+    registry_option(
+        "Schema registry of the formats avro, json-schema, protobuf.", DEFAULT_REGISTRY
+    ),
 )
 _NAMING_OPTIONS = (
     click.option(
@@ -134,32 +123,6 @@ def format_options(*, is_written: bool) -> Callable[[F], F]:
         return cast("F", add_options(with_formats))
 
     return decorate
-
-
-def open_registry(url: str | None, properties: Sequence[str]) -> SchemaRegistry | None:
-    """Return a client of the registry that the options and settings name. It does not connect yet.
-
-    Args:
-        url: The value of --registry.
-        properties: The settings of the user.
-
-    Returns:
-        None if no URL was given.
-
-    Raises:
-        click.UsageError: A setting is invalid.
-    """
-    from barnabas.serializers.registry import SchemaRegistry
-
-    settings = _settings(properties)
-    url = url or settings.get(_URL)
-    if not url:
-        return None
-    options: Any = {option: settings[key] for key, option in _SETTINGS.items() if settings.get(key)}
-    try:
-        return SchemaRegistry(url, **options)
-    except (ValueError, OSError) as error:
-        raise click.UsageError(f"schema registry: {error}") from None
 
 
 class Naming(NamedTuple):
@@ -244,14 +207,9 @@ class _SchemaFormats(NamedTuple):
             raise click.UsageError(
                 f"--{part}-schema: records of Protobuf are read by their own schema; leave it out"
             )
-        registry = open_registry(self.options.registry, self.properties)
-        if registry is None:
-            raise click.UsageError(
-                f"this format needs a schema registry: give --registry URL, the variable "
-                f"{REGISTRY_VARIABLE}, or the setting {_URL}"
-            )
+        registry = need_registry(self.options.registry, self.properties)
         try:
-            schema = None if path is None else _content(path)
+            schema = None if path is None else file_text(path)
             if self.topic is None:
                 return Format(_reader(name, registry, schema), _not_written)
             serializer = self._serializer(name, part, registry, schema)
@@ -291,7 +249,7 @@ class _SchemaFormats(NamedTuple):
             raise click.UsageError(
                 f"--{part}-message: the schema in --{part}-schema names its type; leave it out"
             )
-        subject = naming.subject_name(part, _settings(self.properties))
+        subject = naming.subject_name(part, registry_settings(self.properties))
         if name == "avro":
             from barnabas.serializers.avro import AvroSerializer
 
@@ -303,19 +261,6 @@ class _SchemaFormats(NamedTuple):
         from barnabas.serializers.protobuf import ProtobufSerializer
 
         return ProtobufSerializer(registry, message, schema, subject_name=subject)
-
-
-def _settings(properties: Sequence[str]) -> dict[str, str]:
-    found = key_values(properties, "--property")
-    return {key.replace("_", "."): value for key, value in found.items()}
-
-
-def _content(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - an import of pathlib costs more
-            return file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{path} cannot be read: {error}") from None
 
 
 def _writer(serializer: SchemaSerializer, topic: str, part: Part) -> Callable[[Any], bytes | None]:

@@ -29,6 +29,7 @@ from barnabas.client.group.group_calls import (
     HeartbeatCallbacks,
 )
 from barnabas.client.group.group_leader import (
+    PROTOCOL_TYPE,
     GroupLeader,
     common_protocol,
     read_assignment,
@@ -283,6 +284,7 @@ class ClassicMembership:
         dependencies = RebalanceDependencies(
             config=self._config,
             group_id=self._group_id,
+            protocol_type=PROTOCOL_TYPE,
             calls=self._calls,
             status=self._status,
             leader=self._leader,

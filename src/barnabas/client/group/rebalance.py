@@ -15,12 +15,11 @@ KIP-559 (protocol type and name), KIP-800 (reasons), KIP-814 (skipped assignment
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.client.group.assignor import RebalanceProtocol
 from barnabas.client.group.classic_member_state import ClassicMemberState
-from barnabas.client.group.group_leader import PROTOCOL_TYPE
 from barnabas.client.group.membership import AssignmentSteps
 from barnabas.client.user_code import UserCode
 from barnabas.protocol.api_keys import ApiKey
@@ -41,13 +40,13 @@ if TYPE_CHECKING:
     from barnabas.client.group.assignor import Assignment
     from barnabas.client.group.classic_member_state import ClassicMemberStatus
     from barnabas.client.group.group_calls import GroupCalls
-    from barnabas.client.group.group_leader import GroupLeader
+    from barnabas.client.group.group_leader import OnAssigned
     from barnabas.client.group.membership import MembershipHost, OnHostDone
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.protocol.schema import Message
 
 
-__all__ = ["PartitionTransfer", "Rebalance", "RebalanceDependencies"]
+__all__ = ["AssigningLeader", "PartitionTransfer", "Rebalance", "RebalanceDependencies"]
 
 # Maximum length of a reason sent to the broker, in characters.
 _REASON_MAX = 255
@@ -167,14 +166,29 @@ class RebalanceInterruptedError(ClientError):
     retriable = True
 
 
+class AssigningLeader(Protocol):
+    """The leader's part of a rebalance."""
+
+    def assign(self, joined: JoinGroupResponse, on_assigned: OnAssigned) -> None:
+        """Make the assignments of all members.
+
+        Args:
+            joined: The leader's JoinGroup response.
+            on_assigned: Called with the result, possibly before this method returns.
+        """
+        ...
+
+
 class RebalanceDependencies(NamedTuple):
     """The objects that all rebalances of a member share."""
 
     config: ClientConfig
     group_id: str
+    # The protocol type of the group, which says what its metadata and assignments contain.
+    protocol_type: str
     calls: GroupCalls
     status: ClassicMemberStatus
-    leader: GroupLeader
+    leader: AssigningLeader
     # Start and stop the heartbeats of the generation.
     start_heartbeats: Callable[[], None]
     stop_heartbeats: Callable[[], None]
@@ -224,7 +238,7 @@ class Rebalance:
                 rebalance_timeout_ms=config.max_poll_interval_ms,
                 member_id=member_id,
                 group_instance_id=config.group_instance_id,
-                protocol_type=PROTOCOL_TYPE,
+                protocol_type=self._dependencies.protocol_type,
                 protocols=[
                     JoinGroupRequestProtocol(name=name, metadata=metadata)
                     for name, metadata in self._protocols.items()
@@ -247,7 +261,7 @@ class Rebalance:
             self._finish(error)
             return
         assert joined is not None
-        if joined.protocol_type not in (None, PROTOCOL_TYPE):
+        if joined.protocol_type not in (None, self._dependencies.protocol_type):
             self._finish(_inconsistent(f"the group has members of type {joined.protocol_type}"))
         elif joined.generation_id < 0 or not joined.member_id:
             words = f"member {joined.member_id!r} of generation {joined.generation_id}"
@@ -285,7 +299,7 @@ class Rebalance:
                 generation_id=sent_by[0],
                 member_id=sent_by[1],
                 group_instance_id=self._dependencies.config.group_instance_id,
-                protocol_type=PROTOCOL_TYPE,
+                protocol_type=self._dependencies.protocol_type,
                 protocol_name=protocol_name,
                 assignments=assignments,
             )
@@ -314,7 +328,7 @@ class Rebalance:
 
     def _on_synced(self, synced: SyncGroupResponse, *, unchanged: bool) -> None:
         status = self._status
-        if synced.protocol_type not in (None, PROTOCOL_TYPE):
+        if synced.protocol_type not in (None, self._dependencies.protocol_type):
             self._finish(_inconsistent(f"the group has members of type {synced.protocol_type}"))
         elif not unchanged or status.state is not ClassicMemberState.COMPLETING_REBALANCE:
             # A heartbeat or a commit has shown that the group removed the member: rejoin at once.

@@ -1,0 +1,1 @@
+"""`barnabas schemas`: the schemas, compatibility levels and modes of a registry."""

@@ -1,0 +1,169 @@
+"""Parsing and comparing of schemas in child processes, each with a limit of time and memory.
+
+The work is Python code that would hold the interpreter's lock, so threads would delay all requests.
+A schema that takes too long costs its sender an error: the child is killed, and the next request
+starts another one. Results of valid schemas are cached, because each producer registers its schema
+again when it starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.registry.operations import ExaminedSchema, SchemaText
+from barnabas.registry.schemas import InvalidSchemaError, check_level, parse
+from barnabas.runtime.offload import ChildOffload, OffloadError
+from barnabas.runtime.offload_task import OffloadTask
+from barnabas.runtime.system_calls import limit_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from barnabas.registry.schemas import ParsedSchema
+    from barnabas.runtime.disk import Disk
+
+_log = logging.getLogger(__name__)
+
+# Children at work at the same time; further requests wait.
+_CHILDREN = 2
+_LIMIT_S = 5.0
+_MEMORY_BYTES = 1 << 30
+# An idle child stays for an hour: a new one needs some 100 ms to import the libraries.
+_IDLE_S = 3600.0
+_CACHED = 1000
+_PARSED = 200
+_TOO_COMPLEX = "the schema is too complex"
+
+
+class _Parse(NamedTuple):
+    schema: SchemaText
+    normalize: bool
+
+
+class _Format(NamedTuple):
+    schema: SchemaText
+    name: str
+
+
+class _Check(NamedTuple):
+    level: str
+    new: SchemaText
+    earlier: tuple[SchemaText, ...]
+
+
+class SchemaExaminer:
+    """Runs the parser in child processes; implements `Examiner`.
+
+    Args:
+        loop: The running event loop.
+        limit_s: How long the examination of one schema may take (seconds).
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit_s: float = _LIMIT_S) -> None:
+        self._loop = loop
+        self.limit_s = limit_s
+        self._offload = ChildOffload(loop, _IDLE_S)
+        self._free = asyncio.Semaphore(_CHILDREN)
+        # Results of `parse`, the least recently used first.
+        self._cache: OrderedDict[_Parse, ExaminedSchema] = OrderedDict()
+
+    def close(self) -> None:
+        """End the child processes."""
+        self._offload.close()
+
+    async def warm_up(self) -> None:
+        """Start a child and let it import the libraries."""
+        await self.parse(SchemaText("AVRO", '"string"'), normalize=False)
+
+    async def parse(self, schema: SchemaText, *, normalize: bool) -> ExaminedSchema:
+        """Return the canonical or the normalized form of a schema."""
+        job = _Parse(schema, normalize)
+        # The hash of nested references may take long, and such schemas are rare.
+        is_cached = not any(each.references for each in schema.references)
+        if is_cached and job in self._cache:
+            self._cache.move_to_end(job)
+            return self._cache[job]
+        found = await self._run(job)
+        assert isinstance(found, ExaminedSchema)
+        if is_cached:
+            self._cache[job] = found
+            if len(self._cache) > _CACHED:
+                self._cache.popitem(last=False)
+        return found
+
+    async def format(self, schema: SchemaText, name: str) -> str:
+        """Return the text of a schema in the format with this name."""
+        return str(await self._run(_Format(schema, name)))
+
+    async def check(self, level: str, new: SchemaText, earlier: Sequence[SchemaText]) -> list[str]:
+        """Return why a new schema breaks a compatibility level; empty if it does not."""
+        found = await self._run(_Check(level, new, tuple(earlier)))
+        assert isinstance(found, list)
+        return found
+
+    async def _run(self, job: _Parse | _Format | _Check) -> object:
+        async with self._free:
+            result: asyncio.Future[object] = self._loop.create_future()
+            found: list[object] = []
+
+            def on_done(error: BaseException | None) -> None:
+                if result.done():
+                    return
+                if error is None:
+                    result.set_result(found[0])
+                else:
+                    result.set_exception(error)
+
+            running = self._offload.submit(OffloadTask(_examine, job), found.append, on_done)
+            try:
+                async with asyncio.timeout(self.limit_s):
+                    return await result
+            except TimeoutError:
+                _log.warning("the examination of a schema was stopped: seconds=%g", self.limit_s)
+                raise InvalidSchemaError(
+                    f"{_TOO_COMPLEX}: its examination takes more than {self.limit_s:g} s"
+                ) from None
+            except OffloadError as error:
+                raise InvalidSchemaError(f"{_TOO_COMPLEX}: {error}") from None
+            finally:
+                running.cancel()
+
+
+def _examine(_disk: Disk, job: object) -> Iterator[object]:
+    """Do a job in the child process; yield its result."""
+    limit_memory(_MEMORY_BYTES)
+    try:
+        yield _result(job)
+    except (MemoryError, RecursionError) as error:
+        raise InvalidSchemaError(f"{_TOO_COMPLEX}: {type(error).__name__}") from None
+
+
+def _result(job: object) -> object:
+    match job:
+        case _Parse(schema, normalize):
+            parsed = _parsed(schema)
+            if normalize:
+                parsed = parsed.normalized()
+            references = tuple(each.reference for each in parsed.references)
+            return ExaminedSchema(parsed.canonical, references)
+        case _Format(schema, name):
+            return _parsed(schema).formatted(name)
+        case _Check(level, new, earlier):
+            return check_level(level, _parsed(new), [_parsed(each) for each in earlier])
+        case _:
+            raise AssertionError(type(job))
+
+
+def _parsed(schema: SchemaText) -> ParsedSchema:
+    if schema.references:
+        return parse(*schema)
+    return _parsed_alone(schema.schema_type, schema.text)
+
+
+@lru_cache(maxsize=_PARSED)
+def _parsed_alone(schema_type: str, text: str) -> ParsedSchema:
+    return parse(schema_type, text)

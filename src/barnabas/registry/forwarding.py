@@ -1,0 +1,82 @@
+"""Forwards changes to the leader: the whole request, once, with the header `X-Forward`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from starlette.responses import Response
+
+from barnabas.client.errors import ClientError
+from barnabas.registry.errors import forwarding_failed, leader_unknown
+from barnabas.registry.http_call import accepted_type
+from barnabas.runtime.web import WebRequest, exchange
+
+if TYPE_CHECKING:
+    import ssl
+
+    from barnabas.registry.http_call import Call
+    from barnabas.registry.leadership import Leadership
+    from barnabas.registry.topic import TopicReader
+
+_HEADER = "x-forward"
+# Headers of the client that the leader needs, too.
+_PASSED = ("accept", "authorization", "content-type")
+_TIMEOUT_S = 30.0
+# How long an answer waits until this process has read the change, too.
+_READ_S = 2.0
+_OK = 200
+# Requests to the leader at the same time; further ones wait.
+_CALLS_MAX = 16
+
+
+class LeaderForwarder:
+    """Sends requests to the leader; implements `Forwarder`.
+
+    Args:
+        leadership: Knows the leader.
+        reader: Reads what the leader wrote, so that the next request to this process finds it.
+        tls: Trusted certificates for leaders with HTTPS; None for those of the system.
+    """
+
+    def __init__(
+        self, leadership: Leadership, reader: TopicReader, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._leadership = leadership
+        self._reader = reader
+        self._tls = tls
+        self._free = asyncio.Semaphore(_CALLS_MAX)
+
+    async def forwarded(self, call: Call, body: bytes) -> Response | None:
+        """Return the leader's response; None if this process is the leader."""
+        leader = await self._leadership.leader()
+        if leader is None:
+            return None
+        headers = call.request.headers
+        if headers.get(_HEADER, "").lower() == "true":
+            # The other process believes that this one leads: it will learn of the new leader.
+            raise leader_unknown()
+        passed = {name: headers[name] for name in _PASSED if name in headers}
+        scope = call.request.scope
+        query = scope["query_string"].decode("ascii", "replace")
+        path = scope["raw_path"].decode("ascii", "replace")
+        request = WebRequest(
+            url=f"{leader.url}{path}" + (f"?{query}" if query else ""),
+            headers={**passed, _HEADER: "true"},
+            body=body or None,
+            method=call.request.method,
+            timeout_s=_TIMEOUT_S,
+            tls=self._tls,
+        )
+        async with self._free:
+            loop = asyncio.get_running_loop()
+            try:
+                answer = await loop.run_in_executor(None, exchange, request)
+            except OSError as error:
+                raise forwarding_failed(f"the leader does not answer: {error}") from None
+        if answer.status == _OK:
+            with contextlib.suppress(ClientError, TimeoutError):
+                await self._reader.read_to_end(_READ_S)
+        media_type = accepted_type(headers.get("accept"))
+        return Response(answer.body, answer.status, media_type=media_type)

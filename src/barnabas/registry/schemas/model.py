@@ -1,0 +1,129 @@
+"""A parsed schema as the registry sees it: its type, its texts, its references."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCHEMA_TYPES = ("AVRO", "JSON", "PROTOBUF")
+
+
+class InvalidSchemaError(Exception):
+    """A schema is invalid or too complex; the message says what is wrong, and where."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A schema that another schema uses.
+
+    Attributes:
+        name: The name in the schema that refers to it. Avro: the full name of a type. JSON Schema:
+            the URI of a `$ref`. Protobuf: the path of an import.
+        subject: The subject of the schema.
+        version: Its version.
+    """
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True)
+class ResolvedReference:
+    """A reference, with the schema that the registry found for it.
+
+    Attributes:
+        reference: The reference.
+        text: The text of the schema.
+        references: What this schema refers to.
+    """
+
+    reference: Reference
+    text: str
+    references: tuple[ResolvedReference, ...] = ()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Why a reader's schema cannot read what a writer's schema wrote.
+
+    Attributes:
+        kind: The name of the rule, as Confluent's registry has it.
+        description: A sentence with {reader} and {writer} for the schemas, {path} and {info}.
+        path: The place in the schema.
+        info: Details.
+    """
+
+    kind: str
+    description: str
+    path: str
+    info: str = ""
+
+    def text(self, reader: str, writer: str) -> str:
+        """Return the message of the registry.
+
+        Args:
+            reader: What the reader's schema is called, such as "new".
+            writer: What the writer's schema is called.
+        """
+        description = self.description.format(
+            path=self.path, info=self.info, reader=reader, writer=writer
+        )
+        info = f", additionalInfo:'{self.info}'" if self.info else ""
+        return f"{{errorType:'{self.kind}', description:'{description}'{info}}}"
+
+
+class ParsedSchema(ABC):
+    """A valid schema.
+
+    Attributes:
+        text: The text as it was given.
+        canonical: The text that the registry stores and compares.
+        references: The schemas that it refers to, in the given order.
+        is_new: Whether the schema was checked as a new one.
+    """
+
+    schema_type: str
+    canonical: str
+
+    def __init__(
+        self, text: str, references: Sequence[ResolvedReference], is_new: bool = True
+    ) -> None:
+        self.text = text
+        self.is_new = is_new
+        self.references = tuple(references)
+
+    @abstractmethod
+    def normalized(self) -> ParsedSchema:
+        """Return the schema that stands for all schemas of the same meaning (`normalize=true`).
+
+        Its references are sorted, and each is there once.
+        """
+
+    def formatted(self, name: str) -> str:
+        """Return the text in a format (`format=...`); the canonical text for unknown formats.
+
+        Args:
+            name: "resolved" for Avro with the definitions of its references; "serialized" for the
+                descriptor of a Protobuf file in base64; "ignore_extensions" for Protobuf.
+        """
+        return self.canonical
+
+    @abstractmethod
+    def differences(self, writer: ParsedSchema) -> list[Difference]:
+        """Return why a reader with this schema cannot read what the writer wrote.
+
+        Args:
+            writer: A schema of the same type.
+        """
+
+
+def sorted_references(references: Sequence[ResolvedReference]) -> tuple[ResolvedReference, ...]:
+    """Return the references of a normalized schema: sorted by name, each once."""
+    found = {each.reference: each for each in references}
+    order = sorted(found, key=lambda each: (each.name, each.subject, each.version))
+    return tuple(found[each] for each in order)

@@ -1,0 +1,105 @@
+"""Two registries on the loop of a broker: the follower answers changes as the leader does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from barnabas.registry.config import RegistrySettings
+from barnabas.registry.serving import running_registry
+from barnabas.testing.broker_on_loop import running_broker
+from certificates import shared_authority
+
+SECONDS = 60
+STRING = {"schema": '"string"'}
+Ask = Callable[..., Coroutine[Any, Any, tuple[int, Any]]]
+
+
+def asker(url: str, trust: ssl.SSLContext | None) -> Ask:
+    """Return a function that sends a request to a registry."""
+
+    def send(
+        method: str, path: str, body: object = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        given = {"Content-Type": "application/json", **(headers or {})}
+        sent = urllib.request.Request(url.rstrip("/") + path, data, given, method=method)
+        try:
+            with urllib.request.urlopen(sent, timeout=SECONDS, context=trust) as response:
+                return response.status, json.loads(response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.loads(error.read())
+
+    async def ask(*words: Any, **named: Any) -> tuple[int, Any]:
+        return await asyncio.to_thread(send, *words, **named)
+
+    return ask
+
+
+def run(test: Callable[[Ask, Ask], Coroutine[Any, Any, None]], tls: dict[str, Any]) -> None:
+    """Run a test with a leader and a follower."""
+    trust = tls.get("peer_tls")
+
+    async def main() -> None:
+        async with running_broker() as broker:
+            leader = RegistrySettings(broker.bootstrap, **tls)
+            follower = RegistrySettings(broker.bootstrap, leader_eligibility=False, **tls)
+            async with (
+                running_registry(leader, lambda: None) as first,
+                running_registry(follower, lambda: None) as second,
+            ):
+                await test(asker(first, trust), asker(second, trust))
+
+    asyncio.run(main())
+
+
+async def change_all(leader: Ask, follower: Ask) -> None:
+    """Send each change to the follower, and read its result at both."""
+    versions = "/subjects/a%2Fb/versions"
+    assert await follower("POST", versions, STRING) == (200, {"id": 1})
+    assert await follower("GET", versions) == (200, [1])
+    assert await leader("GET", versions) == (200, [1])
+    assert await follower("PUT", "/config/a", {"compatibility": "none"}) == (
+        200,
+        {"compatibility": "NONE"},
+    )
+    assert await follower("GET", "/config/a") == (200, {"compatibilityLevel": "NONE"})
+    assert await leader("GET", "/config/a") == (200, {"compatibilityLevel": "NONE"})
+    assert await follower("DELETE", "/config/a") == (200, {"compatibilityLevel": "NONE"})
+    assert await follower("PUT", "/mode/a", {"mode": "READONLY"}) == (200, {"mode": "READONLY"})
+    refused = await follower("POST", "/subjects/a/versions", STRING)
+    assert (refused[0], refused[1]["error_code"]) == (422, 42205)
+    assert await follower("DELETE", "/mode/a") == (200, {"mode": "READONLY"})
+    assert await follower("DELETE", f"{versions}/1") == (200, 1)
+    assert await follower("DELETE", f"{versions}/1?permanent=true") == (200, 1)
+    assert await leader("GET", "/subjects?deleted=true") == (200, [])
+    missing = await follower("DELETE", "/subjects/a")
+    assert (missing[0], missing[1]["error_code"]) == (404, 40401)
+
+
+def test_a_follower_forwards_each_change() -> None:
+    run(change_all, {})
+
+
+def test_a_forwarded_request_is_not_forwarded_again() -> None:
+    async def test(_leader: Ask, follower: Ask) -> None:
+        headers = {"X-Forward": "true"}
+        status, answer = await follower("POST", "/subjects/a/versions", STRING, headers)
+        assert (status, answer["error_code"]) == (500, 50004)
+
+    run(test, {})
+
+
+def test_changes_are_forwarded_over_tls(tmp_path: Path) -> None:
+    authority = shared_authority()
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(authority.issue("CN=registry").write_pem(tmp_path / "registry.pem"))
+    trust = ssl.create_default_context(cadata=authority.pem)
+    run(change_all, {"tls": own, "peer_tls": trust})
