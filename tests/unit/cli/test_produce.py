@@ -43,6 +43,16 @@ def test_options_are_defaults_for_missing_json_members() -> None:
     assert json_record(own, options) == ((b"own", b"x", [("h", b"v")], 8), 1)
 
 
+def test_a_line_of_kcat_is_read_as_json() -> None:
+    line = b'{"offset":7,"ts":5,"headers":["a","b","n",null],"key":"k","payload":"v"}'
+    record, _ = json_record(line, JSON)
+    assert record == (b"k", b"v", [("a", b"b"), ("n", None)], 5)
+    with pytest.raises(ValueError, match='"headers" is not a list of names and values'):
+        json_record(b'{"payload":"v","headers":["a"]}', JSON)
+    # A value comes first: "payload" is then a member of another program.
+    assert json_record(b'{"value":"x","payload":"v"}', JSON)[0][1] == b"x"
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

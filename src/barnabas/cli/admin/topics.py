@@ -225,8 +225,7 @@ def create_topics(
     with connected(options) as client:
         results = client.create_topics(new, raise_errors=False)
         allowed = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
-        hint = key_suggestion("topic", pairs)
-        _report(results, "created", allowed, as_json=options.as_json, config_hint=hint)
+        _report(results, "created", allowed, as_json=options.as_json, config_keys=list(pairs))
 
 
 @topics.command("delete", epilog="\b\nExamples:\n  barnabas topics delete flights --yes\n")
@@ -289,16 +288,16 @@ def _report(
     allowed: ErrorCode | None,
     *,
     as_json: bool,
-    config_hint: str = "",
+    config_keys: Sequence[str] = (),
 ) -> None:
     """Print the result for each topic; exit with status 1 on any error except `allowed`.
 
     Args:
         results: An error or None for each topic.
         done: What happened to the topics, in one word.
-        allowed: An error that is none for the user.
+        allowed: An error that counts as success; None if every error is a failure.
         as_json: Whether to print JSON.
-        config_hint: Text behind the error of a broker that refuses configs.
+        config_keys: The configs of the request; similar keys are named if a broker refuses them.
     """
     failed = False
     for name, error in results.items():
@@ -311,7 +310,7 @@ def _report(
             echo(f"{done} {name}")
         elif not tolerated:
             is_config = error.error_code == ErrorCode.INVALID_CONFIG
-            problem(f"{error}{config_hint if is_config else ''}")
+            problem(f"{error}{key_suggestion('topic', config_keys) if is_config else ''}")
         failed = failed or (error is not None and not tolerated)
     if failed:
         sys.exit(EXIT_FAILED)

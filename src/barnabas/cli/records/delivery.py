@@ -348,7 +348,7 @@ def json_record(line: bytes, options: Options) -> tuple[Record, int | None]:
         fields = json.loads(line)
     except ValueError as error:
         raise ValueError(f"not a JSON line ({error})") from None
-    if isinstance(fields, dict) and "payload" in fields:
+    if isinstance(fields, dict) and "payload" in fields and "value" not in fields:
         fields = _from_kcat(fields)
     if not isinstance(fields, dict) or not ("value" in fields or "value_base64" in fields):
         raise ValueError('a JSON line is an object with "value"')

@@ -129,7 +129,7 @@ class GroupSource(RebalanceListener):
 
     @property
     def obstacle(self) -> str | None:
-        """Whether the group has no partitions for this member yet, or none at all."""
+        """The reason why this member has no partitions; None if it has some."""
         if self._ends:
             return None
         group = self._consumer.group_metadata().group_id

@@ -56,7 +56,7 @@ Examples:
 \b
 A JSON line has "value", and optionally "key", "headers", "partition" and "timestamp" (ms). Strings
 are sent as UTF-8, null as null, other values as JSON. "value_base64" and "key_base64" contain
-bytes.
+bytes. Lines of kcat -J, with "payload" and "ts", are accepted too.
 
 \b
 Formats (-s): string, json, short, integer, long, float, double, boolean, uuid, hex, base64: the
