@@ -12,13 +12,16 @@ from barnabas.cli.common.units import duration_text, size
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from barnabas.cli.partitions.planning import Move
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
 _POLL_S = 0.5
+# Each poll asks for the sizes of all replicas, which is much work if there are many.
+_LONG_POLL_S = 3.0
+_FEW_PARTITIONS = 100
 # Broker -> bytes of each of its replicas.
 ReplicaSizes = dict[int, dict["TopicPartition", int]]
 
@@ -113,29 +116,33 @@ def await_moves(client: Client, planned: Sequence[Move]) -> None:
     """
     wanted = [move.partition for move in planned]
     receivers = {broker for move in planned for broker in move.adding}
-    sizes = _sizes_before(client, planned)
+    sources = {broker for move in planned for broker in move.before}
+    sizes = partition_sizes(_known_sizes(client, sources))
     started = time.monotonic()
     progress = Progress(0, len(planned), 0, 0)
     with _shown() as show:
         while progress.moved < progress.partitions:
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_S if len(planned) <= _FEW_PARTITIONS else _LONG_POLL_S)
             try:
                 active = client.admin.list_reassignments(wanted)
-                now = replica_sizes(client, receivers) if sizes and active else {}
             except ClientError as error:
                 if not error.retriable:
                     raise
                 continue
+            now = _known_sizes(client, receivers) if sizes and active else {}
             progress = measured(planned, active, sizes, now)
             show(progress, time.monotonic() - started)
 
 
-def _sizes_before(client: Client, planned: Sequence[Move]) -> dict[TopicPartition, int]:
-    """Return the bytes of each partition; empty if the user may not describe the directories."""
+def _known_sizes(client: Client, brokers: Collection[int]) -> ReplicaSizes:
+    """Return the sizes on the brokers that serve; empty if they cannot be read.
+
+    The progress is then shown in partitions. For example, a dead broker is being emptied, or the
+    user may not describe the directories.
+    """
     try:
-        return partition_sizes(
-            replica_sizes(client, {broker for move in planned for broker in move.before})
-        )
+        serving = {node.id for node in client.describe_cluster().brokers}
+        return replica_sizes(client, serving.intersection(brokers))
     except ClientError:
         return {}
 
