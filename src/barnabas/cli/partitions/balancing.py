@@ -126,20 +126,17 @@ class _Balancer:
         self._high = 1 + tolerance
         self._low = 1 - tolerance
         self.replicas = {tp: list(nodes) for tp, nodes in current.items()}
+        # Replicas that `even_out` has created: they do not move again.
+        self._settled: set[tuple[TopicPartition, int]] = set()
         # Bytes that a move of a replica copies.
         self._sizes = {tp: load.size for tp, load in loads.items()}
-        averages = [
-            sum(values) / len(racks)
-            for values in zip(
-                *((p.size * n, p.rate * n, n) for p, n in self._counted(loads)), strict=True
-            )
-        ] or [0.0, 0.0, 0.0]
+        size, rate, count = self._averages(loads)
         # The load of one replica.
         self._weights: dict[TopicPartition, Load] = {
             tp: (
-                _divided(loads[tp].size, averages[0]),
-                _divided(loads[tp].rate, averages[1]),
-                _divided(1, averages[2]),
+                _divided(loads[tp].size, size),
+                _divided(loads[tp].rate, rate),
+                _divided(1, count),
             )
             for tp in current
         }
@@ -151,13 +148,18 @@ class _Balancer:
                 if node in self._load:
                     self._add(tp, node)
 
-    def _counted(
-        self, loads: Mapping[TopicPartition, PartitionLoad]
-    ) -> Iterable[tuple[PartitionLoad, int]]:
-        """Yield the load of each partition, and how many replicas the used brokers will have."""
+    def _averages(self, loads: Mapping[TopicPartition, PartitionLoad]) -> Load:
+        """Return the average size, traffic and number of replicas of a broker after the plan."""
+        size, rate, count = 0.0, 0.0, 0.0
         for tp, nodes in self._current.items():
-            used = sum(node in self._racks for node in nodes)
-            yield loads[tp], len(nodes) if tp in self._movable else used
+            # Replicas of other partitions stay where they are, also on brokers that are not used.
+            is_movable = tp in self._movable
+            replicas = len(nodes) if is_movable else sum(node in self._racks for node in nodes)
+            size += loads[tp].size * replicas
+            rate += loads[tp].rate * replicas
+            count += replicas
+        brokers = len(self._racks)
+        return size / brokers, rate / brokers, count / brokers
 
     def _add(self, tp: TopicPartition, broker: int) -> None:
         self._on[broker][tp] = None
@@ -211,8 +213,6 @@ class _Balancer:
 
     def even_out(self) -> None:
         """Move replicas from brokers above the average to brokers below it."""
-        # Replicas that were moved here: they do not move again.
-        self._settled: set[tuple[TopicPartition, int]] = set()
         while any(self._even_out(dimension) for dimension in _DIMENSIONS):
             pass
 
