@@ -124,6 +124,7 @@ def test_a_json_line_has_all_fields_and_nested_values_on_request() -> None:
     [
         ("beginning", Place(PlaceKind.BEGINNING)),
         ("latest", Place(PlaceKind.END)),
+        ("start", Place(PlaceKind.BEGINNING)),
         ("17", Place(PlaceKind.OFFSET, 17)),
         ("-5", Place(PlaceKind.BEFORE_END, 5)),
         ("@1000", Place(PlaceKind.TIME, 1000)),
@@ -136,7 +137,7 @@ def test_a_position_has_several_formats(text: str, place: Place) -> None:
 
 
 def test_a_relative_time_is_before_now() -> None:
-    hour, minute = (parse_place(text, "--from").number for text in ("1h", "1m"))
+    hour, minute = (parse_place(text, "--from").number for text in ("1h", "@-1m"))
     assert 58 * 60_000 <= minute - hour <= 60 * 60_000
 
 

@@ -123,6 +123,7 @@ def test_an_action_of_kafkas_scripts_may_stand_anywhere() -> None:
         ("consume flights --timeout-ms 5000", "Use --exit-at-end."),
         ("consume flights --formatter-property print.key=true", "Use --key, --headers"),
         ("consume flights -o stored", "use --group"),
+        ("consume flights -o :end", "use --exit-at-end"),
         ("consume flights -o e@1700000000000", "use --to @1700000000000"),
         ("consume flights --property print.key=true", "use --key"),
         ("produce flights --property parse.key=true", "use --key-separator"),

@@ -204,7 +204,14 @@ class Place(NamedTuple):
 BEGINNING = Place(PlaceKind.BEGINNING)
 END = Place(PlaceKind.END)
 
-_WORDS = {"beginning": BEGINNING, "earliest": BEGINNING, "end": END, "latest": END}
+# The words of kcat, of Kafka's console consumer and of rpk.
+_WORDS = {
+    "beginning": BEGINNING,
+    "earliest": BEGINNING,
+    "start": BEGINNING,
+    "end": END,
+    "latest": END,
+}
 
 
 def parse_place(text: str, option: str) -> Place:
@@ -226,7 +233,9 @@ def parse_place(text: str, option: str) -> Place:
         return Place(PlaceKind.TIME, int(kcat[2]))
     if text == "stored":
         raise click.UsageError(f"{option} stored: use --group for the offsets that it committed")
-    ago = duration_ms(text)
+    if text == ":end":
+        raise click.UsageError(f"{option} :end: use --exit-at-end with --from beginning")
+    ago = duration_ms(text.removeprefix("@-"))
     if ago is not None:
         return Place(PlaceKind.TIME, _now_ms() - ago)
     try:
