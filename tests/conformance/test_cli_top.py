@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from barnabas.cli.admin.group_lag import end_offsets
 from barnabas.cli.load.rates import Sampler
 from barnabas.client.facade import Client
+from barnabas.client.topic_partition import TopicPartition
 from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.free_ports import HOST, free_ports
@@ -179,3 +181,14 @@ def test_the_live_view_is_redrawn_and_sorted_by_a_key_until_its_end(
     assert b"records/s" in written
     # The command leaves the alternate screen at its end.
     assert written.rfind(b"\x1b[?1049l") > written.rfind(b"\x1b[?1049h")
+
+
+def test_a_topic_that_is_deleted_after_its_description_has_no_end_offsets(bootstrap: str) -> None:
+    with Client(bootstrap) as client:
+        kept, gone = (f"{Shell(bootstrap).topic}-{name}" for name in ("kept", "gone"))
+        for name in (kept, gone):
+            client.create_topic(name, 1)
+        partitions = [TopicPartition(name, 0) for name in (kept, gone)]
+        assert end_offsets(client, partitions) == dict.fromkeys(partitions, 0)
+        client.delete_topics([gone])
+        assert end_offsets(client, partitions) == {partitions[0]: 0}

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common.tables import dim, echo_line, echo_table, warn
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import BrokerError, ClientError
+from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -205,9 +206,24 @@ def _ends(
         for tp in sorted(wanted)
         if tp.topic in topics and tp.partition in topics[tp.topic].available
     ]
-    return {
-        tp: found.offset for tp, found in client.list_offsets(dict.fromkeys(led, "latest")).items()
-    }
+    return end_offsets(client, led)
+
+
+def end_offsets(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the end offsets of partitions, without those of topics that were deleted meanwhile."""
+    specs = dict.fromkeys(partitions, "latest")
+    try:
+        found = client.list_offsets(specs)
+    except BrokerError as error:
+        if error.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        gone = {
+            tp
+            for tp, each in client.admin.list_offsets(specs).items()
+            if isinstance(each, BrokerError) and each.error_code == error.error_code
+        }
+        found = client.list_offsets({tp: spec for tp, spec in specs.items() if tp not in gone})
+    return {tp: each.offset for tp, each in found.items()}
 
 
 def echo_topology(group: StreamsGroupDescription) -> None:

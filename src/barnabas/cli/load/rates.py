@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cli.admin.group_lag import group_progress
+from barnabas.cli.admin.group_lag import end_offsets, group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
 from barnabas.cli.load.metrics import (
     MetricsError,
@@ -156,8 +156,7 @@ class Sampler:
 
     def _ends(self, topics: dict[str, TopicInfo]) -> dict[TopicPartition, int]:
         wanted = [TopicPartition(name, n) for name, t in topics.items() for n in t.available]
-        found = self._client.list_offsets(dict.fromkeys(wanted, "latest"))
-        return {tp: each.offset for tp, each in found.items()}
+        return end_offsets(self._client, wanted)
 
     def _sizes(self, nodes: Iterable[int]) -> dict[TopicPartition, int] | None:
         """Return the bytes of the largest replica of each partition."""
