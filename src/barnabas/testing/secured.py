@@ -106,8 +106,8 @@ class KafkaUser:
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": self.ca_file,
             "sasl.mechanism": MECHANISM,
-            "sasl.jaas.config": f'{_LOGIN_MODULE} required username="{self.name}" '
-            f'password="{self.password}";',
+            "sasl.jaas.config": f"{_LOGIN_MODULE} required username={_quoted(self.name)} "
+            f"password={_quoted(self.password)};",
         }
 
     def _python_login(self) -> dict[str, Any]:
@@ -121,10 +121,10 @@ class KafkaUser:
 
 
 class _Secured:
-    """What a secured broker and a secured cluster have in common."""
+    """Certificates, users and rights of a secured broker or cluster."""
 
     directory: Path
-    # All users that were added, by name.
+    # All users by name, with the super user.
     users: dict[str, KafkaUser]
 
     @property
@@ -205,7 +205,9 @@ class _Secured:
             raise BrokerStartError(f"barnabas security init failed\n{done.stderr}")
 
     def _create_admin(self) -> None:
-        self._create_user(self.admin, [])
+        if ADMIN not in self.users:
+            self._create_user(self.admin, [])
+            self.users[ADMIN] = self.admin
 
     def _tls(self) -> ssl.SSLContext:
         """Return TLS with the client certificate of the super user."""
@@ -268,8 +270,9 @@ class SecuredBroker(BrokerProcess, _Secured):
         if not self._file("ca.pem").exists():
             self._create_files()
 
-    def __enter__(self) -> Self:
-        super().__enter__()
+    def start(self, timeout_s: float | None = None) -> Self:
+        """Start and wait, as in the base class; the first start creates the super user."""
+        super().start(timeout_s)
         self._create_admin()
         return self
 
@@ -308,8 +311,9 @@ class SecuredCluster(RelayedCluster, _Secured):
             self._create_files()
         super().launch()
 
-    def __enter__(self) -> Self:
-        super().__enter__()
+    def start(self, timeout_s: float | None = None) -> Self:
+        """Start and wait, as in the base class; the first start creates the super user."""
+        super().start(timeout_s)
         self._create_admin()
         return self
 
@@ -346,6 +350,12 @@ def parse_user(line: str) -> tuple[str, dict[str, Any]]:
     if rights["password"]:
         options["password"] = rights["password"][-1]
     return name.strip(), options
+
+
+def _quoted(text: str) -> str:
+    """Return a value of a JAAS configuration."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _names(given: str | Iterable[str]) -> list[str]:
