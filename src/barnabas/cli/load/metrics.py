@@ -6,10 +6,13 @@ import re
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from barnabas.metrics import catalogue as names
 from barnabas.server.quotas.sanitized_user import sanitized_user
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _TIMEOUT_S = 5.0
 _LINE = re.compile(r"(?P<name>[A-Za-z_:][\w:]*)(?:\{(?P<labels>.*)\})? (?P<value>\S+)")
@@ -154,6 +157,15 @@ def broker_metrics(found: dict[str, dict[Labels, float]]) -> BrokerMetrics:
         principals=_principals(found),
         clients=_clients(found),
     )
+
+
+def sum_of_clients(brokers: Iterable[BrokerMetrics]) -> dict[ClientName, ClientMetrics]:
+    """Return the metrics of clients over all brokers."""
+    sums: dict[ClientName, ClientMetrics] = {}
+    for broker in brokers:
+        for name, own in broker.clients.items():
+            sums[name] = sums.get(name, ClientMetrics()).add(own)
+    return sums
 
 
 def _clients(found: dict[str, dict[Labels, float]]) -> dict[ClientName, ClientMetrics]:

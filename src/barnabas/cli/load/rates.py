@@ -11,14 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.admin.group_lag import group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
-from barnabas.cli.load.metrics import ClientMetrics, PrincipalMetrics, scrape, scrape_queries
+from barnabas.cli.load.metrics import (
+    PrincipalMetrics,
+    scrape,
+    scrape_queries,
+    sum_of_clients,
+)
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from barnabas.cli.load.metrics import BrokerMetrics, ClientName, QuerySample
+    from barnabas.cli.load.metrics import BrokerMetrics, ClientMetrics, ClientName, QuerySample
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
 
@@ -306,7 +311,7 @@ def rates_between(before: Sample, after: Sample) -> Rates:
             for address, metrics in after.metrics.items()
         },
         principals=_principals(after),
-        clients=_clients(after),
+        clients=sum_of_clients(after.metrics.values()),
         queries=after.queries,
     )
 
@@ -324,14 +329,6 @@ def _principals(sample: Sample) -> dict[str, PrincipalMetrics]:
                 own.listeners | other.listeners,
                 max(throttle_times, default=None),
             )
-    return sums
-
-
-def _clients(sample: Sample) -> dict[ClientName, ClientMetrics]:
-    sums: dict[ClientName, ClientMetrics] = {}
-    for metrics in sample.metrics.values():
-        for name, own in metrics.clients.items():
-            sums[name] = sums.get(name, ClientMetrics()).add(own)
     return sums
 
 
