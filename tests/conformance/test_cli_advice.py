@@ -31,6 +31,7 @@ EXAMINATIONS = {"doctor", "why"}
 VALUES = {
     "broker": "1",
     "brokers": "1",
+    "client_id": "loader",
     "feature": "share.version",
     "group": "billing",
     "key": "follower.replication.throttled.rate",
@@ -44,6 +45,7 @@ VALUES = {
 }
 REPLACED = {
     "NAME": "ANONYMOUS",
+    "producer_byte_rate=BYTES": "producer_byte_rate=1000000000",
     "TIME": "2026-01-31T12:00",
     "TOPIC": "orders",
     "User:NAME": "User:ANONYMOUS",

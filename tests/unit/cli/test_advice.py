@@ -21,6 +21,7 @@ VALUES: dict[str, object] = {
     "address": "127.0.0.1:9092",
     "broker": 3,
     "brokers": "1,2,3",
+    "client_id": "loader",
     "directory": str(CLI),
     "feature": "share.version",
     "group": "billing",

@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from barnabas.cli.doctor import traffic
+from barnabas.cli.doctor.clients import report_clients
 from barnabas.cli.doctor.diagnosis import Diagnosis, Finding
 from barnabas.cli.doctor.traffic import examine_traffic, read_ends
+from barnabas.cli.load.rates import ClientRates
 from barnabas.client.connections.metadata_cache import PartitionInfo, TopicInfo
 from barnabas.client.errors import ClientError
 from barnabas.client.fetch.offset_lookups import ListedOffset
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.server.listeners.client_traffic import ClientKey
 
 HOUR_MS = 3_600_000
 
@@ -130,3 +133,26 @@ def test_brokers_without_the_request_leave_the_examination_complete(clock: list[
     examine_traffic(topics, read_ends(topics), diagnosis)
     assert diagnosis.is_complete
     assert "timestamps of records were not read: too old" in diagnosis.findings[0].what
+
+
+def reported(**rates: float) -> list[Finding]:
+    diagnosis = Diagnosis()
+    clients = {
+        ClientKey("User:ANONYMOUS", name): ClientRates(1.0, rate, 0.0)
+        for name, rate in rates.items()
+    }
+    report_clients(clients, diagnosis)
+    return diagnosis.findings
+
+
+def test_a_client_that_writes_most_is_limited_by_its_client_id() -> None:
+    (found,) = reported(loader=4e6, billing=1e6)
+    assert found.verdict == "note"
+    assert found.what.startswith("client id loader of User:ANONYMOUS writes 3.8 MiB/s, 80% of what")
+    assert "barnabas quotas set --client-id=loader producer_byte_rate=BYTES" in found.remedy
+
+
+def test_clients_that_write_little_or_evenly_are_not_reported() -> None:
+    assert reported(loader=4e5, billing=1e3) == []
+    assert reported(one=4e6, two=4e6, three=4e6) == []
+    assert reported() == []

@@ -30,7 +30,8 @@ Examples:
 
 \b
 The authority is for development: its key lies in the directory without a password. In production,
-use the certificates of your organization, and docs/security.md.
+use the certificates of your organization, and docs/security.md; for a cluster,
+docs/security-cluster.md.
 """
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?|::1?")
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

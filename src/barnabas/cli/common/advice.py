@@ -56,6 +56,7 @@ class Advice(Enum):
     ELECT_UNCLEAN = "partitions elect --unclean -- {topic}:{partition}"
     ENABLE_FEATURE = "features upgrade {feature}={level}"
     EXPLAIN_GROUP_RIGHT = "acls why User:NAME describe --group {group}"
+    LIMIT_CLIENT = "quotas set --client-id={client_id} producer_byte_rate=BYTES"
     LIST_GROUPS = "groups list"
     LIST_QUOTAS = "quotas list"
     LIST_REASSIGNMENTS = "partitions reassign --status"

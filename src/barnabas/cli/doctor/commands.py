@@ -18,6 +18,7 @@ from barnabas.cli.common.output import (
     echo_json,
     json_option,
     key_values,
+    metrics_option,
     profile_option,
     property_option,
 )
@@ -41,6 +42,7 @@ Examples:
   barnabas doctor broker.example:9092
   barnabas doctor /var/lib/barnabas
   barnabas doctor server.properties --json
+  barnabas doctor --metrics 127.0.0.1:9308
 
 \b
 Exit status: 0 no problem, 1 a problem was found, 2 wrong usage, 3 no problem was found but not
@@ -68,6 +70,7 @@ DOCTOR_TIMEOUT_S = 10.0
     help="End the examination of a cluster after this time: all connections and requests together. "
     "The output says what was not examined, and the exit status is 3 if nothing was wrong so far.",
 )
+@metrics_option
 @click.option("-q", "--quiet", is_flag=True, help="Show only what is wrong.")
 @json_option()
 def doctor(
@@ -77,6 +80,7 @@ def doctor(
     config_file: str | None,
     profile: str | None,
     timeout: float,
+    metrics: Sequence[str],
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -95,7 +99,15 @@ def doctor(
     address = None if RealDisk().exists(wanted) else named
     try:
         with connection_options(bootstrap=address, config_file=config_file, profile=profile):
-            _examine(wanted, given, timeout, diagnosis)
+            if metrics:
+                # Imported only for users of metrics.
+                from barnabas.cli.doctor.clients import ClientExamination
+
+                clients = ClientExamination(metrics, diagnosis)
+                _examine(wanted, given, timeout, diagnosis)
+                clients.finish()
+            else:
+                _examine(wanted, given, timeout, diagnosis)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     if as_json:

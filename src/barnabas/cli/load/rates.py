@@ -388,7 +388,7 @@ def rates_between(before: Sample, after: Sample) -> Rates:
         principals=_principals(after),
         queries=after.queries,
         apis=_apis(before, after, seconds),
-        clients=_clients(before, after, seconds),
+        clients=rates_of_clients(before.metrics, after.metrics, seconds),
         silent=after.silent,
     )
 
@@ -437,10 +437,13 @@ def _quantile_ms(numbers: dict[float, float], fraction: float) -> float | None:
     return None
 
 
-def _clients(before: Sample, after: Sample, seconds: float) -> dict[ClientKey, ClientRates]:
+def rates_of_clients(
+    before: Mapping[str, BrokerMetrics], after: Mapping[str, BrokerMetrics], seconds: float
+) -> dict[ClientKey, ClientRates]:
+    """Return the rates of clients between two scrapes of the same listeners, by their address."""
     sums: dict[ClientKey, Traffic] = {}
-    for address, metrics in after.metrics.items():
-        earlier = before.metrics.get(address)
+    for address, metrics in after.items():
+        earlier = before.get(address)
         if earlier is None:
             continue
         for key, now in metrics.clients.items():
