@@ -206,7 +206,9 @@ def test_proto2_keeps_what_proto3_does_not_have() -> None:
 def test_imports_are_found_by_the_names_of_references() -> None:
     line = 'syntax = "proto3"; package lines; message Line { int32 id = 1; }'
     text = 'syntax = "proto3"; import "a/line.proto"; import "confluent/type/decimal.proto"; '
-    text += "message Order { lines.Line line = 1; confluent.type.Decimal price = 2; }"
+    text += 'import "google/type/money.proto"; '
+    text += "message Order { lines.Line line = 1; confluent.type.Decimal price = 2; "
+    text += "google.type.Money tip = 3; }"
     assert "lines.Line line = 1;" in proto(text, referred("a/line.proto", line)).canonical
 
 
