@@ -182,6 +182,9 @@ def test_descriptors_of_a_compiler_are_printed_as_texts_of_the_same_meaning(name
         ('syntax = "proto3"; enum E { A = 1; }', "zero"),
         ('syntax = "proto3"; service S { rpc A (B) returns (B); }', "invalid"),
         ("message M { required int32 a = 0; }", "out of range"),
+        ("message M { int32 a = 1; }", "needs a label"),
+        ('syntax = "proto3"; message M { required int32 a = 1; }', "cannot be required"),
+        ('option (x) = 1; syntax = "proto3";', "a definition expected, not 'syntax'"),
         ('edition = "2023";', "editions"),
     ],
 )
