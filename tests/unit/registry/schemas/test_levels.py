@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from barnabas.registry.schemas import (
@@ -61,6 +63,21 @@ def test_schemas_of_different_types_are_incompatible() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("AVRO", '["int", "string"]'),
+        ("JSON", '{"$ref": "#/definitions/a", "definitions": {"a": {"type": "string"}}}'),
+        ("PROTOBUF", 'syntax = "proto3"; message M { int32 a = 1; }'),
+    ],
+)
+def test_a_schema_is_the_same_in_another_process(kind: str, text: str) -> None:
+    schema = parse(kind, text, is_new=False)
+    copied = pickle.loads(pickle.dumps(schema))
+    assert (copied.canonical, copied.is_new) == (schema.canonical, False)
+    assert incompatibilities(copied, schema) == []
+
+
 def test_an_unknown_type_is_refused() -> None:
     with pytest.raises(InvalidSchemaError, match="'THRIFT' is unknown: use one of"):
         parse("THRIFT", "{}")
@@ -80,6 +97,19 @@ def test_half_of_a_surrogate_pair_is_refused(text: str) -> None:
         parse("AVRO", text)
     with pytest.raises(InvalidSchemaError):
         parse("JSON", '{"title": "\\ud800"}')
+
+
+def test_messages_have_a_limited_length() -> None:
+    name = "a" * 100_000
+    with pytest.raises(InvalidSchemaError) as refused:
+        parse("AVRO", f'"{name}"')
+    assert len(str(refused.value)) <= 1000
+    old, new = (
+        parse("AVRO", f'{{"type":"record","name":"R","fields":[{fields}]}}')
+        for fields in ("", f'{{"name":"{name}","type":"int"}}')
+    )
+    [found] = incompatibilities(new, old)
+    assert len(found) <= 1000
 
 
 def reference(name: str, *inner: ResolvedReference) -> ResolvedReference:
