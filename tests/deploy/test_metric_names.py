@@ -26,12 +26,6 @@ SUFFIXES = {
     MetricKind.SUMMARY: ("", "_sum", "_count"),
     MetricKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
 }
-# Sections of the runbook.
-SECTIONS = {
-    "lost-disk", "lost-majority", "full-disk", "wrong-clock", "certificate-expired",
-    "consumer-stuck", "hot-partition", "runaway-client", "poisoned-topic", "slow-follower",
-    "upgrade-gone-wrong", "restore",
-}  # fmt: skip
 METRIC = re.compile(r"\b(?:barnabas|kafka)[_:][\w:]+")
 
 
@@ -88,6 +82,4 @@ def test_each_alert_tells_what_to_do_and_where_it_is_described(alert: dict[str, 
     assert {"summary", "action", "runbook_url"} == set(alert["annotations"])
     page, _, section = alert["annotations"]["runbook_url"].partition("#")
     assert page == "docs/runbook.md"
-    assert section in SECTIONS
-    if RUNBOOK.exists():
-        assert section in anchors(RUNBOOK.read_text())
+    assert section in anchors(RUNBOOK.read_text())
