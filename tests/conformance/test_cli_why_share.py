@@ -64,10 +64,10 @@ def test_deliveries_and_holders_of_records_are_explained(share_broker: Broker) -
             other.commit_sync()
         found = why(group)
         assert "limit=2): 1 (2 deliveries)" in found["records-given-up"]["what"]
-        assert "lag of 1 records" in found["records-held"]["what"]
+        assert "lag of 1 record" in found["records-held"]["what"]
     # A closed consumer releases its records.
     found = why(group)
-    assert "lag of 1 records" in found["no-members"]["what"]
+    assert "lag of 1 record" in found["no-members"]["what"]
     assert "limit=2): 0 (1 delivery)" in found["last-delivery"]["what"]
     with group.consumer() as consumer:
         read(consumer, 1)

@@ -309,7 +309,7 @@ def test_the_lag_of_a_group_has_a_line_over_time(
         client.commit_offsets("console-lag", {(topic, 0): offset})
         console.sample()
     text = console.get("/group", id="console-lag").text
-    assert re.search(r"Lag: now 500 records, highest 800 records", text)
+    assert re.search(r"Lag: latest sample 500 records, highest 800 records", text)
     assert text.count("<polyline") == 1
 
 

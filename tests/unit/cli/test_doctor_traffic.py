@@ -31,6 +31,8 @@ class WrittenTopics:
         # Records at the beginning, and the largest timestamp of each partition.
         self.kept = (0, 0, 0)
         self.times_ms: dict[TopicPartition, int] = {}
+        # Leader epoch of the record with the largest timestamp.
+        self.epoch = -1
         self.admin = SimpleNamespace(list_offsets=self._list)
         self.internal: tuple[str, ...] = ()
 
@@ -48,7 +50,7 @@ class WrittenTopics:
         number = tp.partition
         end = self.kept[number] + int(self._clock[0] * self._rates[tp.topic][number])
         if spec == "max-timestamp":
-            return ListedOffset(end - 1, self.times_ms.get(tp, 1), -1)
+            return ListedOffset(end - 1, self.times_ms.get(tp, 1), self.epoch)
         return ListedOffset(0 if spec == "earliest" else end, -1, -1)
 
 
@@ -117,6 +119,20 @@ def test_times_in_the_future_are_noted_once_per_clock(clock: list[float]) -> Non
     assert "the clock of its leader, broker 3, is wrong" in found[0].what
     assert "the clock of its producer is wrong" in found[1].what
     assert "NTP" in found[1].remedy
+
+
+@pytest.mark.parametrize(
+    ("epoch", "clock_of"), [(3, "its leader, broker 2,"), (2, "an earlier leader (epoch 2)")]
+)
+def test_the_clock_of_the_leader_that_wrote_the_record_is_named(
+    epoch: int, clock_of: str, clock: list[float]
+) -> None:
+    topics = WrittenTopics(clock, __consumer_offsets=(1, 1, 1))
+    topics.internal = ("__consumer_offsets",)
+    topics.times_ms = {TopicPartition("__consumer_offsets", 1): int(time.time() * 1000) + HOUR_MS}
+    topics.epoch = epoch
+    (found,) = examined(topics, clock)
+    assert f"the clock of {clock_of} is wrong, or was wrong" in found.what
 
 
 def test_brokers_without_the_request_leave_the_examination_complete(clock: list[float]) -> None:

@@ -37,9 +37,10 @@ def test_nothing_is_wrong_with_it(words: list[str], data: Path) -> None:
     assert done.exit_code == 0, done.output
 
 
-def test_its_dump_is_empty(data: Path) -> None:
+def test_its_dump_says_that_there_are_no_records(data: Path) -> None:
     done = run("dump", data / "flights-0")
-    assert (done.exit_code, done.output) == (0, "")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == f"{data / 'flights-0'}: the partition has no records yet\n"
 
 
 def test_a_directory_of_something_else_cannot_be_dumped(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def use_profile(name: str | None, is_none: bool, as_json: bool) -> None:
         profiles.get(name)
     profiles.current = name
     profiles.save()
-    words = "use no profile" if name is None else f"use profile {name}"
+    words = "no profile is current" if name is None else f"the current profile is {name}"
     _report(words, profiles, as_json=as_json)
 
 

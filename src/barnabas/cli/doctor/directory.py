@@ -7,16 +7,19 @@ import errno
 import logging
 import os
 import socket
+from importlib import import_module
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import click
 
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.printable import counted
 from barnabas.cli.common.units import size
 from barnabas.cli.common.variables import without_variables
 from barnabas.cli.doctor.diagnosis import dangers
 from barnabas.cli.log.segment_files import FileFindings, is_locked, partition_directories
+from barnabas.cli.nodes.registry_child import LISTENER_KEY, take_registry_properties
 from barnabas.network.principal import ANONYMOUS
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.interpreter import UNOPTIMIZED, is_optimized
@@ -159,10 +162,11 @@ def _examine_identity(
 
 def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
     if RealDisk().exists(f"{path}/{CLEAN_SHUTDOWN}"):
-        diagnosis.ok(f"{path} was closed cleanly, with {partitions} partitions")
+        diagnosis.ok(f"{path} was closed cleanly, with {counted(partitions, 'partition')}")
     else:
         diagnosis.note(
-            f"{path} was not closed cleanly: the next start recovers {partitions} partitions",
+            f"{path} was not closed cleanly: the next start recovers "
+            f"{counted(partitions, 'partition')}",
             f"no action is needed; to check first: {Advice.VERIFY_LOG.text(directory=path)}",
         )
 
@@ -238,9 +242,11 @@ def examine_properties(path: str, diagnosis: Diagnosis) -> None:
         diagnosis.wrong(str(error), "create it, or correct the variable or its provider")
         return
     given = {_RENAMED.get(name, name): value for name, value in given.items()}
+    _examine_registry(given, diagnosis)
     good = {name: value for name, value in given.items() if _is_good(name, value, diagnosis)}
     # Report unknown keys first: that works even if the values contradict each other.
-    _examine_unknown(BROKER_KEYS.parse(good), diagnosis)
+    if _examine_unknown(BROKER_KEYS.parse(good), diagnosis) and len(good) == len(given):
+        diagnosis.ok(f"{counted(len(given), 'key')}, all known and with allowed values")
     configuration = _read(good, diagnosis)
     if configuration is None:
         return
@@ -253,6 +259,7 @@ def examine_properties(path: str, diagnosis: Diagnosis) -> None:
         diagnosis.note(what, remedy)
     _examine_principals(configuration, diagnosis)
     _examine_tls(configuration, diagnosis)
+    _examine_issuers(configuration, diagnosis)
     _examine_listeners(configuration, diagnosis)
     _examine_directories(configuration, diagnosis)
 
@@ -295,7 +302,8 @@ def _read(good: Mapping[str, str], diagnosis: Diagnosis) -> Configuration | None
         logger.setLevel(level)
 
 
-def _examine_unknown(parsed: ParsedConfig, diagnosis: Diagnosis) -> None:
+def _examine_unknown(parsed: ParsedConfig, diagnosis: Diagnosis) -> bool:
+    """Report the keys that the broker does not use. Return whether there are none."""
     names = [key.name for key in BROKER_KEYS]
     synonyms = {key.name: key.synonyms[0].name for key in TOPIC_CONFIGS if key.synonyms}
     useless = [name for name in parsed.unknown if not is_listener_key(parsed, name)]
@@ -311,8 +319,7 @@ def _examine_unknown(parsed: ParsedConfig, diagnosis: Diagnosis) -> None:
             diagnosis.note(f"{name} has no effect: there is no ZooKeeper", "remove it")
         else:
             diagnosis.note(f"{name} has no effect here", "remove it, or use another key")
-    if not useless:
-        diagnosis.ok(f"{len(parsed.given)} keys, all known and with allowed values")
+    return not useless
 
 
 def _voters(configuration: Configuration) -> int:
@@ -369,6 +376,38 @@ def _examine_tls(configuration: Configuration, diagnosis: Diagnosis) -> None:
             hosts = {each.host for each in advertised if each.name == name and each.host}
             if name not in listening or _examine_own(name, tls, sorted(hosts), diagnosis):
                 diagnosis.ok(f"the key stores of listener {name} can be used")
+
+
+def _examine_issuers(configuration: Configuration, diagnosis: Diagnosis) -> None:
+    """Read the files with the keys of issuers of tokens."""
+    settings = [
+        each.oauth for sasl in configuration.sasl.values() for each in sasl.mechanisms.values()
+    ]
+    paths = {each.keys.path for each in settings if each is not None and each.keys is not None}
+    for path in sorted(path for path in paths if path is not None):
+        try:
+            RealDisk().read(path)
+        except OSError as error:
+            diagnosis.wrong(
+                f"the keys of the issuer of tokens cannot be read: {path}: {error.strerror}",
+                "write the issuer's key set to this file, or correct "
+                "sasl.oauthbearer.jwks.endpoint.url",
+            )
+
+
+def _examine_registry(given: dict[str, str], diagnosis: Diagnosis) -> None:
+    """Take the keys of a registry out of the broker's, and check that its packages are there."""
+    try:
+        if not take_registry_properties(given):
+            return
+        import_module("barnabas.registry.serving")
+    except ConfigError as error:
+        diagnosis.wrong(str(error), f"give {error.key}, or remove the other keys of the registry")
+    except ImportError as error:
+        diagnosis.wrong(
+            f"{LISTENER_KEY} is given, but the package {error.name} is missing",
+            "install the extra `registry`, in a clone by: pip install '.[registry]'",
+        )
 
 
 def _examine_own(name: str, tls: ListenerTls, hosts: list[str], diagnosis: Diagnosis) -> bool:

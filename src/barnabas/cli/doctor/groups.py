@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.admin.group_lag import group_progress
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.printable import counted
 from barnabas.cli.why.gather_group import gather_groups
 from barnabas.cli.why.group_reasons import group_reasons
 from barnabas.client.errors import ClientError
@@ -62,7 +63,8 @@ def _report_without_members(progress: GroupProgress, diagnosis: Diagnosis) -> No
     group = progress.description
     if not group.members:
         diagnosis.note(
-            f"group {group.group_id} has no members, and a lag of {progress.lag} records",
+            f"group {group.group_id} has no members, and a lag of "
+            f"{counted(progress.lag, 'record')}",
             "start its consumers; or, if it is not needed: "
             f"{Advice.DELETE_GROUP.text(group=group.group_id)}",
         )

@@ -154,21 +154,33 @@ def _examine_times(
     ]
     reported: set[int | str] = set()
     for tp, each in ahead:
-        info = topics[tp.topic]
-        broker = info.partitions[tp.partition].leader if info.is_internal else None
-        # One record shows a wrong clock of a broker, or of the producers of a topic.
-        clock = tp.topic if broker is None else broker
-        if clock not in reported and len(reported) < _REPORTED_MAX:
-            reported.add(clock)
-            _report_ahead(tp, each, broker, diagnosis)
+        source, clock = _clock(topics[tp.topic], tp, each)
+        # One record shows the wrong clock of its source.
+        if source not in reported and len(reported) < _REPORTED_MAX:
+            reported.add(source)
+            _report_ahead(tp, each, clock, diagnosis)
+
+
+def _clock(topic: TopicInfo, tp: TopicPartition, record: ListedOffset) -> tuple[int | str, str]:
+    """Return the source of a record's timestamp, and words for it.
+
+    The source is a broker id, or the topic's name for producers and for brokers that no longer
+    lead the partition.
+    """
+    if not topic.is_internal:
+        return tp.topic, "its producer"
+    # Leaders write the records of internal topics.
+    partition = topic.partitions[tp.partition]
+    if record.leader_epoch in (-1, partition.leader_epoch):
+        return partition.leader, f"its leader, broker {partition.leader},"
+    return tp.topic, f"an earlier leader (epoch {record.leader_epoch})"
 
 
 def _report_ahead(
-    tp: TopicPartition, record: ListedOffset, broker: int | None, diagnosis: Diagnosis
+    tp: TopicPartition, record: ListedOffset, clock: str, diagnosis: Diagnosis
 ) -> None:
-    """Report a record from the future; brokers write the records of internal topics."""
+    """Report a record from the future."""
     ahead = duration(record.timestamp - time.time() * 1000)
-    clock = "its producer" if broker is None else f"its leader, broker {broker},"
     diagnosis.note(
         f"{tp}: the timestamp of offset {record.offset} is {ahead} ahead of our clock: the clock "
         f"of {clock} is wrong, or was wrong",

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.partitions.planning import PlanError
+from barnabas.cli.partitions.planning import too_few_brokers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -185,10 +185,7 @@ class _Balancer:
         for tp in sorted(leaving, key=lambda tp: (-self._sizes[tp], tp)):
             nodes = self.replicas[tp]
             if len(nodes) > len(self._racks):
-                brokers = ",".join(map(str, sorted(self._racks)))
-                raise PlanError(
-                    f"{tp} requires {len(nodes)} replicas, but the only brokers are {brokers}"
-                )
+                raise too_few_brokers(tp, len(nodes), self._racks)
             for index, node in enumerate(nodes):
                 if node not in self._racks:
                     nodes[index] = self._target(tp, index)

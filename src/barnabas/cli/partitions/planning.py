@@ -25,6 +25,15 @@ class PlanError(ValueError):
     """The requested plan is impossible; the message gives the reason."""
 
 
+def too_few_brokers(tp: TopicPartition, replicas: int, brokers: Iterable[int]) -> PlanError:
+    """Return the error of a partition that requires more replicas than there are brokers."""
+    names = ",".join(map(str, sorted(brokers)))
+    return PlanError(
+        f"{tp} requires {replicas} replicas, but the only brokers are {names}: add a broker, or "
+        "lower the replication factor"
+    )
+
+
 class Move(NamedTuple):
     """The change of one partition in a plan."""
 
@@ -73,8 +82,7 @@ def plan_assignment(
     for tp, replicas in current.items():
         count = len(replicas) if replication_factor is None else replication_factor
         if count > len(racks):
-            brokers = ",".join(map(str, sorted(racks)))
-            raise PlanError(f"{tp} requires {count} replicas, but the only brokers are {brokers}")
+            raise too_few_brokers(tp, count, racks)
         planner.counts[tp] = count
         planner.replicas[tp] = [replica for replica in replicas if replica in racks]
     planner.fit()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.printable import counted
 from barnabas.cli.partitions.snapshot import NO_LEADER
 from barnabas.cli.why.facts import COMMIT_INTERVAL_S, listed, member_name
 from barnabas.cli.why.partition_reasons import partition_reasons
@@ -159,7 +160,7 @@ def _state_reasons(facts: GroupFacts, described: GroupDescription) -> Iterator[R
             return
         yield wrong(
             "no-members",
-            f"it has no members, and a lag of {lag} records",
+            f"it has no members, and a lag of {counted(lag, 'record')}",
             "start a consumer; if one is running, its log shows why it is not a "
             "member (another group.id, no connection to the coordinator, "
             "max.poll.interval.ms exceeded)",
@@ -307,7 +308,7 @@ def _waiting(facts: GroupFacts, reader: ReaderFacts, position: int) -> Iterator[
             "open-transaction",
             f"{tp}: the position {position} is at the last stable offset {stable}: a "
             "read_committed consumer waits for an open transaction, with a lag of "
-            f"{lag} offsets",
+            f"{counted(lag, 'offset')}",
             f"`{why_partition}` shows its producer" if reader.held_back is None else "",
         )
         yield from transaction_reasons(reader.held_back)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.printable import counted
 from barnabas.cli.why.facts import COMMIT_INTERVAL_S, listed, member_name
 from barnabas.cli.why.reasons import (
     Reason,
@@ -90,7 +91,7 @@ def _member_reasons(described: GroupDescription, shares: ShareFacts) -> Iterator
             return
         yield wrong(
             "no-members",
-            f"it has no members, and a lag of {shares.lag} records",
+            f"it has no members, and a lag of {counted(shares.lag, 'record')}",
             "start a share consumer; if one is running, its log shows why it is not a member "
             "(another group.id, no connection to the coordinator)",
         )

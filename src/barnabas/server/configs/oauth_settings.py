@@ -11,6 +11,7 @@ user.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -75,7 +76,7 @@ def oauth_settings(keys: KeysOfListener, module: LoginModule) -> OAuthSettings:
     """Return the settings of a listener.
 
     Raises:
-        ConfigError: a key is missing or wrong.
+        ConfigError: a key is missing or wrong, or the package that checks signatures is missing.
     """
     handler = keys.optional_string(_SERVER_HANDLER)
     url = keys.optional_string(_KEYS_URL)
@@ -94,6 +95,10 @@ def oauth_settings(keys: KeysOfListener, module: LoginModule) -> OAuthSettings:
         )
     if urlsplit(url).scheme not in ("https", "http", "file"):
         raise ConfigError(keys.name_of(_KEYS_URL), url, "https://..., http://... or file:///...")
+    if not find_spec("jwt"):
+        allowed = "other mechanisms, as long as the extra `oauth` (PyJWT) is not installed; in a "
+        allowed += "clone it is installed by: pip install '.[oauth]'"
+        raise ConfigError("sasl.enabled.mechanisms", "OAUTHBEARER", allowed)
     return OAuthSettings(
         _rules(keys),
         KeySource(
@@ -172,7 +177,7 @@ def token_login_settings(
         name: name of the listener in upper case.
 
     Raises:
-        ConfigError: a key is missing or wrong.
+        ConfigError: a key is missing or wrong, or the package that checks signatures is missing.
     """
     handler = keys.optional_string(_LOGIN_HANDLER)
     if handler not in _HANDLERS:

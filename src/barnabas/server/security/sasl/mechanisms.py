@@ -39,7 +39,6 @@ from barnabas.sasl.scram_keys import (
 )
 from barnabas.sasl.token_claims import identity_of, read_unsecured
 from barnabas.server.security.sasl.login import OfferedMechanism
-from barnabas.settings.key import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,11 +177,7 @@ class ImageUsers:
 
 
 def token_validator(settings: OAuthSettings, runtime: Runtime) -> Callable[[str], Identity]:
-    """Return a function that checks a token, and begin to load the keys of the issuer.
-
-    Raises:
-        ConfigError: the packages that check signatures are not installed.
-    """
+    """Return a function that checks a token, and begin to load the keys of the issuer."""
     rules, source = settings.rules, settings.keys
     if source is None:
         _log.warning(
@@ -190,15 +185,9 @@ def token_validator(settings: OAuthSettings, runtime: Runtime) -> Callable[[str]
             "for development only"
         )
         return lambda token: identity_of(read_unsecured(token), rules, runtime.clock.wall_ms())
-    try:
-        from barnabas.server.security.sasl.signed_tokens import IssuerKeys, SignedTokens
-    except ImportError as error:
-        raise ConfigError(
-            "sasl.enabled.mechanisms",
-            "OAUTHBEARER",
-            f"OAUTHBEARER with the packages PyJWT and cryptography: pip install "
-            f"'barnabas[oauth]' ({error})",
-        ) from error
+    # Imported only for listeners with signed tokens: the extra `oauth` brings a package for them.
+    from barnabas.server.security.sasl.signed_tokens import IssuerKeys, SignedTokens
+
     keys = IssuerKeys(source, runtime, _loading(source, runtime))
     keys.start()
     return SignedTokens(keys, rules, runtime.clock).validate
