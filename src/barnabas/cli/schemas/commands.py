@@ -167,8 +167,8 @@ def _echo_schema(title: str, schema: Schema) -> None:
         echo(f"  uses {each.name}: {each.subject} version {each.version}", err=True)
     text = schema.text
     if not sys.stdout.isatty():
-        # A file gets exactly what is registered: without `color`, click removes escape sequences.
-        click.echo(text, nl=not text.endswith("\n"), color=True)
+        # A file gets exactly what is registered, without escapes.
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
         return
     if schema.kind is not SchemaType.PROTOBUF:
         # A registry may have accepted text that is no JSON; the user sees it as it is.
