@@ -316,6 +316,12 @@ def test_an_invalid_subject_is_refused(registry: RegistryInMemory, name: str) ->
     assert answer.error == (422, 42208)
 
 
+@pytest.mark.parametrize("path", ["/config/a%01", "/mode/%3A*%3Aa"])
+def test_settings_need_a_valid_name(registry: RegistryInMemory, path: str) -> None:
+    body = {"compatibility": "NONE"} if path.startswith("/config") else {"mode": "READONLY"}
+    assert registry.request("PUT", path, body).error == (422, 42208)
+
+
 @pytest.mark.parametrize(
     ("body", "error"),
     [
