@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from barnabas.registry.schemas import InvalidSchemaError, incompatibilities, parse
 from fuzz.hostile_schemas import hostile_schemas
-from jvm.drawn_schemas import drawn_pairs
+from jvm.drawn_schemas import damaged_json, drawn_pairs
 
 # Each takes less than a second. Without limits, most would take hours.
 CPU_S_MAX = 20
 HOSTILE = hostile_schemas()
 DAMAGED = 600
+# Schemas beside which all of the others is new.
+EMPTY = {
+    "AVRO": '{"type":"record","name":"R","fields":[]}',
+    "JSON": '{"type":"object","additionalProperties":false}',
+    "PROTOBUF": 'syntax = "proto3"; package empty;',
+}
 
 
 @contextmanager
@@ -43,8 +47,9 @@ def use(kind: str, text: str, other: str | None = None) -> bool:
         schema = parse(kind, text)
         assert parse(kind, schema.canonical, is_new=False).canonical == schema.canonical
         again = parse(kind, schema.normalized().canonical if other is None else other)
-        incompatibilities(schema, again)
-        incompatibilities(again, schema)
+        empty = parse(kind, EMPTY[kind])
+        for one, two in ((schema, again), (again, schema), (schema, empty), (empty, schema)):
+            incompatibilities(one, two)
     except InvalidSchemaError:
         return False
     return True
@@ -65,37 +70,11 @@ def test_damaged_schemas_are_accepted_or_refused() -> None:
     assert DAMAGED // 20 < accepted < DAMAGED
 
 
-_WORDS: tuple[Any, ...] = (
-    *("int", "record", "", "a.b", "#", "#/properties/p", "x-y", "é", None, True, 5, -1, 1.5),
-    *([], ["null"], {}, [{}], {"type": "string"}, {"$ref": "#"}, {"type": "array", "items": "int"}),
-)
-
-
 def _damaged(rng: random.Random, kind: str, text: str) -> str:
     """Return a text with a part that is missing, or another one."""
-    if kind == "PROTOBUF":
-        words = text.split(" ")
-        at = rng.randrange(len(words))
-        words[at : at + rng.randint(0, 1)] = rng.choice(
-            (["{"], [], [";"], ["message"], ["0"], ["}"])
-        )
-        return " ".join(words)
-    value = json.loads(text)
-    places = list(_places(value))
-    holder, key = rng.choice(places)
-    if rng.random() < 0.3:
-        del holder[key]
-    else:
-        holder[key] = rng.choice(_WORDS)
-    return json.dumps(value)
-
-
-def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Return each object and list of a JSON value with each of its keys."""
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    found = []
-    for key, inner in items:
-        found.append((value, key))
-        if isinstance(inner, dict | list):
-            found += _places(inner)
-    return found
+    if kind != "PROTOBUF":
+        return damaged_json(rng, text)
+    words = text.split(" ")
+    at = rng.randrange(len(words))
+    words[at : at + rng.randint(0, 1)] = rng.choice((["{"], [], [";"], ["message"], ["0"], ["}"]))
+    return " ".join(words)

@@ -464,3 +464,51 @@ def _proto_text(package: str, messages: dict[str, list[_Field]], values: list[st
     known = sorted(set(values) | {"RED"}, key=numbers.__getitem__)
     lines += ["enum Color {", *(f"  {each} = {numbers[each]};" for each in known), "}"]
     return "\n".join(lines) + "\n"
+
+
+# Damage.
+
+_WORDS: tuple[Any, ...] = (
+    *("int", "record", "", "a.b", "#", "#/properties/p", "x-y", "é", None, True, 5, -1, 1.5),
+    *([], ["null"], {}, [{}], {"type": "string"}, {"$ref": "#"}, {"type": "array", "items": "int"}),
+)
+_KEYS = (
+    *(
+        "type",
+        "name",
+        "namespace",
+        "doc",
+        "fields",
+        "symbols",
+        "size",
+        "items",
+        "values",
+        "default",
+    ),
+    *("aliases", "order", "logicalType", "x", "required", "enum", "minimum", "anyOf", "$ref"),
+)
+
+
+def damaged_json(rng: Random, text: str) -> str:
+    """Return a JSON text with a part that is missing, other, or more."""
+    value = json.loads(text)
+    holder, key = rng.choice(_places(value))
+    drawn = rng.random()
+    if drawn < 0.3:
+        del holder[key]
+    elif drawn < 0.7 or not isinstance(holder, dict):
+        holder[key] = copy.deepcopy(rng.choice(_WORDS))
+    else:
+        holder[rng.choice(_KEYS)] = copy.deepcopy(rng.choice(_WORDS))
+    return json.dumps(value)
+
+
+def _places(value: Any) -> list[tuple[Any, Any]]:
+    """Return each object and list of a JSON value with each of its keys."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found = []
+    for key, inner in items:
+        found.append((value, key))
+        if isinstance(inner, dict | list):
+            found += _places(inner)
+    return found

@@ -74,10 +74,10 @@ class _Parser:
     def parse(self) -> FileDescriptorProto:
         """Read all statements of the file."""
         tokens, file = self._tokens, self._file
+        if tokens.peek == "syntax":
+            self._syntax()
         while not tokens.is_at_end:
             match tokens.peek:
-                case "syntax":
-                    self._syntax()
                 case "edition":
                     raise UnsupportedProtoError(
                         "editions of .proto texts are not supported: use the generated message "
@@ -276,6 +276,12 @@ class _Parser:
         field.proto3_optional = label == FieldDescriptorProto.LABEL_OPTIONAL and (
             self._is_proto3 and message is not None
         )
+        is_labelled = label is not None or is_in_oneof or word.value == "map"
+        if not is_labelled and not self._is_proto3:
+            raise SchemaError(
+                f"line {word.line} of the .proto text: a field of proto2 needs a label: optional, "
+                f"required or repeated"
+            )
         if word.value == "group":
             raise UnsupportedProtoError(
                 "groups of .proto texts are not supported: use the generated message class"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,13 @@ _WELL_KNOWN = "google/protobuf/"
 _WELL_KNOWN_MODULES = (
     *("any", "api", "descriptor", "duration", "empty", "field_mask"),
     *("source_context", "struct", "timestamp", "type", "wrappers"),
+)
+# The files of the package `googleapis-common-protos`, if it is installed.
+_COMMON = "google/type/"
+_COMMON_MODULES = (
+    *("calendar_period", "color", "date", "datetime", "dayofweek", "decimal", "expr", "fraction"),
+    *("interval", "latlng", "localized_text", "money", "month", "phone_number", "postal_address"),
+    *("quaternion", "timeofday"),
 )
 # Types whose values have the same bytes; a reader takes each for the others.
 _SAME_BYTES = {
@@ -205,10 +213,11 @@ def _library_file(name: str) -> FileDescriptorProto | None:
     """Return a file of Protobuf itself, or of a generated module that the program has imported."""
     if name in CONFLUENT_FILES:
         return parse_proto(CONFLUENT_FILES[name], name)
-    if is_well_known(name):
-        word = name.removeprefix(_WELL_KNOWN).removesuffix(".proto")
-        if word in _WELL_KNOWN_MODULES:
-            import_module(f"google.protobuf.{word}_pb2")
+    for folder, words in ((_WELL_KNOWN, _WELL_KNOWN_MODULES), (_COMMON, _COMMON_MODULES)):
+        word = name.removeprefix(folder).removesuffix(".proto")
+        if name.startswith(folder) and word in words:
+            with suppress(ImportError):
+                import_module(f"{folder.replace('/', '.')}{word}_pb2")
     try:
         descriptor = descriptor_pool.Default().FindFileByName(name)
     except KeyError:

@@ -111,6 +111,26 @@ def test_references_to_other_subjects_count_too() -> None:
             serializer.serialize("t", nested(40))
 
 
+@pytest.mark.parametrize("identity", [{}, {"$id": "http://example.com/schemas/root.json"}])
+def test_references_are_found_by_their_names_beside_an_id(identity: dict[str, str]) -> None:
+    def answer(_method: str, path: str, _headers: Any) -> tuple[int, bytes] | None:
+        if path != "/subjects/nodes/versions/1":
+            return None
+        body = {"subject": "nodes", "version": 1, "id": 1, "schemaType": "JSON"}
+        return 200, json.dumps(body | {"schema": '{"type": "integer"}'}).encode()
+
+    schema = Schema(
+        json.dumps(identity | {"properties": {"a": {"$ref": "nodes.json"}}}),
+        SchemaType.JSON,
+        (SchemaReference("nodes.json", "nodes", 1),),
+    )
+    with RegistryServer(answer) as server:
+        serializer = JsonSchemaSerializer(SchemaRegistry(server.url), schema)
+        assert serializer.serialize("t", {"a": 1}) is not None
+        with pytest.raises(SchemaMismatchError, match="field a"):
+            serializer.serialize("t", {"a": "x"})
+
+
 @pytest.mark.parametrize(
     "schema", [{"$ref": "#"}, {"allOf": [{"anyOf": [{"$ref": "#"}]}]}], ids=["itself", "within"]
 )

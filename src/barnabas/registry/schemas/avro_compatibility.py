@@ -86,6 +86,8 @@ class _Comparison:
         return found
 
     def _compare_new(self, reader: AvroType, writer: AvroType, path: _Path) -> Steps[_Result]:
+        words = len(reader.aliases) + len(reader.symbols) + len(writer.symbols)
+        self._budget.spend(words // 8)
         inner: Steps[_Result] | None = None
         found: _Result = []
         if writer.kind == "union":
@@ -114,17 +116,19 @@ class _Comparison:
     def _writer_union(self, reader: AvroType, writer: AvroType, path: _Path) -> Steps[_Result]:
         found: _Result = []
         for index, branch in enumerate(writer.inner):
-            differences = yield self.compare(reader, branch, path)
+            below = (*path, str(index))
+            differences = yield self.compare(reader, branch, below)
             if reader.kind != "union":
                 found += differences
             elif differences:
                 info = f"reader union lacking writer type: {_word(branch)}"
-                found.append(_difference("MISSING_UNION_BRANCH", info, (*path, str(index))))
+                found.append(_difference("MISSING_UNION_BRANCH", info, below))
         return found[:MESSAGES_MAX]
 
     def _reader_union(self, reader: AvroType, writer: AvroType, path: _Path) -> Steps[_Result]:
         for branch in reader.inner:
-            if not (yield self.compare(branch, writer, path)):
+            # Java does not know where the branches are; their differences are seldom shown.
+            if not (yield self.compare(branch, writer, ())):
                 return []
         info = f"reader union lacking writer type: {_word(writer)}"
         return [_difference("MISSING_UNION_BRANCH", info, path)]
@@ -138,6 +142,9 @@ class _Comparison:
             written = _written_field(field, by_name, writer)
             if written is not None:
                 found += yield self.compare(field.type, written.type, (*below, "type"))
+            elif field.type.enum_default is not None and field.default is NO_DEFAULT:
+                # Java takes the default of an enum for one of the field, and compares the types.
+                found += yield self.compare(field.type, writer, (*below, "type"))
             elif field.default is NO_DEFAULT:
                 found.append(_difference("READER_FIELD_MISSING_DEFAULT_VALUE", field.name, below))
             if len(found) > MESSAGES_MAX:

@@ -177,7 +177,9 @@ class AvroParser:
         given = _text(value, "namespace")
         made = AvroType(kind, _defined_name(value, namespace if given is None else given))
         made.doc = _text(value, "doc")
-        made.aliases = [_full_name(each, made.namespace) for each in _aliases(value, made.name)]
+        made.aliases = [
+            _checked_name(_full_name(each, made.namespace)) for each in _aliases(value, made.name)
+        ]
         if kind == "enum":
             _read_enum(made, value)
         elif kind == "fixed":
@@ -270,7 +272,10 @@ def _defined_name(value: dict[str, Any], namespace: str) -> str:
     name = _text(value, "name")
     if name is None:
         raise InvalidSchemaError(f"a type has no name: {_shown(value)}")
-    full = _full_name(name, namespace)
+    return _checked_name(_full_name(name, namespace))
+
+
+def _checked_name(full: str) -> str:
     if not all(map(_is_name, full.split("."))):
         raise InvalidSchemaError(f"{full!r} is not the name of a type")
     return full

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,6 +97,10 @@ class ParsedSchema(ABC):
         self.is_new = is_new
         self.references = tuple(references)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the text: another process parses it again."""
+        return type(self), (self.text, self.references, self.is_new)
+
     @abstractmethod
     def normalized(self) -> ParsedSchema:
         """Return the schema that stands for all schemas of the same meaning (`normalize=true`).
@@ -109,7 +113,7 @@ class ParsedSchema(ABC):
 
         Args:
             name: "resolved" for Avro with the definitions of its references; "serialized" for the
-                descriptor of a Protobuf file in base64; "ignore_extensions" for Protobuf.
+                descriptor of a Protobuf file in base64.
         """
         return self.canonical
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from barnabas.registry.schemas import (
@@ -59,6 +61,21 @@ def test_schemas_of_different_types_are_incompatible() -> None:
     assert incompatibilities(parse("JSON", "{}"), INT) == [
         "Incompatible because of different schema type"
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("AVRO", '["int", "string"]'),
+        ("JSON", '{"$ref": "#/definitions/a", "definitions": {"a": {"type": "string"}}}'),
+        ("PROTOBUF", 'syntax = "proto3"; message M { int32 a = 1; }'),
+    ],
+)
+def test_a_schema_is_the_same_in_another_process(kind: str, text: str) -> None:
+    schema = parse(kind, text, is_new=False)
+    copied = pickle.loads(pickle.dumps(schema))
+    assert (copied.canonical, copied.is_new) == (schema.canonical, False)
+    assert incompatibilities(copied, schema) == []
 
 
 def test_an_unknown_type_is_refused() -> None:

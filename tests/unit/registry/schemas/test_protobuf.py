@@ -182,6 +182,9 @@ def test_descriptors_of_a_compiler_are_printed_as_texts_of_the_same_meaning(name
         ('syntax = "proto3"; enum E { A = 1; }', "zero"),
         ('syntax = "proto3"; service S { rpc A (B) returns (B); }', "invalid"),
         ("message M { required int32 a = 0; }", "out of range"),
+        ("message M { int32 a = 1; }", "needs a label"),
+        ('syntax = "proto3"; message M { required int32 a = 1; }', "cannot be required"),
+        ('option (x) = 1; syntax = "proto3";', "a definition expected, not 'syntax'"),
         ('edition = "2023";', "editions"),
     ],
 )
@@ -206,7 +209,9 @@ def test_proto2_keeps_what_proto3_does_not_have() -> None:
 def test_imports_are_found_by_the_names_of_references() -> None:
     line = 'syntax = "proto3"; package lines; message Line { int32 id = 1; }'
     text = 'syntax = "proto3"; import "a/line.proto"; import "confluent/type/decimal.proto"; '
-    text += "message Order { lines.Line line = 1; confluent.type.Decimal price = 2; }"
+    text += 'import "google/type/money.proto"; '
+    text += "message Order { lines.Line line = 1; confluent.type.Decimal price = 2; "
+    text += "google.type.Money tip = 3; }"
     assert "lines.Line line = 1;" in proto(text, referred("a/line.proto", line)).canonical
 
 
