@@ -87,6 +87,9 @@ DIFFERENCES: dict[str, tuple[tuple[Conversation, str], ...]] = {
     "A new version does not replace a deleted one with the same schema.": (
         (calls.DELETED_SUBJECT, "GET /subjects/$s/versions?deleted=true"),
     ),
+    "A schema of another type than its subject is invalid instead of incompatible.": (
+        (calls.TYPES, "POST /subjects/$s/versions"),
+    ),
     "References of deleted schemas count.": (
         (calls.REFERENCES, "GET /subjects/$s/versions/1/referencedby"),
         (calls.REFERENCES, "DELETE /subjects/$s"),

@@ -219,6 +219,7 @@ DELETED_VERSION = Conversation(
     ),
 )
 
+REFERRING = {"subject": "$t", "version": 1, "id": B, "schema": ..., "references": [REFERENCE]}
 REFERENCES = Conversation(
     "references",
     (
@@ -227,13 +228,7 @@ REFERENCES = Conversation(
         register("$t", FLIGHT, B, references=[REFERENCE]),
         Call(
             "GET /subjects/$t/versions/1",
-            answer={
-                "subject": "$t",
-                "version": 1,
-                "id": B,
-                "schema": ...,
-                "references": [REFERENCE],
-            },
+            answer=REFERRING,
         ),
         Call("GET /schemas/ids/@b", answer={"schema": ..., "references": [REFERENCE]}),
         Call("GET /subjects/$s/versions/1/referencedby", answer=[B]),
@@ -253,13 +248,7 @@ REFERENCES = Conversation(
         ),
         Call(
             "POST /subjects/$t",
-            answer={
-                "subject": "$t",
-                "version": 1,
-                "id": B,
-                "schema": ...,
-                "references": [REFERENCE],
-            },
+            answer=REFERRING,
             body={"schema": FLIGHT, "references": [REFERENCE]},
         ),
         Call("DELETE /subjects/$t", answer=[1]),
@@ -498,6 +487,33 @@ CONTEXTS = Conversation(
     ),
 )
 
+PLANE = json.dumps({"title": "$n", "type": "object", "properties": {}})
+PROTO = 'syntax = "proto3";\npackage $n;\n\nmessage Plane {\n  string tail = 1;\n}\n'
+TYPES = Conversation(
+    "types",
+    (
+        register("$s", PLANE, A, schemaType="JSON"),
+        register("$t", PROTO, B, schemaType="PROTOBUF"),
+        register("$t", PROTO.replace("\n  ", " "), B, schemaType="PROTOBUF"),
+        Call("GET /schemas/ids/@a", answer={"schemaType": "JSON", "schema": ...}),
+        Call("GET /schemas/ids/@b", answer={"schemaType": "PROTOBUF", "schema": PROTO}),
+        Call(
+            "GET /subjects/$s/versions/1",
+            answer={
+                "subject": "$s",
+                "version": 1,
+                "id": A,
+                "schemaType": "JSON",
+                "schema": ...,
+            },
+        ),
+        Call("GET /subjects/$s/versions/1/schema", answer=json.loads(PLANE)),
+        Call("POST /subjects/$s/versions", 422, 42201, {"schema": "[1", "schemaType": "JSON"}),
+        Call("POST /subjects/$t/versions", 422, 42201, {"schema": "x", "schemaType": "PROTOBUF"}),
+        Call("POST /subjects/$s/versions", 409, 409, {"schema": PLAIN}),
+    ),
+)
+
 ROOT = Conversation(
     "root and metadata",
     (
@@ -526,5 +542,6 @@ CONVERSATIONS = (
     PAGES,
     NORMALIZE,
     CONTEXTS,
+    TYPES,
     ROOT,
 )

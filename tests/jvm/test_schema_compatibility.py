@@ -121,21 +121,21 @@ def unexplained(pair: SchemaPair, refusal: str | None, found: set[str]) -> str:
 
 @pytest.mark.parametrize("drawn", nightly_unless(lambda case: case == SHORT, [SHORT, LONG]))
 def test_drawn_pairs_have_the_same_result_or_a_known_difference(
-    schema_registry: str, drawn: tuple[int, int]
+    apicurio: str, drawn: tuple[int, int]
 ) -> None:
     seed, count = drawn
-    apicurio = Apicurio(schema_registry)
+    peer = Apicurio(apicurio)
     wrong: list[tuple[str, SchemaPair]] = []
     both = {True: 0, False: 0}
     for index, pair in enumerate(drawn_pairs(seed, count)):
         writer, reader = parsed(pair.kind, pair.writer), parsed(pair.kind, pair.reader)
-        status, message = apicurio.register(str(index), pair.kind, pair.writer)
+        status, message = peer.register(str(index), pair.kind, pair.writer)
         if (status == 200) != (writer is not None):
             wrong.append((f"validity: {message}", pair))
         if status != 200 or writer is None:
             continue
-        apicurio.check(str(index), "BACKWARD")
-        status, message = apicurio.register(str(index), pair.kind, pair.reader)
+        peer.check(str(index), "BACKWARD")
+        status, message = peer.register(str(index), pair.kind, pair.reader)
         if (status in (200, 409)) != (reader is not None):
             wrong.append((f"validity: {message}", pair))
         elif reader is not None:

@@ -47,6 +47,8 @@ _PAUSE_S = 0.2
 _REFERENCES_MAX = 200
 _REFERENCE_DEPTH_MAX = 20
 _CACHE_SIZE = 1000
+# A prefix that begins so selects a context: the names of its subjects may begin otherwise.
+_CONTEXT_MARK = ":"
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -277,15 +279,17 @@ class SchemaRegistry:
         """Return the names of all subjects, or of those with this prefix.
 
         Args:
-            prefix: The prefix.
+            prefix: The prefix. It may begin with a context, such as ":.east:", or ":*:" for all.
             deleted: Whether to return those too whose versions were all deleted softly.
 
         Raises:
             RegistryError: The registry was not reached, or refused the request.
         """
         query = _query(subjectPrefix=prefix, deleted=deleted)
-        # Some registries ignore the prefix.
         found = self._send(Request(f"/subjects{query}"), list[str])
+        if prefix.startswith(_CONTEXT_MARK):
+            return found
+        # Some registries ignore the prefix.
         return [name for name in found if name.startswith(prefix)]
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[int]:

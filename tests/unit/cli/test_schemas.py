@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from barnabas.cli.common.registries import need_registry
 from barnabas.cli.group import group
 from barnabas.runtime import web
 from unit.serializers.registry_server import RegistryServer
@@ -134,17 +135,78 @@ def test_an_unknown_subject_names_similar_ones(commands: Commands) -> None:
     assert done.output == "error: the registry has no subject planes.\n"
 
 
+def test_a_file_gets_the_text_exactly_as_it_is_registered(commands: Commands) -> None:
+    text = 'syntax = "proto3";\n// \x1b[1m \u200f\nmessage A {}\n'
+    commands.responses |= {
+        "GET /subjects/s/versions": (200, [3]),
+        "GET /subjects/s/versions/3": (
+            200,
+            {"subject": "s", "version": 3, "id": 7, "schema": text, "schemaType": "PROTOBUF"},
+        ),
+        "GET /subjects/s/versions/3/referencedby": (200, [8]),
+    }
+    done = commands.run("get", "s")
+    assert done.stdout == text
+    assert done.stderr == "s version 3, id 7, PROTOBUF, used by id 8\n"
+
+
+def test_the_prefix_of_a_context_is_left_to_the_registry(commands: Commands) -> None:
+    names = (200, [":.east:s", "s"])
+    commands.responses["GET /subjects?subjectPrefix=%3A%2A%3As"] = names
+    commands.responses["GET /subjects?subjectPrefix=s"] = names
+    for name in ("s", "%3A.east%3As"):
+        commands.responses[f"GET /subjects/{name}/versions"] = (200, [1])
+        place = {"subject": name, "version": 1, "id": 1, "schema": FLIGHT}
+        commands.responses[f"GET /subjects/{name}/versions/1"] = (200, place)
+    assert len(commands.run("list", "--prefix", ":*:s").output.splitlines()) == 2
+    assert len(commands.run("list", "--prefix", "s").output.splitlines()) == 1
+
+
 def test_each_incompatibility_is_a_line_and_status_one(commands: Commands) -> None:
     path = "POST /compatibility/subjects/s/versions"
     reasons = {"is_compatible": False, "messages": ["first reason", "second reason"]}
     commands.responses[f"{path}?verbose=true"] = (200, reasons)
     commands.responses[f"{path}/2?verbose=true"] = (200, {"is_compatible": True})
+    commands.responses["GET /subjects/s/versions"] = (200, [1, 2])
     file = commands.file("f.avsc")
     done = commands.run("check", "s", file, status=1)
     assert done.output == "s: not compatible\n  first reason\n  second reason\n"
     assert commands.run("check", "s", file, "--version", "2").output == "s: compatible\n"
     done = commands.run("check", "s", file, "--json", status=1)
     assert json.loads(done.output) == {"subject": "s", **reasons}
+
+
+def test_messages_of_confluents_registry_are_shown_as_sentences(commands: Commands) -> None:
+    problem = "{{errorType:'SOME_TYPE', description:'{}', additionalInfo:'{}'}}"
+    messages = [
+        problem.format("the type at path '/fields/0' differs", "reader: INT, writer: STRING"),
+        problem.format("the field 'gate' has no default", "gate"),
+        """{errorType:"FIELD_KIND_CHANGED", description:"the kind of '#/1' differs"}""",
+        "{oldSchemaVersion: 1}",
+        """{oldSchema: '{"type": "int"}'}""",
+        "{validateFields: 'false', compatibility: 'BACKWARD'}",
+        "another form",
+    ]
+    response = {"is_compatible": False, "messages": messages}
+    commands.responses["POST /compatibility/subjects/s/versions?verbose=true"] = (200, response)
+    assert commands.run("check", "s", commands.file("f.avsc"), status=1).output == (
+        "s: not compatible (BACKWARD)\n"
+        "  the type at path '/fields/0' differs (reader: INT, writer: STRING)\n"
+        "  the field 'gate' has no default\n"
+        "  the kind of '#/1' differs\n"
+        "  another form\n"
+    )
+
+
+def test_a_check_says_that_the_subject_is_new(commands: Commands) -> None:
+    path = "POST /compatibility/subjects/s/versions?verbose=true"
+    commands.responses[path] = (200, {"is_compatible": True})
+    done = commands.run("check", "s", commands.file("f.avsc"))
+    assert done.output == "s: compatible, since the subject has no versions\n"
+
+
+def test_an_unknown_id_is_an_error_without_a_traceback(commands: Commands) -> None:
+    assert "has no schema with id 99" in commands.run("get", "--id", "99", status=1).output
 
 
 def test_a_refused_registration_shows_each_incompatibility(commands: Commands) -> None:
@@ -194,3 +256,17 @@ def test_the_level_of_the_registry_applies_where_a_subject_has_none(commands: Co
 def test_an_unreachable_registry_is_named(commands: Commands) -> None:
     done = commands.run("list", "--registry", "http://127.0.0.1:1", status=1)
     assert "not reached: http://127.0.0.1:1/subjects" in done.output
+
+
+@pytest.mark.parametrize(
+    ("given", "properties", "wanted"),
+    [
+        (None, (), "http://127.0.0.1:8081"),
+        (None, ("schema.registry.url=http://host:1",), "http://host:1"),
+        ("http://option:2", ("schema.registry.url=http://host:1",), "http://option:2"),
+    ],
+)
+def test_the_registry_is_named_by_an_option_a_setting_or_is_on_this_machine(
+    given: str | None, properties: tuple[str, ...], wanted: str
+) -> None:
+    assert need_registry(given, properties).url == wanted

@@ -13,6 +13,7 @@ from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import bad, echo_line, echo_table, good
 from barnabas.cli.common.terminal import confirm, yes_option
+from barnabas.cli.schemas.incompatibilities import Incompatibilities
 from barnabas.cli.schemas.options import (
     GivenSchema,
     RegistryCommand,
@@ -165,7 +166,11 @@ def _echo_schema(title: str, schema: Schema) -> None:
     for each in schema.references:
         echo(f"  uses {each.name}: {each.subject} version {each.version}", err=True)
     text = schema.text
-    if sys.stdout.isatty() and schema.kind is not SchemaType.PROTOBUF:
+    if not sys.stdout.isatty():
+        # A file gets exactly what is registered, without escapes.
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+        return
+    if schema.kind is not SchemaType.PROTOBUF:
         # A registry may have accepted text that is no JSON; the user sees it as it is.
         with contextlib.suppress(ValueError):
             text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
@@ -221,12 +226,14 @@ def _fail_incompatible(
     registry: SchemaRegistry, subject: str, schema: Schema, error: RegistryError
 ) -> None:
     """Print what is incompatible, and end the command with status 1."""
-    reasons = registry.incompatibilities(subject, schema)
-    if not reasons:
+    messages = registry.incompatibilities(subject, schema)
+    if not messages:
         raise error
-    problem(f"the schema is not compatible with earlier versions of {subject}:")
-    for reason in reasons:
-        echo(f"  {reason}", err=True)
+    found = Incompatibilities.of(messages)
+    level = f" ({found.level})" if found.level else ""
+    problem(f"the schema is not compatible with earlier versions of {subject}{level}:")
+    for each in found.problems:
+        echo(f"  {each}", err=True)
     sys.exit(EXIT_FAILED)
 
 
@@ -248,16 +255,20 @@ def check_schema(
     """
     schema = given.read()
     with target.calls_for(subject) as registry:
-        reasons = registry.incompatibilities(subject, schema, version, normalize=given.normalize)
+        messages = registry.incompatibilities(subject, schema, version, normalize=given.normalize)
+        is_first = not messages and not _existing(registry, subject)
     if target.as_json:
-        echo_json({"subject": subject, "is_compatible": not reasons, "messages": reasons})
-    elif reasons:
-        echo_line(bad(f"{subject}: not compatible"))
-        for reason in reasons:
-            echo(f"  {reason}")
+        echo_json({"subject": subject, "is_compatible": not messages, "messages": messages})
+    elif messages:
+        found = Incompatibilities.of(messages)
+        level = f" ({found.level})" if found.level else ""
+        echo_line(bad(f"{subject}: not compatible{level}"))
+        for each in found.problems:
+            echo(f"  {each}")
     else:
-        echo_line(good(f"{subject}: compatible"))
-    if reasons:
+        reason = ", since the subject has no versions" if is_first else ""
+        echo_line(good(f"{subject}: compatible"), reason)
+    if messages:
         sys.exit(EXIT_FAILED)
 
 

@@ -26,7 +26,7 @@ from barnabas.cli.common.registries import (
     need_registry,
     registry_option,
 )
-from barnabas.serializers.errors import RegistryError
+from barnabas.serializers.errors import RegistryError, SchemaError
 from barnabas.serializers.registry import SUBJECT_NOT_FOUND, SchemaRegistry
 from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
 
@@ -53,10 +53,10 @@ class RegistryCommand(NamedTuple):
 
     @contextmanager
     def calls(self) -> Iterator[SchemaRegistry]:
-        """Yield the registry; its error ends the command with status 1."""
+        """Yield the registry; its error, or an unknown id, ends the command with status 1."""
         try:
             yield self.registry
-        except RegistryError as error:
+        except (RegistryError, SchemaError) as error:
             fail(str(error))
         sys.stdout.flush()
 
