@@ -38,6 +38,13 @@ def _avro() -> dict[str, Any]:
             _record(f"R{i}", *(["null", f"R{(i * 7 + j) % 40}"] for j in range(20)))
             for i in range(40)
         ],
+        "long enums": [
+            {"type": "enum", "name": f"E{i}", "symbols": [f"S{j}" for j in range(2000)]}
+            for i in range(50)
+        ],
+        "long aliases": [
+            _record(f"R{i}") | {"aliases": [f"A{i}x{j}" for j in range(1000)]} for i in range(80)
+        ],
         "large number": '{"type":"fixed","name":"F","size":' + "9" * 1_000_000 + "}",
     }
 
@@ -73,6 +80,15 @@ def _json() -> dict[str, Any]:
         "many patterns": {
             "properties": {f"p{index}": {"type": "string"} for index in range(2_000)},
             "patternProperties": {f"(a+)+{index}$": {} for index in range(2_000)},
+        },
+        "many required properties": {
+            "additionalProperties": False,
+            "properties": {f"p{index}": {"default": 1} for index in range(20_000)},
+            "required": [f"p{index}" for index in range(20_000)],
+        },
+        "patterns that match all": {
+            "properties": {f"p{index}": {"type": "string"} for index in range(5000)},
+            "patternProperties": {f"p{'|x' * (index % 9)}|{index}": {} for index in range(5000)},
         },
         "long patterns": {
             "properties": {"a" * 1000: {}},

@@ -17,6 +17,12 @@ from jvm.drawn_schemas import damaged_json, drawn_pairs
 CPU_S_MAX = 20
 HOSTILE = hostile_schemas()
 DAMAGED = 600
+# Schemas beside which all of the others is new.
+EMPTY = {
+    "AVRO": '{"type":"record","name":"R","fields":[]}',
+    "JSON": '{"type":"object","additionalProperties":false}',
+    "PROTOBUF": 'syntax = "proto3"; package empty;',
+}
 
 
 @contextmanager
@@ -41,8 +47,9 @@ def use(kind: str, text: str, other: str | None = None) -> bool:
         schema = parse(kind, text)
         assert parse(kind, schema.canonical, is_new=False).canonical == schema.canonical
         again = parse(kind, schema.normalized().canonical if other is None else other)
-        incompatibilities(schema, again)
-        incompatibilities(again, schema)
+        empty = parse(kind, EMPTY[kind])
+        for one, two in ((schema, again), (again, schema), (schema, empty), (empty, schema)):
+            incompatibilities(one, two)
     except InvalidSchemaError:
         return False
     return True

@@ -26,6 +26,7 @@ from barnabas.registry.http_call import (
     Call,
     accepted_type,
     check_content_type,
+    check_origin,
     error_response,
     json_response,
     split_path,
@@ -101,6 +102,7 @@ class RegistryApplication:
         routes = self.routes
         if routes is None:
             raise store_failed("the registry starts or stops")
+        check_origin(request.headers)
         parts, context = split_path(request.scope["raw_path"])
         route = routes.find(parts, context)
         check_content_type(request.method, request.headers.get("content-type"))

@@ -426,6 +426,24 @@ def test_requests_that_do_not_fit_are_refused(
     assert registry.request(method, path, headers=headers).error == error
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example", "host": "127.0.0.1:8081"},
+        {"origin": "null", "host": "127.0.0.1:8081"},
+        {"origin": "http://[", "host": "127.0.0.1:8081"},
+        {"sec-fetch-site": "cross-site"},
+    ],
+)
+def test_pages_of_other_sites_are_refused(
+    registry: RegistryInMemory, headers: dict[str, str]
+) -> None:
+    path, body = "/subjects/a/versions", {"schema": STRING}
+    assert registry.request("POST", path, body, headers).error == (403, 40301)
+    own = {"origin": "http://127.0.0.1:8081", "host": "127.0.0.1:8081"}
+    assert registry.request("POST", path, body, own).status == 200
+
+
 def test_head_has_no_body(registry: RegistryInMemory) -> None:
     registry.register("a", STRING)
     answer = registry.request("HEAD", "/subjects/a/versions/1")

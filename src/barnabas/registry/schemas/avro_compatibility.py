@@ -86,6 +86,8 @@ class _Comparison:
         return found
 
     def _compare_new(self, reader: AvroType, writer: AvroType, path: _Path) -> Steps[_Result]:
+        words = len(reader.aliases) + len(reader.symbols) + len(writer.symbols)
+        self._budget.spend(words // 8)
         inner: Steps[_Result] | None = None
         found: _Result = []
         if writer.kind == "union":

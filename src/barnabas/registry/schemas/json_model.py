@@ -131,6 +131,10 @@ class JsonDocument:
             key: self.node(JsonPlace(each, node.base)) for key, each in items if _is_schema(each)
         }
 
+    def inner_named(self, node: JsonNode, keyword: str, name: str) -> JsonNode:
+        """Return one of the schemas of a keyword such as `patternProperties`."""
+        return self.node(JsonPlace(node.schema[keyword][name], node.base))
+
     def inner_list(self, node: JsonNode, keyword: str) -> list[JsonNode]:
         """Return the schemas of a keyword such as `prefixItems`."""
         value = node.schema.get(keyword)
@@ -183,7 +187,7 @@ def _is_schema(value: Any) -> bool:
 
 def _parts(schema: dict[str, Any], base: str) -> list[JsonPart]:
     parts: list[JsonPart] = []
-    if "enum" in schema:
+    if isinstance(schema.get("enum"), list):
         parts.append(JsonNode("enum", schema, base))
     for criterion in _COMBINED:
         if isinstance(schema.get(criterion), list):

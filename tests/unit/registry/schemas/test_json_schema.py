@@ -326,3 +326,22 @@ def test_many_alternatives_are_matched_as_well_as_possible() -> None:
     # integer fits the first of the new ones only, and number, too.
     assert kinds(old, new) == ["COMBINED_TYPE_SUBSCHEMAS_CHANGED"]
     assert kinds(old, {"oneOf": [{"type": "number"}, {"type": "integer"}]}) == []
+
+
+@pytest.mark.parametrize("value", [5, "x", [5], {"a": 5}, None, [{}], {"a": {}}])
+def test_a_reference_may_lead_to_what_is_no_schema(value: Any) -> None:
+    """Nothing checks the value of a default, to which a reference may lead."""
+    keywords = [
+        *("type", "properties", "required", "patternProperties", "additionalProperties", "enum"),
+        *("items", "prefixItems", "additionalItems", "anyOf", "not", "const", "maximum", "pattern"),
+        *("multipleOf", "dependencies", "dependentRequired", "uniqueItems", "if", "minLength"),
+    ]
+    for keyword in keywords:
+        for kind in ({}, {"type": "object"}, {"type": "array"}):
+            target = {"default": {**kind, keyword: value}, "$ref": "#/default"}
+            for other in (kind, {"properties": {"b": {}}}, {"items": [{}, {}]}, target):
+                try:
+                    kinds(target, other)
+                    kinds(other, target)
+                except InvalidSchemaError:
+                    continue
