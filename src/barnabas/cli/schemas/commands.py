@@ -167,8 +167,8 @@ def _echo_schema(title: str, schema: Schema) -> None:
         echo(f"  uses {each.name}: {each.subject} version {each.version}", err=True)
     text = schema.text
     if not sys.stdout.isatty():
-        # A file gets exactly what is registered: without `color`, click removes escape sequences.
-        click.echo(text, nl=not text.endswith("\n"), color=True)
+        # A file gets exactly what is registered, without escapes.
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
         return
     if schema.kind is not SchemaType.PROTOBUF:
         # A registry may have accepted text that is no JSON; the user sees it as it is.
@@ -230,8 +230,7 @@ def _fail_incompatible(
     if not messages:
         raise error
     found = Incompatibilities.of(messages)
-    level = f" ({found.level})" if found.level else ""
-    problem(f"the schema is not compatible with earlier versions of {subject}{level}:")
+    problem(f"the schema is not compatible with earlier versions of {subject}{found.level}:")
     for each in found.problems:
         echo(f"  {each}", err=True)
     sys.exit(EXIT_FAILED)
@@ -261,8 +260,7 @@ def check_schema(
         echo_json({"subject": subject, "is_compatible": not messages, "messages": messages})
     elif messages:
         found = Incompatibilities.of(messages)
-        level = f" ({found.level})" if found.level else ""
-        echo_line(bad(f"{subject}: not compatible{level}"))
+        echo_line(bad(f"{subject}: not compatible{found.level}"))
         for each in found.problems:
             echo(f"  {each}")
     else:
