@@ -11,7 +11,7 @@ import click
 
 from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.tables import bad, echo_line, echo_table, good
+from barnabas.cli.common.tables import bad, echo_line, echo_table, good, header_option
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.cli.schemas.incompatibilities import Incompatibilities
 from barnabas.cli.schemas.options import (
@@ -66,6 +66,7 @@ schemas.add_command(mode)
 @click.option("--prefix", default="", metavar="PREFIX", help="Only subjects with this prefix.")
 @click.option("--versions", "is_long", is_flag=True, help="Show all versions, not the latest only.")
 @click.option("--deleted", is_flag=True, help="Show softly deleted subjects and versions too.")
+@header_option
 @registry_options
 def list_schemas(
     subjects: Sequence[str], prefix: str, is_long: bool, deleted: bool, target: RegistryCommand
