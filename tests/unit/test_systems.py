@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 DOOR = "barnabas/runtime/"
 # Directories of Linux, as the beginning of a path.
 LINUX_PATHS = ("/proc", "/sys")
-# Files that may use what macOS lacks: tools for tests that need Linux, or read one file of it.
+# Files that may use what macOS lacks: tools for tests, which do without it elsewhere.
 ON_LINUX = {
     "barnabas/testing/free_ports.py",
     "barnabas/testing/relays.py",
