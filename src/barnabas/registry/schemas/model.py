@@ -12,8 +12,16 @@ if TYPE_CHECKING:
 SCHEMA_TYPES = ("AVRO", "JSON", "PROTOBUF")
 
 
+# Limits for messages, and for the parts of a schema in them: a name may be a megabyte.
+_MESSAGE_CHARACTERS = 1000
+_SHOWN_CHARACTERS = 300
+
+
 class InvalidSchemaError(Exception):
     """A schema is invalid or too complex; the message says what is wrong, and where."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message[:_MESSAGE_CHARACTERS])
 
 
 @dataclass(frozen=True)
@@ -70,11 +78,10 @@ class Difference:
             reader: What the reader's schema is called, such as "new".
             writer: What the writer's schema is called.
         """
-        description = self.description.format(
-            path=self.path, info=self.info, reader=reader, writer=writer
-        )
-        info = f", additionalInfo:'{self.info}'" if self.info else ""
-        return f"{{errorType:'{self.kind}', description:'{description}'{info}}}"
+        path, info = self.path[:_SHOWN_CHARACTERS], self.info[:_SHOWN_CHARACTERS]
+        description = self.description.format(path=path, info=info, reader=reader, writer=writer)
+        more = f", additionalInfo:'{info}'" if info else ""
+        return f"{{errorType:'{self.kind}', description:'{description}'{more}}}"
 
 
 class ParsedSchema(ABC):

@@ -99,6 +99,19 @@ def test_half_of_a_surrogate_pair_is_refused(text: str) -> None:
         parse("JSON", '{"title": "\\ud800"}')
 
 
+def test_messages_have_a_limited_length() -> None:
+    name = "a" * 100_000
+    with pytest.raises(InvalidSchemaError) as refused:
+        parse("AVRO", f'"{name}"')
+    assert len(str(refused.value)) <= 1000
+    old, new = (
+        parse("AVRO", f'{{"type":"record","name":"R","fields":[{fields}]}}')
+        for fields in ("", f'{{"name":"{name}","type":"int"}}')
+    )
+    [found] = incompatibilities(new, old)
+    assert len(found) <= 1000
+
+
 def reference(name: str, *inner: ResolvedReference) -> ResolvedReference:
     text = f'{{"type":"record","name":"{name}","fields":[]}}'
     return ResolvedReference(Reference(name, name, 1), text, inner)
