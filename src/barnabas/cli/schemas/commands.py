@@ -230,8 +230,7 @@ def _fail_incompatible(
     if not messages:
         raise error
     found = Incompatibilities.of(messages)
-    level = f" ({found.level})" if found.level else ""
-    problem(f"the schema is not compatible with earlier versions of {subject}{level}:")
+    problem(f"the schema is not compatible with earlier versions of {subject}{found.level}:")
     for each in found.problems:
         echo(f"  {each}", err=True)
     sys.exit(EXIT_FAILED)
@@ -261,8 +260,7 @@ def check_schema(
         echo_json({"subject": subject, "is_compatible": not messages, "messages": messages})
     elif messages:
         found = Incompatibilities.of(messages)
-        level = f" ({found.level})" if found.level else ""
-        echo_line(bad(f"{subject}: not compatible{level}"))
+        echo_line(bad(f"{subject}: not compatible{found.level}"))
         for each in found.problems:
             echo(f"  {each}")
     else:
