@@ -320,10 +320,21 @@ async def _serve(settings: RegistrySettings, on_ready: Callable[[str], None]) ->
     if settings.exit_with is not None:
         timer = LoopTimer(asyncio.get_running_loop())
         ParentWatch(timer, settings.exit_with, ended.set).start()
-    try:
+
+    async def run() -> None:
         async with running_registry(settings, ended.set) as url:
             on_ready(url)
-            await ended.wait()
-    except (TopicError, ClientError, OSError, TimeoutError) as error:
-        return str(error) or type(error).__name__
+            await asyncio.Event().wait()
+
+    loop = asyncio.get_running_loop()
+    running, ending = loop.create_task(run()), loop.create_task(ended.wait())
+    # The end may come while the registry starts, and waits for brokers that ended, too.
+    await asyncio.wait({running, ending}, return_when=asyncio.FIRST_COMPLETED)
+    running.cancel()
+    ending.cancel()
+    (reason,) = await asyncio.gather(running, return_exceptions=True)
+    if isinstance(reason, TopicError | ClientError | OSError | TimeoutError):
+        return str(reason) or type(reason).__name__
+    if isinstance(reason, Exception):
+        raise reason
     return ""
