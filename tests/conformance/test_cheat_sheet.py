@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.registry_process import RegistryProcess
 from conformance.cli_shell import SECONDS, Shell
 from jvm.maven import need
 
@@ -68,13 +69,17 @@ def commands(tool: str) -> list[str]:
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Place]:
     settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
-    with BrokerProcess(tmp_path / "broker", settings) as broker:
+    with (
+        BrokerProcess(tmp_path / "broker", settings) as broker,
+        RegistryProcess(broker.bootstrap) as registry,
+    ):
         shell = Shell(broker.bootstrap)
         directory = tmp_path / "work"
         directory.mkdir()
         (directory / "data").symlink_to(broker.data_directory)
         (directory / "flights.txt").write_text("JFK:42\nLGA:7\nEWR:19\n")
         (directory / "empty.txt").write_text("JFK:\n")
+        (directory / "flight.avsc").write_text('{"type": "record", "name": "F", "fields": []}')
         (directory / "kcat.conf").write_text(f"metadata.broker.list={broker.bootstrap}\n")
         programs = directory / "bin"
         programs.mkdir()
@@ -85,6 +90,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
         shell.ok("produce", "counts", "-s", "value=long", stdin="7\n")
         environment = {
             **shell.environment,
+            "BARNABAS_REGISTRY": registry.url,
             "XDG_CONFIG_HOME": str(directory),
             "KCAT_CONFIG": str(directory / "kcat.conf"),
             "PATH": f"{programs}:{shell.environment['PATH']}",

@@ -124,6 +124,25 @@ def test_a_killed_leader_is_replaced_without_a_loss(make_nodes: MakeNodes) -> No
     assert register(leader.url, "c", schema(3)) == 3
 
 
+def test_a_paused_leader_does_not_write_when_it_goes_on(make_nodes: MakeNodes) -> None:
+    nodes = make_nodes(2, "--log-level", "info")
+    assert register(nodes[0].url, "a", schema(1)) == 1
+    (leader,) = [node for node in nodes if leads(node)]
+    (follower,) = [node for node in nodes if node is not leader]
+    leader.pause()
+    eventually(lambda: leads(follower))
+    assert register(follower.url, "b", schema(2)) == 2
+    leader.resume()
+    # The old leader does not know yet that it was deposed; its write fails, or it is forwarded.
+    path = f"{leader.url}/subjects/c/versions"
+    answers = [request("POST", path, {"schema": schema(3)}) for _ in range(3)]
+    assert {status for status, _ in answers} <= {200, 500}
+    eventually(lambda: request("POST", path, {"schema": schema(3)}) == (200, {"id": 3}))
+    for node in nodes:
+        eventually(lambda node=node: versions(node, "c") == [1])  # type: ignore[misc] # bound now
+        assert request("GET", f"{node.url}/schemas/ids/2")[1] == {"schema": schema(2)}
+
+
 def test_records_that_no_registry_writes_are_skipped(broker: Broker, make_nodes: MakeNodes) -> None:
     (node,) = make_nodes()
     register(node.url, "a", schema(1))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,15 @@ from google.longrunning.operations_proto_pb2 import Operation
 
 from barnabas import serializers
 from barnabas.testing.registry_process import RegistryProcess
-from conformance.client_packages import node_package
+from conformance.client_packages import HERE as PACKAGES, node_package
 from waiting import PATIENCE_S
 
 pytestmark = pytest.mark.conformance
 
 _numbers = itertools.count(1)
-_PROGRAM = Path(__file__).parent / "programs" / "registry_program.js"
+_PROGRAMS = Path(__file__).parent / "programs"
+# Go compiles its library the first time.
+_COMPILE_S = 300
 DRAFT = "http://json-schema.org/draft-07/schema#"
 AIRPORT_AVRO = {
     "type": "record",
@@ -185,7 +188,7 @@ class JavaScriptClient:
     def run(self, *actions: dict[str, Any]) -> list[Any]:
         """Return the result of each action."""
         done = subprocess.run(
-            ["node", str(_PROGRAM), self._url],
+            ["node", str(_PROGRAMS / "registry_program.js"), self._url],
             input=json.dumps(actions),
             env={**os.environ, "NODE_PATH": str(self._modules)},
             capture_output=True,
@@ -254,3 +257,33 @@ def test_javascript_resolves_references(
     data = AvroSerializer(client, schema)(FLIGHT, value_of(topic))
     program = JavaScriptClient(schema_registry.url)
     assert program.run({"do": "decode", "data": data.hex()}) == [FLIGHT]
+
+
+def test_the_calls_of_franz_gos_client(
+    schema_registry: RegistryProcess, topic: str, tmp_path: Path
+) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("go not found: franz-go needs Go 1.24 or later")
+    for name in ("go.mod", "go.sum"):
+        shutil.copy(PACKAGES / "franz-go-sr" / name, tmp_path)
+    shutil.copy(_PROGRAMS / "registry_program.go", tmp_path)
+    done = subprocess.run(
+        ["go", "run", ".", schema_registry.url, f"{topic}-value"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=_COMPILE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "schema": '{"type":"record","name":"GoPlain","fields":[{"name":"a","type":"string"}]}',
+        "version": 1,
+        "compatible": False,
+        "conflict": 409,
+        "level": "FULL",
+        "mode": 40409,
+        "missing": 40402,
+        "deleted": [1],
+        "purged": [1],
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import urllib.error
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from barnabas.testing.free_ports import HOST, free_ports
+from barnabas.testing.registry_process import RegistryProcess
 from conformance.registry_requests import QUICK_GROUPS, register, request
 from waiting import eventually, eventually_equal
 
@@ -83,3 +85,18 @@ def test_a_registry_that_cannot_start_ends_the_broker(tmp_path: Path) -> None:
             broker.start()
     assert "cannot be used" in broker.log()
     assert "barnabas: the registry has ended with exit status 1" in broker.log()
+
+
+def test_a_registry_ends_with_its_parent_while_it_waits_for_brokers(tmp_path: Path) -> None:
+    with socket.socket() as silent, subprocess.Popen(["sleep", "1000"]) as parent:
+        silent.bind((HOST, 0))
+        silent.listen()
+        address = f"{HOST}:{silent.getsockname()[1]}"
+        words = ["--exit-with", str(parent.pid), "-X", "default.api.timeout.ms=600000"]
+        registry = RegistryProcess(address, tmp_path, words)
+        registry.launch()
+        # The registry waits for a response of the broker.
+        silent.accept()
+        parent.kill()
+        parent.wait()
+        assert registry.wait() == 0

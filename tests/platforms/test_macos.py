@@ -16,7 +16,6 @@ from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.records_read_back import read_back
 from platforms.masking import MACOS, masked
-from selection import nightly_unless
 from waiting import eventually
 
 # Tests that run again, in a pytest that lacks the names, on asyncio's own loop.
@@ -28,7 +27,6 @@ SELECTIONS = {
         "tests/conformance/test_client_producer.py",
     ],
     "kills": ["tests/conformance/test_kill_minus_nine.py"],
-    "unit": ["tests/unit", "--ignore=tests/unit/runtime"],
 }
 ROOT = Path(__file__).parents[2]
 
@@ -103,9 +101,7 @@ def test_a_cluster_replicates(tmp_path: Path, note: Path) -> None:
         assert len(note.read_text().split()) >= 3
 
 
-# The unit tests take half an hour.
-@pytest.mark.timeout(5400)
-@pytest.mark.parametrize("selection", nightly_unless(lambda name: name != "unit", SELECTIONS))
+@pytest.mark.parametrize("selection", SELECTIONS)
 def test_a_selection_of_tests_passes(selection: str, tmp_path: Path) -> None:
     # A run with paths includes tests of Apache Kafka.
     words = ["-m", "pytest", "-k", "not kafka", "--basetemp", str(tmp_path / "tests")]

@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 DOOR = "barnabas/runtime/"
 # Directories of Linux, as the beginning of a path.
 LINUX_PATHS = ("/proc", "/sys")
-# Files that may use what macOS lacks: tools for tests that need Linux, or read one file of it.
+# Files that may use what macOS lacks: tools for tests, which do without it elsewhere.
 ON_LINUX = {
     "barnabas/testing/free_ports.py",
     "barnabas/testing/relays.py",
@@ -25,6 +25,7 @@ ON_LINUX = {
 # Files that may use what Windows lacks: they run servers, or pipelines of Spark.
 ON_POSIX = ON_LINUX | {
     "barnabas/cli/nodes/cluster_nodes.py",
+    "barnabas/cli/nodes/registry_child.py",
     "barnabas/spark/pipelines/run_process.py",
     "barnabas/spark/pipelines/runs.py",
     "barnabas/testing/broker_process.py",

@@ -1,4 +1,8 @@
-"""Forwards changes to the leader: the whole request, once, with the header `X-Forward`."""
+"""Forwards changes to the leader: the whole request, once, with the header `X-Forward`.
+
+A leader that has ended does not get the request. It then waits for the next leader, which the group
+elects after the session of the dead one; Confluent's registry responds with an error at once.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,10 @@ _HEADER = "x-forward"
 # Headers of the client that the leader needs, too.
 _PASSED = ("accept", "authorization", "content-type")
 _TIMEOUT_S = 30.0
+# Attempts while no process listens at the leader's address, and the pause between two of them (s).
+# Together they are longer than the session of a dead leader.
+_ATTEMPTS = 60
+_PAUSE_S = 0.25
 # How long an answer waits until this process has read the change, too.
 _READ_S = 2.0
 _OK = 200
@@ -50,19 +58,36 @@ class LeaderForwarder:
 
     async def forwarded(self, call: Call, body: bytes) -> Response | None:
         """Return the leader's response; None if this process is the leader."""
-        leader = await self._leadership.leader()
-        if leader is None:
-            return None
+        refusal = ""
+        for _ in range(_ATTEMPTS):
+            leader = await self._leadership.leader()
+            if leader is None:
+                return None
+            if call.request.headers.get(_HEADER, "").lower() == "true":
+                # The other process believes that this one leads: it will learn of the new leader.
+                raise leader_unknown()
+            try:
+                return await self._response_of(leader.url, call, body)
+            except ConnectionRefusedError as error:
+                refusal = str(error)
+            except OSError as error:
+                raise forwarding_failed(f"the leader does not answer: {error}") from None
+            await asyncio.sleep(_PAUSE_S)
+        raise forwarding_failed(f"the leader does not answer: {refusal}")
+
+    async def _response_of(self, leader: str, call: Call, body: bytes) -> Response:
+        """Return the response of the leader with this URL.
+
+        Raises:
+            OSError: The leader was not reached, or did not respond.
+        """
         headers = call.request.headers
-        if headers.get(_HEADER, "").lower() == "true":
-            # The other process believes that this one leads: it will learn of the new leader.
-            raise leader_unknown()
         passed = {name: headers[name] for name in _PASSED if name in headers}
         scope = call.request.scope
         query = scope["query_string"].decode("ascii", "replace")
         path = scope["raw_path"].decode("ascii", "replace")
         request = WebRequest(
-            url=f"{leader.url}{path}" + (f"?{query}" if query else ""),
+            url=f"{leader}{path}" + (f"?{query}" if query else ""),
             headers={**passed, _HEADER: "true"},
             body=body or None,
             method=call.request.method,
@@ -70,11 +95,7 @@ class LeaderForwarder:
             tls=self._tls,
         )
         async with self._free:
-            loop = asyncio.get_running_loop()
-            try:
-                answer = await loop.run_in_executor(None, exchange, request)
-            except OSError as error:
-                raise forwarding_failed(f"the leader does not answer: {error}") from None
+            answer = await asyncio.get_running_loop().run_in_executor(None, exchange, request)
         if answer.status == _OK:
             with contextlib.suppress(ClientError, TimeoutError):
                 await self._reader.read_to_end(_READ_S)

@@ -11,12 +11,13 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 from starlette.responses import Response
 
-from barnabas.registry.errors import NOT_FOUND, RegistryError
+from barnabas.registry.errors import NOT_FOUND, RegistryError, forbidden
 from barnabas.registry.subjects import DEFAULT_CONTEXT, Subject, in_context
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from starlette.datastructures import Headers
     from starlette.requests import Request
 
     from barnabas.registry.access import Caller
@@ -104,6 +105,20 @@ def check_content_type(method: str, content_type: str | None) -> None:
         return
     if content_type.split(";")[0].strip().lower() not in _BODY_TYPES:
         raise RegistryError(_UNSUPPORTED, "HTTP 415 Unsupported Media Type")
+
+
+def check_origin(headers: Headers) -> None:
+    """Refuse requests that a page of another site makes in a browser.
+
+    Other clients send none of these headers.
+
+    Raises:
+        RegistryError: The page is of another site.
+    """
+    origin = headers.get("origin")
+    is_foreign = origin is not None and origin.partition("://")[2] != headers.get("host")
+    if is_foreign or headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        raise forbidden("pages of other sites may not use this registry")
 
 
 async def read_body(request: Request) -> bytes:

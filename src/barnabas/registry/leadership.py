@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# How long a request waits for a leader, and a write for its record (s).
-_LEADER_S = 10.0
+# How long a request waits for a leader, and a write for its record (s). A dead leader is replaced
+# after the session timeout of 10 s.
+_LEADER_S = 15.0
 _READ_S = 15.0
 _RETRY_S = 0.5
 _SCHEMA_TOO_LARGE = 42209

@@ -23,7 +23,7 @@ from barnabas.registry.records import AVRO, RULES, reference_members
 from barnabas.registry.requests import read_config, read_mode, read_schema
 from barnabas.registry.schemas import SCHEMA_TYPES
 from barnabas.registry.state import ALL, Deleted
-from barnabas.registry.subjects import ANY_CONTEXT, check_subject, parse_version
+from barnabas.registry.subjects import ANY_CONTEXT, check_scope, check_subject, parse_version
 from barnabas.version import __version__
 
 if TYPE_CHECKING:
@@ -322,6 +322,7 @@ class Routes:
 
     async def _set_config(self, call: Call) -> object:
         await self._access.check(call.caller, Right.CONFIGURE, call.scope)
+        check_scope(call.scope)
         body = await read_body(call.request)
         request = read_config(body)
         response = await self._forwarder.forwarded(call, body)
@@ -347,6 +348,7 @@ class Routes:
 
     async def _set_mode(self, call: Call) -> object:
         await self._access.check(call.caller, Right.CONFIGURE, call.scope)
+        check_scope(call.scope)
         body = await read_body(call.request)
         mode = read_mode(body)
         response = await self._forwarder.forwarded(call, body)

@@ -26,6 +26,7 @@ from barnabas.registry.http_call import (
     Call,
     accepted_type,
     check_content_type,
+    check_origin,
     error_response,
     json_response,
     split_path,
@@ -101,6 +102,7 @@ class RegistryApplication:
         routes = self.routes
         if routes is None:
             raise store_failed("the registry starts or stops")
+        check_origin(request.headers)
         parts, context = split_path(request.scope["raw_path"])
         route = routes.find(parts, context)
         check_content_type(request.method, request.headers.get("content-type"))
@@ -141,9 +143,8 @@ class RegistryProcess:
     def __init__(self, settings: RegistrySettings, application: RegistryApplication) -> None:
         self._settings = settings
         self._application = application
-        self.state = RegistryState(settings.level)
+        self._state = RegistryState(settings.level)
         self._stack = contextlib.AsyncExitStack()
-        self.member: RegistryMember | None = None
 
     async def prepare(self) -> str:
         """Create the topic if necessary; return the id of the cluster.
@@ -172,7 +173,7 @@ class RegistryProcess:
         loop = asyncio.get_running_loop()
         examiner = SchemaExaminer(loop)
         self._stack.callback(examiner.close)
-        reader = TopicReader(settings.bootstrap, settings.client, settings.topic, self.state)
+        reader = TopicReader(settings.bootstrap, settings.client, settings.topic, self._state)
         self._stack.push_async_callback(reader.close)
         reader.start()
         session = self._open_session()
@@ -183,12 +184,12 @@ class RegistryProcess:
         self._stack.callback(leadership.close)
         scheme, host, port = address
         identity = RegistryIdentity(host, port, settings.leader_eligibility, scheme)
-        member = self.member = RegistryMember(session, identity, leadership)
+        member = RegistryMember(session, identity, leadership)
         leadership.has_session = lambda: member.has_session
         self._stack.push_async_callback(self._leave, member)
         await reader.read_to_end(_LOAD_S)
         member.start()
-        registry = Registry(self.state, leadership, examiner)
+        registry = Registry(self._state, leadership, examiner)
         forwarder = LeaderForwarder(leadership, reader, settings.peer_tls)
         names = Identity(cluster_id, settings.group_id)
         access: Access = OpenAccess()
@@ -319,10 +320,21 @@ async def _serve(settings: RegistrySettings, on_ready: Callable[[str], None]) ->
     if settings.exit_with is not None:
         timer = LoopTimer(asyncio.get_running_loop())
         ParentWatch(timer, settings.exit_with, ended.set).start()
-    try:
+
+    async def run() -> None:
         async with running_registry(settings, ended.set) as url:
             on_ready(url)
-            await ended.wait()
-    except (TopicError, ClientError, OSError, TimeoutError) as error:
-        return str(error) or type(error).__name__
+            await asyncio.Event().wait()
+
+    loop = asyncio.get_running_loop()
+    running, ending = loop.create_task(run()), loop.create_task(ended.wait())
+    # The end may come while the registry starts, and waits for brokers that ended, too.
+    await asyncio.wait({running, ending}, return_when=asyncio.FIRST_COMPLETED)
+    running.cancel()
+    ending.cancel()
+    (reason,) = await asyncio.gather(running, return_exceptions=True)
+    if isinstance(reason, TopicError | ClientError | OSError | TimeoutError):
+        return str(reason) or type(reason).__name__
+    if isinstance(reason, Exception):
+        raise reason
     return ""

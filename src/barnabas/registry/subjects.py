@@ -69,9 +69,21 @@ def check_subject(qualified: str) -> None:
         RegistryError: The name is empty, reserved, or contains control characters.
     """
     name = split(qualified).name
-    is_control = any(ord(each) < 0x20 or 0x7F <= ord(each) < 0xA0 for each in qualified)
-    if not name or name in _RESERVED or is_control or qualified.startswith(ANY_CONTEXT):
+    if not name or name in _RESERVED:
         raise invalid_subject(qualified)
+    check_scope(qualified)
+
+
+def check_scope(qualified: str | None) -> None:
+    """Check the name of a subject or a context whose settings are changed.
+
+    Raises:
+        RegistryError: The name contains control characters, or stands for all contexts.
+    """
+    name = qualified or ""
+    is_control = any(ord(each) < 0x20 or 0x7F <= ord(each) < 0xA0 for each in name)
+    if is_control or name.startswith(ANY_CONTEXT):
+        raise invalid_subject(name)
 
 
 def parse_version(text: str) -> int:

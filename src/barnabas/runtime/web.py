@@ -163,7 +163,7 @@ def exchange(request: WebRequest) -> WebResponse:
 
     Raises:
         OSError: the URL is not HTTP, the server was not reached, or the response is late, too
-            large or no HTTP.
+            large or no HTTP. `ConnectionRefusedError` if no server listens at the address.
     """
     if not request.url.lower().startswith(("http://", "https://")):
         raise OSError(f"{request.url} is not an HTTP or HTTPS address")
@@ -184,7 +184,9 @@ def exchange(request: WebRequest) -> WebResponse:
     except TimeoutError:
         raise OSError(f"{request.url} did not respond within {request.timeout_s:g} s") from None
     except urllib.error.URLError as error:
-        raise OSError(f"{request.url}: {error.reason}") from None
+        is_refused = isinstance(error.reason, ConnectionRefusedError)
+        kind = ConnectionRefusedError if is_refused else OSError
+        raise kind(f"{request.url}: {error.reason}") from None
     except (ValueError, http.client.HTTPException) as error:
         raise OSError(f"{request.url}: {error or type(error).__name__}") from None
 

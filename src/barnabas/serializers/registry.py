@@ -114,7 +114,7 @@ class _PlaceResponse(msgspec.Struct):
     version: int
 
 
-class Request(msgspec.Struct, frozen=True):
+class _Request(msgspec.Struct, frozen=True):
     """A request to a registry: the path with its query, and what differs from a plain GET."""
 
     path: str
@@ -180,7 +180,7 @@ class SchemaRegistry:
         if cached is not None:
             return cached
         try:
-            response = self._send(Request(f"/schemas/ids/{schema_id}"), _SchemaResponse)
+            response = self._send(_Request(f"/schemas/ids/{schema_id}"), _SchemaResponse)
         except RegistryError as error:
             if error.code == _SCHEMA_NOT_FOUND or error.status == _NOT_FOUND:
                 raise UnknownSchemaError(schema_id, self.url) from None
@@ -199,7 +199,7 @@ class SchemaRegistry:
         cached = self._ids.get((subject, schema))
         if cached is None:
             path = f"{_subject(subject)}/versions{_query(normalize=normalize)}"
-            cached = self._send(Request(path, _body(schema)), _IdResponse).id
+            cached = self._send(_Request(path, _body(schema)), _IdResponse).id
             self._ids.put((subject, schema), cached)
         return cached
 
@@ -212,7 +212,7 @@ class SchemaRegistry:
         cached = self._found.get((subject, schema))
         if cached is None:
             path = f"{_subject(subject)}{_query(normalize=normalize)}"
-            response = self._send(Request(path, _body(schema)), _VersionResponse)
+            response = self._send(_Request(path, _body(schema)), _VersionResponse)
             cached = RegisteredSchema(response.subject, response.version, response.id, schema)
             self._found.put((subject, schema), cached)
         return cached
@@ -268,7 +268,7 @@ class SchemaRegistry:
 
     def _version(self, subject: str, version: str, *, deleted: bool = False) -> RegisteredSchema:
         path = f"{_subject(subject)}/versions/{version}{_query(deleted=deleted)}"
-        response = self._send(Request(path), _VersionResponse)
+        response = self._send(_Request(path), _VersionResponse)
         schema = response.as_schema()
         self._by_id.put(response.id, schema)
         return RegisteredSchema(response.subject, response.version, response.id, schema)
@@ -286,7 +286,7 @@ class SchemaRegistry:
             RegistryError: The registry was not reached, or refused the request.
         """
         query = _query(subjectPrefix=prefix, deleted=deleted)
-        found = self._send(Request(f"/subjects{query}"), list[str])
+        found = self._send(_Request(f"/subjects{query}"), list[str])
         if prefix.startswith(_CONTEXT_MARK):
             return found
         # Some registries ignore the prefix.
@@ -299,7 +299,7 @@ class SchemaRegistry:
             RegistryError: Also if there is no such subject (status 404).
         """
         return self._send(
-            Request(f"{_subject(subject)}/versions{_query(deleted=deleted)}"), list[int]
+            _Request(f"{_subject(subject)}/versions{_query(deleted=deleted)}"), list[int]
         )
 
     def places(self, schema_id: int) -> list[tuple[str, int]]:
@@ -308,7 +308,7 @@ class SchemaRegistry:
         Raises:
             RegistryError: Also if the registry has no such schema (status 404).
         """
-        found = self._send(Request(f"/schemas/ids/{schema_id}/versions"), list[_PlaceResponse])
+        found = self._send(_Request(f"/schemas/ids/{schema_id}/versions"), list[_PlaceResponse])
         return [(each.subject, each.version) for each in found]
 
     def referring(self, subject: str, number: int) -> list[int]:
@@ -317,7 +317,9 @@ class SchemaRegistry:
         Raises:
             RegistryError: Also if there is no such version (status 404).
         """
-        return self._send(Request(f"{_subject(subject)}/versions/{number}/referencedby"), list[int])
+        return self._send(
+            _Request(f"{_subject(subject)}/versions/{number}/referencedby"), list[int]
+        )
 
     def delete(
         self, subject: str, number: int | None = None, *, permanent: bool = False
@@ -350,7 +352,7 @@ class SchemaRegistry:
 
     def _delete(self, path: str) -> list[int]:
         kind: Any = int | list[int]
-        deleted = self._send(Request(path, method="DELETE"), kind)
+        deleted = self._send(_Request(path, method="DELETE"), kind)
         return [deleted] if isinstance(deleted, int) else deleted
 
     # Compatibility and mode
@@ -379,7 +381,7 @@ class SchemaRegistry:
         if version is not None:
             path += f"/{version}"
         path += _query(verbose=True, normalize=normalize)
-        response = self._send(Request(path, _body(schema)), _CheckResponse)
+        response = self._send(_Request(path, _body(schema)), _CheckResponse)
         if response.is_compatible:
             return []
         return response.messages or ["the registry gives no reason"]
@@ -425,21 +427,21 @@ class SchemaRegistry:
 
     def _setting(self, path: str, kind: type[T]) -> T | None:
         try:
-            return self._send(Request(path), kind)
+            return self._send(_Request(path), kind)
         except RegistryError as error:
             if error.code in _NOT_SET:
                 return None
             raise
 
     def _set(self, path: str, name: str, value: str | None) -> None:
-        request = Request(path, method="DELETE")
+        request = _Request(path, method="DELETE")
         if value is not None:
-            request = Request(path, msgspec.json.encode({name: value}), "PUT")
+            request = _Request(path, msgspec.json.encode({name: value}), "PUT")
         self._send(request, Any)
 
     # Requests
 
-    def _send(self, request: Request, kind: type[T]) -> T:
+    def _send(self, request: _Request, kind: type[T]) -> T:
         """Send a request to the first URL that responds, and decode the response."""
         failure: RegistryError | None = None
         # A repeated deletion fails if the first one was executed and its response was lost.
@@ -456,7 +458,7 @@ class SchemaRegistry:
         assert failure is not None
         raise failure
 
-    def _exchange(self, url: str, wanted: Request, kind: type[T]) -> T:
+    def _exchange(self, url: str, wanted: _Request, kind: type[T]) -> T:
         request = web.WebRequest(
             url + wanted.path,
             self._headers,

@@ -243,7 +243,9 @@ def schema_registry(
     """
     from .registry_process import RegistryProcess
 
-    with RegistryProcess(kafka_broker.bootstrap) as registry:
+    # The broker's directory goes with the broker, even if pytest is killed.
+    directory = kafka_broker.directory / "registry"
+    with RegistryProcess(kafka_broker.bootstrap, directory) as registry:
         yield from _kept(request.config, "schema_registry", registry)
 
 

@@ -7,8 +7,8 @@ cut      connections are closed, and new connections too
 stall    connections stay open and new ones are accepted, but no byte passes
 delay    each byte passes some milliseconds later, in both directions
 
-The relay finds the node that opened a connection by its port in /proc. Links between nodes
-therefore need Linux.
+The relay finds the node that opened a connection by its port: in /proc on Linux, elsewhere by the
+command `lsof`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import contextlib
 import errno
 import os
 import socket
+import subprocess
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+_HAS_NETLINK = hasattr(socket, "AF_NETLINK")
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
 _NLM_F_REQUEST = 1
@@ -71,6 +73,21 @@ def socket_inode(address: str, local_port: int, remote_port: int) -> str | None:
         return _from_kernel(address, local_port, remote_port)
     except OSError:
         return _from_tables(local_port, remote_port)
+
+
+def connected_process(pids: Iterable[int], local_port: int, remote_port: int) -> int | None:
+    """Return which of some processes has a connected socket with these ports, by `lsof`."""
+    listed = ",".join(map(str, pids))
+    words = ["lsof", "-nP", "-a", "-p", listed, f"-iTCP:{local_port}", "-Fn"]
+    output = subprocess.run(words, capture_output=True, text=True, check=False).stdout
+    # A line "pPID" for each process, and a line "nHOST:PORT->HOST:PORT" for each socket.
+    owner = None
+    for line in output.splitlines():
+        if line.startswith("p"):
+            owner = int(line[1:])
+        elif line == f"n{HOST}:{local_port}->{HOST}:{remote_port}":
+            return owner
+    return None
 
 
 def _from_kernel(address: str, local_port: int, remote_port: int) -> str | None:
@@ -294,13 +311,13 @@ class Relays:
     def _source(self, transport: asyncio.Transport) -> int | None:
         """Return the node that opened the connection; None if its process is not found."""
         peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        inode = socket_inode(HOST, peer[1], own[1])
-        if inode is None:
-            return None
-        for node, pid in self.pids().items():
-            if _has_socket(pid, inode):
-                return node
-        return None
+        pids = self.pids()
+        if _HAS_NETLINK:
+            inode = socket_inode(HOST, peer[1], own[1])
+            owner = next((pid for pid in pids.values() if inode and _has_socket(pid, inode)), None)
+        else:
+            owner = connected_process(pids.values(), peer[1], own[1])
+        return next((node for node, pid in pids.items() if pid == owner), None)
 
 
 @dataclass(frozen=True)

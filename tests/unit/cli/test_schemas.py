@@ -158,8 +158,8 @@ def test_the_prefix_of_a_context_is_left_to_the_registry(commands: Commands) -> 
         commands.responses[f"GET /subjects/{name}/versions"] = (200, [1])
         place = {"subject": name, "version": 1, "id": 1, "schema": FLIGHT}
         commands.responses[f"GET /subjects/{name}/versions/1"] = (200, place)
-    assert len(commands.run("list", "--prefix", ":*:s").output.splitlines()) == 2
-    assert len(commands.run("list", "--prefix", "s").output.splitlines()) == 1
+    assert len(commands.run("list", "--prefix", ":*:s", "--no-header").output.splitlines()) == 2
+    assert len(commands.run("list", "--prefix", "s", "--no-header").output.splitlines()) == 1
 
 
 def test_each_incompatibility_is_a_line_and_status_one(commands: Commands) -> None:
@@ -245,8 +245,13 @@ def test_the_level_of_the_registry_applies_where_a_subject_has_none(commands: Co
         "DELETE /config/own": (200, {"compatibilityLevel": "FULL"}),
     }
     done = commands.run("compatibility", "own", "none")
-    assert done.output == "own\tFULL\tsubject\nnone\tBACKWARD\tregistry\n"
-    assert commands.run("compatibility").output == "(all others)\tBACKWARD\tregistry\n"
+    assert (
+        done.output
+        == "subject\tcompatibility\tfrom\nown\tFULL\tsubject\nnone\tBACKWARD\tregistry\n"
+    )
+    assert (
+        commands.run("compatibility", "--no-header").output == "(all others)\tBACKWARD\tregistry\n"
+    )
     commands.run("compatibility", "--set", "full")
     commands.run("compatibility", "own", "--unset")
     assert commands.server.bodies == [{"compatibility": "FULL"}]

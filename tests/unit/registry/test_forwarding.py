@@ -97,6 +97,25 @@ def test_a_forwarded_request_is_not_forwarded_again() -> None:
     run(test, {})
 
 
+def test_each_schema_has_one_id_in_all_processes() -> None:
+    async def test(leader: Ask, follower: Ask) -> None:
+        def body(number: int) -> dict[str, str]:
+            return {"schema": f'{{"type":"fixed","name":"f{number}","size":1}}'}
+
+        asked = [
+            ask("POST", f"/subjects/{subject}-{number}/versions", body(number))
+            for number in range(5)
+            for subject in ("a", "b")
+            for ask in (leader, follower)
+        ]
+        found = await asyncio.gather(*asked)
+        ids = [answer["id"] for _, answer in found]
+        assert sorted(set(ids)) == [1, 2, 3, 4, 5]
+        assert all(len(set(ids[each : each + 4])) == 1 for each in range(0, 20, 4))
+
+    run(test, {})
+
+
 def test_changes_are_forwarded_over_tls(tmp_path: Path) -> None:
     authority = shared_authority()
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -316,6 +316,12 @@ def test_an_invalid_subject_is_refused(registry: RegistryInMemory, name: str) ->
     assert answer.error == (422, 42208)
 
 
+@pytest.mark.parametrize("path", ["/config/a%01", "/mode/%3A*%3Aa"])
+def test_settings_need_a_valid_name(registry: RegistryInMemory, path: str) -> None:
+    body = {"compatibility": "NONE"} if path.startswith("/config") else {"mode": "READONLY"}
+    assert registry.request("PUT", path, body).error == (422, 42208)
+
+
 @pytest.mark.parametrize(
     ("body", "error"),
     [
@@ -418,6 +424,24 @@ def test_requests_that_do_not_fit_are_refused(
     error: tuple[int, int],
 ) -> None:
     assert registry.request(method, path, headers=headers).error == error
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example", "host": "127.0.0.1:8081"},
+        {"origin": "null", "host": "127.0.0.1:8081"},
+        {"origin": "http://[", "host": "127.0.0.1:8081"},
+        {"sec-fetch-site": "cross-site"},
+    ],
+)
+def test_pages_of_other_sites_are_refused(
+    registry: RegistryInMemory, headers: dict[str, str]
+) -> None:
+    path, body = "/subjects/a/versions", {"schema": STRING}
+    assert registry.request("POST", path, body, headers).error == (403, 40301)
+    own = {"origin": "http://127.0.0.1:8081", "host": "127.0.0.1:8081"}
+    assert registry.request("POST", path, body, own).status == 200
 
 
 def test_head_has_no_body(registry: RegistryInMemory) -> None:

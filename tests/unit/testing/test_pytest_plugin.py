@@ -341,12 +341,13 @@ def test_assertions_of_barnabas_are_not_rewritten(run, pytester: pytest.Pytester
 
 def servers_in(directory: Path) -> list[int]:
     """Ids of the brokers that run in a temporary directory."""
-    found = subprocess.run(
-        ["pgrep", "-f", f"barnabas.cli.main start .*{directory}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return processes(f"barnabas.cli.main start .*{directory}")
+
+
+def processes(pattern: str) -> list[int]:
+    """Ids of the processes whose command line has a pattern."""
+    words = ["pgrep", "-f", pattern]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
     return [int(line) for line in found.stdout.split()]
 
 
@@ -436,3 +437,30 @@ def test_count():
     pytester.makeini("[pytest]\nschema_registry_scope = day\n")
     result = run(source.format(wanted=2))
     result.stdout.fnmatch_lines(["*schema_registry_scope is 'day', but must be one of session, *"])
+
+
+def test_a_registry_ends_with_a_killed_pytest_and_leaves_nothing(
+    pytester: pytest.Pytester, temporary: Path, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    pytester.makepyfile(
+        f"""
+        import time
+        def test_long(schema_registry):
+            open({str(started)!r}, "w").write(f"{{schema_registry.port}}\\n")
+            time.sleep(600)
+        """
+    )
+    words = [*pytester._getpytestargs(), *OPTIONS]
+    process = pytester.popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        eventually(lambda: started.exists() and started.read_text().endswith("\n"))
+        registry = f"barnabas.cli.main registry .*:{started.read_text().strip()} "
+        assert processes(registry)
+        process.kill()
+        process.wait()
+        eventually(lambda: not processes(registry))
+        eventually(lambda: not servers_in(temporary))
+        eventually(lambda: not list(temporary.glob("barnabas-*")))
+    finally:
+        process.kill()

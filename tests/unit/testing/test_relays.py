@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import struct
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from barnabas.testing import relays as module
 from barnabas.testing.relays import Relays
 
 HERE, THERE = 1, 2
@@ -45,8 +47,12 @@ class Echo:
         self._listening.close()
 
 
-@pytest.fixture
-def relays() -> Iterator[Relays]:
+@pytest.fixture(params=["kernel", "lsof"])
+def relays(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Relays]:
+    if request.param == "lsof":
+        if shutil.which("lsof") is None:
+            pytest.skip("needs the command lsof")
+        monkeypatch.setattr(module, "_HAS_NETLINK", False)
     made = Relays(lambda: {HERE: os.getpid()})
     yield made
     made.close()

@@ -11,7 +11,7 @@ import click
 
 from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.tables import bad, echo_line, echo_table, good
+from barnabas.cli.common.tables import bad, echo_line, echo_table, good, header_option
 from barnabas.cli.common.terminal import confirm, yes_option
 from barnabas.cli.schemas.incompatibilities import Incompatibilities
 from barnabas.cli.schemas.options import (
@@ -66,6 +66,7 @@ schemas.add_command(mode)
 @click.option("--prefix", default="", metavar="PREFIX", help="Only subjects with this prefix.")
 @click.option("--versions", "is_long", is_flag=True, help="Show all versions, not the latest only.")
 @click.option("--deleted", is_flag=True, help="Show softly deleted subjects and versions too.")
+@header_option
 @registry_options
 def list_schemas(
     subjects: Sequence[str], prefix: str, is_long: bool, deleted: bool, target: RegistryCommand
@@ -167,8 +168,8 @@ def _echo_schema(title: str, schema: Schema) -> None:
         echo(f"  uses {each.name}: {each.subject} version {each.version}", err=True)
     text = schema.text
     if not sys.stdout.isatty():
-        # A file gets exactly what is registered: without `color`, click removes escape sequences.
-        click.echo(text, nl=not text.endswith("\n"), color=True)
+        # A file gets exactly what is registered, without escapes.
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
         return
     if schema.kind is not SchemaType.PROTOBUF:
         # A registry may have accepted text that is no JSON; the user sees it as it is.
@@ -230,8 +231,7 @@ def _fail_incompatible(
     if not messages:
         raise error
     found = Incompatibilities.of(messages)
-    level = f" ({found.level})" if found.level else ""
-    problem(f"the schema is not compatible with earlier versions of {subject}{level}:")
+    problem(f"the schema is not compatible with earlier versions of {subject}{found.level}:")
     for each in found.problems:
         echo(f"  {each}", err=True)
     sys.exit(EXIT_FAILED)
@@ -261,8 +261,7 @@ def check_schema(
         echo_json({"subject": subject, "is_compatible": not messages, "messages": messages})
     elif messages:
         found = Incompatibilities.of(messages)
-        level = f" ({found.level})" if found.level else ""
-        echo_line(bad(f"{subject}: not compatible{level}"))
+        echo_line(bad(f"{subject}: not compatible{found.level}"))
         for each in found.problems:
             echo(f"  {each}")
     else:

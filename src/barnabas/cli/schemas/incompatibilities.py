@@ -27,7 +27,7 @@ class Incompatibilities(NamedTuple):
 
     # A sentence for each problem.
     problems: Sequence[str]
-    # The compatibility level that was checked; "" if the registry does not name it.
+    # The compatibility level that was checked, as " (LEVEL)"; "" if the registry does not name it.
     level: str
 
     @classmethod
@@ -36,7 +36,7 @@ class Incompatibilities(NamedTuple):
         notes = [each for each in messages if _NOTE.fullmatch(each)]
         problems = [_sentence(each) for each in messages if each not in notes]
         levels = [found[1] for found in map(_LEVEL.search, notes) if found]
-        return cls(problems or messages, levels[0] if levels else "")
+        return cls(problems or messages, f" ({levels[0]})" if levels else "")
 
 
 def _sentence(message: str) -> str:

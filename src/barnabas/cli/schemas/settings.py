@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.common.output import echo_json
-from barnabas.cli.common.tables import dim, echo_table
+from barnabas.cli.common.tables import dim, echo_table, header_option
 from barnabas.cli.schemas.options import RegistryCommand, registry_options
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ READONLY refuses registrations and deletions. IMPORT accepts versions and ids th
     "--set", "value", type=click.Choice(LEVELS, case_sensitive=False), help="Set this level."
 )
 @click.option("--unset", is_flag=True, help="Remove the level: that of the registry applies.")
+@header_option
 @registry_options
 def compatibility(
     subjects: Sequence[str], value: str | None, unset: bool, target: RegistryCommand
@@ -74,6 +75,7 @@ def compatibility(
 )
 @click.option("--unset", is_flag=True, help="Remove the mode: that of the registry applies.")
 @click.option("--force", is_flag=True, help="Set IMPORT although there are schemas.")
+@header_option
 @registry_options
 def mode(
     subjects: Sequence[str], value: str | None, unset: bool, force: bool, target: RegistryCommand
