@@ -56,7 +56,7 @@ class LeadingVoter:
             {1: ("one", 9093)},
             cluster_id=CLUSTER_ID,
             directory_id=LEADER.directory_id,
-            advertised={"CONTROLLER": ("one", 9093)},
+            advertised={"CONTROLLER": ("one", 9093), "SECURE": ("one", 9095)},
             **values,
         )
         opening = RaftOpening(
@@ -79,9 +79,9 @@ class LeadingVoter:
             self.driver.append([(topic(f"t{number}", number), 0)], lambda *_: None)
         self.settle()
 
-    def exchange(self, request: Message, version: int) -> Any:
+    def exchange(self, request: Message, version: int, listener: str | None = None) -> Any:
         responses: list[Message] = []
-        self.rpc.serve(request, version, responses.append)
+        self.rpc.serve(request, version, responses.append, listener)
         assert self.world.run_until(lambda: bool(responses), 2_000)
         (response,) = responses
         return response
@@ -323,6 +323,16 @@ def test_responses_contain_the_leaders_endpoint_in_versions_with_that_field() ->
         assert (result.error_code, result.leader_id, result.leader_epoch) == (0, 1, 1)
         assert not result.vote_granted
         assert len(response.node_endpoints) == endpoints
+
+
+@pytest.mark.parametrize(
+    ("listener", "ports"), [(None, [9093]), ("CONTROLLER", [9093]), ("SECURE", [9095]), ("NEW", [])]
+)
+def test_responses_contain_the_leaders_endpoint_on_the_listener_of_the_request(
+    listener: str | None, ports: list[int]
+) -> None:
+    response = LeadingVoter().exchange(fetch(0), 18, listener)
+    assert [each.port for each in response.node_endpoints] == ports
 
 
 def test_old_epochs_are_fenced() -> None:

@@ -22,8 +22,17 @@ if TYPE_CHECKING:
 class QuorumApi(Protocol):
     """Serves Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot and voter changes."""
 
-    def serve(self, request: Message, version: int, on_done: Callable[[Message], None]) -> None:
-        """Serve a request of this version. `on_done` is called once, perhaps immediately."""
+    def serve(
+        self,
+        request: Message,
+        version: int,
+        on_done: Callable[[Message], None],
+        listener_name: str | None = None,
+    ) -> None:
+        """Serve a request of this version. `on_done` is called once, perhaps immediately.
+
+        The response has the leader's address on the listener; None for the one of this replica.
+        """
         ...
 
 

@@ -67,7 +67,7 @@ def quorum_request(dependencies: ControllerListenerDependencies) -> Handle:
     raft = dependencies.raft
 
     def handle_quorum_request(context: RequestContext, request: Message) -> None:
-        raft.serve(request, context.version, context.respond_exempt)
+        raft.serve(request, context.version, context.respond_exempt, context.listener_name)
 
     return handle_quorum_request
 
