@@ -37,9 +37,12 @@ def test_nothing_is_wrong_with_it(words: list[str], data: Path) -> None:
     assert done.exit_code == 0, done.output
 
 
-def test_its_dump_is_empty(data: Path) -> None:
-    done = run("dump", data / "flights-0")
-    assert (done.exit_code, done.output) == (0, "")
+def test_its_dump_says_that_there_are_no_records(data: Path) -> None:
+    directory = data / "flights-0"
+    done = run("dump", directory)
+    expected = f"{directory}: no record was written to this partition\n"
+    assert (done.exit_code, done.output) == (0, expected)
+    assert run("dump", directory, "--json").output == ""
 
 
 def test_a_directory_of_something_else_cannot_be_dumped(tmp_path: Path) -> None:

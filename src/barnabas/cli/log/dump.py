@@ -91,7 +91,10 @@ class Dumper:
     def dump(self, path: str) -> None:
         """Show a file, or all segments of a partition's directory."""
         if self._disk.is_directory(path):
-            for name in self._names(path):
+            names = self._names(path)
+            if not names and not self._options.as_json:
+                echo_line(f"{path}: {dim('no record was written to this partition')}")
+            for name in names:
                 if self._left == 0:
                     break
                 self.dump(f"{path}/{name}")
