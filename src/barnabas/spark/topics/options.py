@@ -42,6 +42,7 @@ SELECTIONS = ("subscribe", "subscribepattern", "assign")
 # Names in lower case, as Spark passes them, with their usual spelling.
 NAMES = {option.name.lower(): option.name for option in OPTIONS if not option.name.endswith("*")}
 # Options of streams, which `spark.read` ignores as Spark's connector does.
+_STREAM_NAMES = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
 # Names that other clients of a schema registry use, without dots and without their first word
 # `schema`. The names that `_hint` finds by their letters are others.
 _NAMES_ELSEWHERE = {
@@ -49,7 +50,6 @@ _NAMES_ELSEWHERE = {
     "registrybasicauthuserinfo": "registryuser",
     "registrysslcalocation": "registrycafile",
 }
-_STREAM_NAMES = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
 # The beginning of all transactional ids of sinks, and of their groups.
 DEFAULT_PREFIX = "spark-barnabas"
 # Durations as in Spark's settings; without a unit, the number is in ms.
