@@ -91,6 +91,7 @@ def test_records_that_cannot_be_deserialized_are_skipped_and_counted(
     failed = shell.run(*words)
     assert failed.returncode == 1
     assert "the value of the record at offset 1 cannot be deserialized" in failed.stderr
+    assert failed.stderr.endswith(". `--on-error skip` skips such records\n")
     done = shell.run(*words, *group, "--on-error", "skip", "-n", "2")
     assert (done.returncode, done.stdout) == (0, '{"n":1}\n{"n":2}\n')
     first, total = done.stderr.splitlines()
@@ -122,6 +123,7 @@ def test_a_corrupt_batch_is_skipped_and_counted(
     failed = shell.run(*words)
     assert failed.returncode == 1
     assert f"{broken_topic}-0: records fetched at offset 3 are corrupt" in failed.stderr
+    assert failed.stderr.endswith(". `--on-error skip` skips such records\n")
     assert {*"abc"} <= {*failed.stdout.split()}
     more = (f"{group[1]}-more",) if group else ()
     done = shell.run(*words[:2], *group[:1], *more, *words[-3:], "--on-error", "skip")

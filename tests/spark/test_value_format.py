@@ -76,7 +76,7 @@ def test_the_program_of_the_document_shows_the_fields(
     ]
     text = block.text.replace("127.0.0.1:9092", bootstrap)
     text = text.replace("http://127.0.0.1:8081", registry_url)
-    exec(text.replace('"flights"', repr(flights)), {"spark": spark})
+    exec(text.replace('"avro-flights"', repr(flights)), {"spark": spark})
     shown = capsys.readouterr().out
     assert "|origin|delay|" in shown
     assert "|   JFK|   42|" in shown

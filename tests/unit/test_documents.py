@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from documents.blocks import sections_of
 from page_anchors import anchors
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +32,24 @@ LAB = "docs/lab/README.md"
 RESULT_LINES_MAX = 220
 CELL_LENGTH_MAX = 100
 COMMAND = re.compile(r"`make ([a-z-]+)")
+# Pages that a newcomer reads one after the other, with the same broker at 127.0.0.1:9092.
+PAGES_WITH_ONE_BROKER = ["README.md"] + [
+    f"docs/{name}.md"
+    for name in [
+        "start",
+        "migrate-client",
+        "schemas",
+        "share-consumer",
+        "spark",
+        "tables",
+        "pipelines",
+    ]
+]
+# Where a program or a command of a page writes or reads a topic.
+TOPIC_USE = re.compile(
+    r"barnabas (?:produce|consume|topics create) ([a-z][\w.-]*)|--topic ([a-z][\w.-]*)"
+    r'|(?:\.send|NewTopic|Consumer)\(\s*"([\w.-]+)"|option\("(?:topic|subscribe)", "([\w.-]+)"\)'
+)
 
 
 def is_there(name: str, document: str) -> bool:
@@ -67,6 +86,18 @@ def test_links_into_pages_name_existing_headings(document: str) -> None:
     for page, anchor in re.findall(r"\]\(((?:[\w./-]+\.md)?)#([^)]+)\)", path.read_text()):
         target = path.parent / page if page else path
         assert anchor in anchors(target.read_text()), f"{page}#{anchor}"
+
+
+def test_pages_that_are_read_with_one_broker_share_no_topic() -> None:
+    pages: dict[str, set[str]] = {}
+    for page in PAGES_WITH_ONE_BROKER:
+        blocks = [block for section in sections_of(page) for block in section.blocks]
+        for match in TOPIC_USE.finditer(
+            "\n".join(each.text for each in blocks if not each.not_run)
+        ):
+            pages.setdefault(match[match.lastindex or 0], set()).add(page)
+    assert {"greetings", "orders", "avro-flights", "numbers", "checks", "departures"} <= set(pages)
+    assert {topic: each for topic, each in pages.items() if len(each) > 1} == {}
 
 
 def test_ci_runs_the_tests_of_the_readme_and_then_the_rest_of_the_check() -> None:

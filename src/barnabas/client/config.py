@@ -18,6 +18,8 @@ __all__ = ["ClientConfig", "is_secret", "keys_with_servers"]
 
 _MAX = 2**31 - 1
 
+_DICTIONARY = 'Settings in a dictionary are given with two stars: Consumer("topic", **settings)'
+
 # Minimum and maximum of each number, both inclusive.
 RANGES: dict[str, tuple[int, int]] = {
     "request_timeout_ms": (1, _MAX),
@@ -265,7 +267,9 @@ class ClientConfig(_WrittenKeys):
             return parse_with_variables(given, cls.parse)
         values = _checked(given)
         if "bootstrap_servers" not in values:
-            raise ClientConfigError("bootstrap.servers is missing: give HOST:PORT[,HOST:PORT...]")
+            raise ClientConfigError(
+                f"bootstrap.servers is missing: give HOST:PORT[,HOST:PORT...]. {_DICTIONARY}"
+            )
         config = cls(**values)
         object.__setattr__(config, "written", _written(given))
         config._check_together(values)
@@ -516,6 +520,8 @@ def parse_addresses(value: object) -> tuple[tuple[str, int], ...]:
     Raises:
         ClientConfigError: There is no address, or an address is not HOST:PORT.
     """
+    if isinstance(value, Mapping):
+        raise ClientConfigError(f"bootstrap.servers is a dictionary. {_DICTIONARY}")
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, Iterable):
         raise ClientConfigError(f"{value} is not a list of HOST:PORT")

@@ -277,6 +277,7 @@ class CorruptRecordsError(ClientError):
             record in it. The position stays there; other partitions are read further.
         reason: What is wrong with the bytes.
         next_offset: The offset to seek to in order to skip the corrupt records.
+        finding: The message without the advice.
     """
 
     error_code = ErrorCode.CORRUPT_MESSAGE
@@ -288,9 +289,9 @@ class CorruptRecordsError(ClientError):
         self.offset = offset
         self.reason = reason
         self.next_offset = offset + 1 if next_offset is None else next_offset
+        self.finding = f"{partition}: records fetched at offset {offset} are corrupt: {reason}"
         super().__init__(
-            f"{partition}: records fetched at offset {offset} are corrupt: {reason}. "
-            f"Check the broker's disk; seek to {self.next_offset} to skip them"
+            f"{self.finding}. Check the broker's disk; seek to {self.next_offset} to skip them"
         )
 
 
@@ -323,6 +324,7 @@ class RecordDeserializationError(ClientError, ValueError):
         partition, offset: Partition and offset of the record. The position stays there; seek past
             the record to skip it.
         what: "key" or "value"; "timestamp" if a time is no date.
+        finding: The message without the advice.
     """
 
     def __init__(
@@ -331,9 +333,12 @@ class RecordDeserializationError(ClientError, ValueError):
         self.partition = partition
         self.offset = offset
         self.what = what
-        super().__init__(
+        self.finding = (
             f"{partition}: the {what} of the record at offset {offset} cannot be deserialized: "
-            f"{cause}. Check that the record was written by the matching serializer; seek "
+            f"{cause}"
+        )
+        super().__init__(
+            f"{self.finding}. Check that the record was written by the matching serializer; seek "
             f"to {offset + 1} to skip it"
         )
         self.__cause__ = cause

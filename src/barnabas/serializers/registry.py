@@ -140,6 +140,10 @@ class SchemaRegistry:
     """
 
     def __init__(self, urls: str | Sequence[str], **options: Unpack[RegistryOptions]) -> None:
+        if isinstance(urls, dict):
+            raise ValueError(
+                "the schema registry takes no dictionary: write SchemaRegistry(URL, user_info=...)"
+            )
         given = urls.split(",") if isinstance(urls, str) else list(urls)
         unknown = set(options) - set(RegistryOptions.__annotations__)
         if unknown:

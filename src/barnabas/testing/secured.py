@@ -120,12 +120,22 @@ class KafkaUser:
         }
 
 
+class KafkaUsers(dict[str, KafkaUser]):
+    """Users by name. The error of an unknown name says how to create the user."""
+
+    def __missing__(self, name: str) -> KafkaUser:
+        raise KeyError(
+            f"there is no user {name}: add a line such as `{name}: produce orders` to kafka_users "
+            "in pytest.ini, or call add_user"
+        )
+
+
 class _Secured:
     """Certificates, users and rights of a secured broker or cluster."""
 
     directory: Path
     # All users by name, with the super user.
-    users: dict[str, KafkaUser]
+    users: KafkaUsers
 
     @property
     def bootstrap(self) -> str:
@@ -255,7 +265,7 @@ class SecuredBroker(BrokerProcess, _Secured):
         self, directory: str | Path | None = None, settings: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(directory, settings)
-        self.users = {}
+        self.users = KafkaUsers()
         (self._certificate_port,) = free_ports(1)
         listeners = {"SASL_SSL": self.port, _CERTIFICATE_LISTENER: self._certificate_port}
         self.settings = {
@@ -299,7 +309,7 @@ class SecuredCluster(RelayedCluster, _Secured):
         settings: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(brokers, controllers, directory, settings)
-        self.users = {}
+        self.users = KafkaUsers()
         by_certificate = (REPLICATION_LISTENER, CONTROLLER_LISTENER)
         keys = self._security_settings(CLIENT_LISTENER, *by_certificate)
         for node in self.nodes.values():

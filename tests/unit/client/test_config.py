@@ -198,6 +198,14 @@ def test_the_servers_may_be_given_under_the_key_of_kafka(make: Any) -> None:
         make()
 
 
+@pytest.mark.parametrize("make", [*CLIENTS, barnabas.aio.Producer], ids=lambda each: each.__name__)
+def test_a_dictionary_of_settings_in_place_of_keywords_is_refused_with_the_remedy(
+    make: Any,
+) -> None:
+    with pytest.raises(ClientConfigError, match=r"with two stars: .*\*\*settings"):
+        make({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
+
+
 def test_the_servers_are_given_once() -> None:
     with pytest.raises(ClientConfigError, match="both given"):
         barnabas.Producer("127.0.0.1:1", **{"bootstrap.servers": "127.0.0.1:2"})

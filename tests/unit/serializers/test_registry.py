@@ -161,9 +161,10 @@ def test_tls_uses_the_given_authority_or_those_of_the_system(
         ("http://host", {"user_info": "ana"}),
         ("http://host", {"user_info": "a:b", "token": "t"}),
         ("http://host", {"usr": "a"}),
+        ({"url": "http://host"}, {}),
     ],
 )
-def test_a_wrong_option_is_refused(url: str, options: dict[str, Any]) -> None:
+def test_a_wrong_option_is_refused(url: Any, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="registry"):
         SchemaRegistry(url, **options)
 

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.sasl.jaas import parse_jaas
 from barnabas.testing import KafkaUser
-from barnabas.testing.secured import parse_user
+from barnabas.testing.secured import KafkaUsers, parse_user
 
 
 def test_a_password_with_quotes_reaches_java_unchanged() -> None:
@@ -35,3 +35,11 @@ def test_a_line_names_rights_groups_and_a_password() -> None:
 def test_a_line_of_another_form_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match=r"missing|is not one of"):
         parse_user(line)
+
+
+def test_the_error_of_an_unknown_user_names_the_option() -> None:
+    ann = KafkaUser("ann", "ann-secret", "127.0.0.1:1", "/ca.pem")
+    users = KafkaUsers(ann=ann)
+    assert users["ann"] is ann
+    with pytest.raises(KeyError, match=r"no user bob: .* kafka_users in pytest\.ini"):
+        users["bob"]

@@ -15,6 +15,7 @@ from barnabas.cli.common.output import (
     client_config,
     client_options_with,
     connected,
+    fail,
     json_option,
     option_record,
     report_long_call,
@@ -36,7 +37,11 @@ from barnabas.cli.records.source import (
     resolve,
 )
 from barnabas.cli.records.templates import Reading, compile_template, unescape_option, value_lines
-from barnabas.client.errors import UnknownTopicError
+from barnabas.client.errors import (
+    CorruptRecordsError,
+    RecordDeserializationError,
+    UnknownTopicError,
+)
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -298,7 +303,10 @@ def consume(
     else:
         run = _run_member if is_member else _run
     with termination_as_interrupt(), connected(options) as client:
-        run(client, choices)
+        try:
+            run(client, choices)
+        except (CorruptRecordsError, RecordDeserializationError) as error:
+            fail(f"{error.finding}. `--on-error skip` skips such records")
 
 
 def _check_groups(group: str | None, share: str | None) -> None:

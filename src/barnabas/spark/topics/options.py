@@ -43,6 +43,13 @@ SELECTIONS = ("subscribe", "subscribepattern", "assign")
 NAMES = {option.name.lower(): option.name for option in OPTIONS if not option.name.endswith("*")}
 # Options of streams, which `spark.read` ignores as Spark's connector does.
 _STREAM_NAMES = ("maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay")
+# Names that other clients of a schema registry use, without dots and without their first word
+# `schema`. The names that `_hint` finds by their letters are others.
+_NAMES_ELSEWHERE = {
+    "registryurl": "registry",
+    "registrybasicauthuserinfo": "registryuser",
+    "registrysslcalocation": "registrycafile",
+}
 # The beginning of all transactional ids of sinks, and of their groups.
 DEFAULT_PREFIX = "spark-barnabas"
 # Durations as in Spark's settings; without a unit, the number is in ms.
@@ -258,6 +265,9 @@ def _checked_names(given: Mapping[str, str], purpose: Purpose) -> dict[str, str]
 
 def _hint(key: str, purpose: Purpose) -> str:
     names = [name for name in NAMES if _is_for(name, purpose)]
+    known = _NAMES_ELSEWHERE.get(key.removeprefix("schema").lstrip(".").replace(".", ""))
+    if known in names:
+        return f"; did you mean {NAMES[known]}?"
     close = difflib.get_close_matches(key, names, n=1)
     if close:
         return f"; did you mean {NAMES[close[0]]}?"

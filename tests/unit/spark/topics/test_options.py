@@ -146,6 +146,11 @@ def test_offsets_are_read_back_from_a_checkpoint() -> None:
         ({"subscribe": " "}, "empty"),
         ({"bootstrap.servers": "h"}, "did you mean kafka.bootstrap.servers"),
         ({"linger.ms": "5"}, "start with 'kafka.'"),
+        ({"schema.registry.url": "u"}, r"did you mean registry\?"),
+        ({"schemaRegistryUrl": "u"}, r"did you mean registry\?"),
+        ({"registryUrl": "u"}, r"did you mean registry\?"),
+        ({"schema.registry.basic.auth.user.info": "a:b"}, "did you mean registryUser"),
+        ({"schema.registry.ssl.ca.location": "f"}, "did you mean registryCaFile"),
     ],
 )
 def test_a_wrong_option_of_a_read_is_named(more: dict[str, str], words: str) -> None:
