@@ -9,7 +9,7 @@ Karapace's registries, so that their processes can be members of the same group.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 PROTOCOL_TYPE = "sr"
 _PROTOCOL_NAME = "v0"
@@ -130,22 +131,36 @@ class ElectionListener(Protocol):
         ...
 
 
-class _Assigner:
+def _decode(data: bytes, kind: type[_T]) -> _T:
+    """Return the value that JSON of another member contains.
+
+    Raises:
+        ValueError: It is no such value.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+class LeaderAssigner:
     """Makes the assignments when the broker has chosen this member as the group's leader."""
 
     def assign(self, joined: JoinGroupResponse, on_assigned: OnAssigned) -> None:
-        """Name the registry's leader."""
-        try:
-            members = {
-                member.member_id: msgspec.json.decode(member.metadata, type=RegistryIdentity)
-                for member in joined.members
-            }
-        except msgspec.DecodeError as error:
-            on_assigned([], ClientError(f"a member's metadata cannot be read: {error}"))
-            return
+        """Name the registry's leader. Members that no registry is do not count."""
+        members: dict[str, RegistryIdentity] = {}
+        for member in joined.members:
+            try:
+                members[member.member_id] = _decode(member.metadata, RegistryIdentity)
+            except ValueError as error:
+                _log.warning(
+                    "a member of the registry's group is ignored: member=%s error=%s",
+                    *(member.member_id, error),
+                )
         payload = msgspec.json.encode(choose_leader(members))
+        names = [member.member_id for member in joined.members]
         on_assigned(
-            [SyncGroupRequestAssignment(member_id=name, assignment=payload) for name in members],
+            [SyncGroupRequestAssignment(member_id=name, assignment=payload) for name in names],
             None,
         )
 
@@ -265,7 +280,7 @@ class RegistryMember:
             protocol_type=PROTOCOL_TYPE,
             calls=self._calls,
             status=status,
-            leader=_Assigner(),
+            leader=LeaderAssigner(),
             start_heartbeats=self._heartbeat.start,
             stop_heartbeats=self._heartbeat.stop,
         )
@@ -287,8 +302,8 @@ class RegistryMember:
         self._immediate_joins = 0
         self._confirmed_ms = self._sent_ms
         try:
-            assignment = msgspec.json.decode(outcome, type=LeaderAssignment)
-        except msgspec.DecodeError as error:
+            assignment = _decode(outcome, LeaderAssignment)
+        except ValueError as error:
             self._fail(ClientError(f"the assignment of the registry cannot be read: {error}"))
             return
         self._apply(assignment)
