@@ -29,6 +29,7 @@ from barnabas.registry.errors import (
     version_soft_deleted,
 )
 from barnabas.registry.records import (
+    LEVEL,
     ClearSubjectRecord,
     ConfigRecord,
     Content,
@@ -49,7 +50,6 @@ from barnabas.registry.schemas import (
 from barnabas.registry.state import (
     ALL,
     IMPORT,
-    LEVEL,
     MODES,
     READONLY,
     READONLY_OVERRIDE,
@@ -376,12 +376,13 @@ class Registry:
                 soft deleted before, or the mode forbids it.
         """
         async with self._changing(subject), self._writing:
-            if not self.state.has_versions(subject, ALL):
+            # A whole context, such as `:.staging:`, is not a subject.
+            if not self.state.versions(subject, ALL):
                 raise subject_not_found(subject)
-            if not permanent and not self.state.has_versions(subject):
+            versions = self.state.versions(subject, ALL if permanent else UNDELETED)
+            if not versions:
                 raise subject_soft_deleted(subject)
             self._check_writable(subject)
-            versions = self.state.versions(subject, ALL if permanent else UNDELETED)
             for schema in versions:
                 self._check_unreferenced(schema)
                 if permanent and not schema.deleted:
