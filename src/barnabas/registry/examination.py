@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.registry.operations import ExaminedSchema, SchemaText
 from barnabas.registry.schemas import InvalidSchemaError, check_level, parse
+from barnabas.registry.shares import FairTurns, client_address
 from barnabas.runtime.offload import ChildOffload, OffloadError
 from barnabas.runtime.offload_task import OffloadTask
 from barnabas.runtime.system_calls import limit_memory
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Children at work at the same time; further requests wait.
+# Children at work at the same time; further requests wait, and their clients get turns.
 _CHILDREN = 2
 _LIMIT_S = 5.0
 _MEMORY_BYTES = 1 << 30
@@ -67,7 +68,7 @@ class SchemaExaminer:
         self._loop = loop
         self.limit_s = limit_s
         self._offload = ChildOffload(loop, _IDLE_S)
-        self._free = asyncio.Semaphore(_CHILDREN)
+        self._turns = FairTurns(_CHILDREN)
         # Results of `parse`, the least recently used first.
         self._cache: OrderedDict[_Parse, ExaminedSchema] = OrderedDict()
 
@@ -106,7 +107,7 @@ class SchemaExaminer:
         return found
 
     async def _run(self, job: _Parse | _Format | _Check) -> object:
-        async with self._free:
+        async with self._turns.turn(client_address.get()):
             result: asyncio.Future[object] = self._loop.create_future()
             found: list[object] = []
 

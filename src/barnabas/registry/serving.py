@@ -35,6 +35,7 @@ from barnabas.registry.login import BrokerLogin, LoginRules
 from barnabas.registry.operations import Registry
 from barnabas.registry.rights import AclAccess
 from barnabas.registry.routes import Identity, Routes, text_of
+from barnabas.registry.shares import BodyMemory, client_address
 from barnabas.registry.state import RegistryState
 from barnabas.registry.topic import TopicError, TopicReader, prepare_topic
 from barnabas.runtime.clock import LoopTimer, SystemClock
@@ -73,6 +74,7 @@ class RegistryApplication:
         # None while the process starts and ends.
         self.routes: Routes | None = None
         self.login: Login = NoLogin()
+        self._bodies = BodyMemory()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, or the start and end of the server."""
@@ -105,8 +107,10 @@ class RegistryApplication:
         route = routes.find(parts, context)
         check_content_type(request.method, request.headers.get("content-type"))
         host = "" if request.client is None else request.client.host
+        client_address.set(host)
         caller = await self.login.caller(request.headers.get("authorization"), host)
-        value = await routes.handle(Call(request, route, caller))
+        with self._bodies.request(host) as memory:
+            value = await routes.handle(Call(request, route, caller, memory))
         if isinstance(value, Response):
             return value
         text = text_of(value)
@@ -189,7 +193,9 @@ class RegistryProcess:
         await reader.read_to_end(_LOAD_S)
         member.start()
         registry = Registry(self.state, leadership, examiner)
-        forwarder = LeaderForwarder(leadership, reader, settings.peer_tls)
+        forwarder = LeaderForwarder(
+            leadership, reader, settings.peer_tls, is_secure=settings.tls is not None
+        )
         names = Identity(cluster_id, settings.group_id)
         access: Access = OpenAccess()
         if settings.has_login:

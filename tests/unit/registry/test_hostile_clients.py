@@ -73,6 +73,7 @@ def test_malformed_requests_are_refused_and_others_are_served() -> None:
         b"GET /subjects/%ff%00/versions HTTP/1.1\r\nHost: a\r\n\r\n": 404,
         b"GET /%2e%2e/%2e%2e/etc HTTP/1.1\r\nHost: a\r\n\r\n": 404,
         b"GET /contexts/ HTTP/1.1\r\nHost: a\r\n\r\n": 200,
+        b"GET * HTTP/1.1\r\nHost: a\r\n\r\n": 404,
         b"GET //// HTTP/1.1\r\nHost: a\r\n\r\n": 404,
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n": 404,
         b"GET /subjects?offset=" + b"9" * 5_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n": 404,
@@ -101,6 +102,23 @@ def test_connections_that_send_nothing_do_not_shut_out_others() -> None:
         await check_served(port)
         for _, writer in silent:
             writer.close()
+
+    run(test)
+
+
+def test_large_bodies_that_never_end_have_a_limit_of_memory() -> None:
+    part = b" " * 1_900_000
+
+    async def test(port: int) -> None:
+        head = post("/subjects/a/versions", b"", 2_000_000)
+        opened = [await sent(port, head + part) for _ in range(24)]
+        waiting = [asyncio.create_task(answer(each)) for each in opened]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert {each.result()[0] for each in done} == {503}
+        for _, writer in opened:
+            writer.close()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await check_served(port)
 
     run(test)
 
