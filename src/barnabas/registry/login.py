@@ -160,8 +160,8 @@ def _basic(value: str, mechanism: str) -> _Credentials | None:
         text = base64.b64decode(value, validate=True).decode()
     except (binascii.Error, ValueError):
         return None
-    user, colon, password = text.partition(":")
-    if not colon or not user or "\0" in text:
+    user, _, password = text.partition(":")
+    if not (user and password) or "\0" in text:
         return None
     keys = {
         "sasl_mechanism": mechanism,
