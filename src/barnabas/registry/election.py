@@ -51,6 +51,10 @@ _PROTOCOL_NAME = "v0"
 _VERSION = 1
 _NO_ERROR, _DUPLICATE_URLS = 0, 1
 _LEAVE_LISTS_FROM = 3
+# What the address of a member may be.
+_SCHEMES = ("http", "https")
+_HOST_CHARACTERS_MAX, _PORT_MAX = 255, 65_535
+_NOT_IN_HOSTS = "/?#@\\%[] "
 _REMOVED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 # After these errors, the next join need not wait, except after several of them.
 _IMMEDIATE_JOINS_MAX = 5
@@ -131,6 +135,19 @@ class ElectionListener(Protocol):
         ...
 
 
+def _check_address(identity: RegistryIdentity) -> None:
+    """Check that an identity of another member has an address to which changes can be forwarded.
+
+    Raises:
+        ValueError: It has none.
+    """
+    host = identity.host
+    is_host = 0 < len(host) <= _HOST_CHARACTERS_MAX and host.isprintable()
+    is_host = is_host and not any(each in _NOT_IN_HOSTS for each in host)
+    if identity.scheme not in _SCHEMES or not is_host or not 0 < identity.port <= _PORT_MAX:
+        raise ValueError(f"{identity.url[:_HOST_CHARACTERS_MAX]!r} is not the URL of a registry")
+
+
 def _decode(data: bytes, kind: type[_T]) -> _T:
     """Return the value that JSON of another member contains.
 
@@ -151,7 +168,9 @@ class LeaderAssigner:
         members: dict[str, RegistryIdentity] = {}
         for member in joined.members:
             try:
-                members[member.member_id] = _decode(member.metadata, RegistryIdentity)
+                identity = _decode(member.metadata, RegistryIdentity)
+                _check_address(identity)
+                members[member.member_id] = identity
             except ValueError as error:
                 _log.warning(
                     "a member of the registry's group is ignored: member=%s error=%s",
@@ -303,6 +322,8 @@ class RegistryMember:
         self._confirmed_ms = self._sent_ms
         try:
             assignment = _decode(outcome, LeaderAssignment)
+            if assignment.master_identity is not None:
+                _check_address(assignment.master_identity)
         except ValueError as error:
             self._fail(ClientError(f"the assignment of the registry cannot be read: {error}"))
             return

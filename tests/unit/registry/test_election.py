@@ -73,7 +73,16 @@ def test_one_address_of_several_members_is_an_error(caplog: pytest.LogCaptureFix
 
 
 @pytest.mark.parametrize(
-    "metadata", [b"", b"\xff", b"[]", b'{"host":1}', b'{"host":"\xff"}', b'{"x":' + b"[" * 100_000]
+    "metadata",
+    [
+        *(b"", b"\xff", b"[]", b'{"host":1}', b'{"host":"\xff"}', b'{"x":' + b"[" * 100_000),
+        b'{"host":"","port":1}',
+        b'{"host":"a","port":0}',
+        b'{"host":"a","port":1,"scheme":"ftp"}',
+        b'{"host":"a@b","port":1,"leader":true}',
+        b'{"host":"a/b?","port":1}',
+        b'{"host":"' + b"a" * 300 + b'","port":1}',
+    ],
 )
 def test_a_member_that_is_no_registry_does_not_prevent_the_election(metadata: bytes) -> None:
     members = [
