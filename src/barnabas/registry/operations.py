@@ -67,13 +67,15 @@ from barnabas.registry.subjects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from barnabas.registry.requests import ConfigRequest, SchemaRequest
     from barnabas.registry.state import RegistryState
 
 # Levels of references of references.
 _DEPTH_MAX = 50
+# Texts of earlier versions that are compared in one step: their copies need memory.
+_PART_CHARACTERS = 8 << 20
 
 
 class SchemaText(NamedTuple):
@@ -304,14 +306,16 @@ class Registry:
         if level == "NONE" or not earlier:
             return []
         compared = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
+        new = self._text_of(subject, content)
         try:
-            return await self._examiner.check(
-                level,
-                self._text_of(subject, content),
-                [self._text_of(subject, each.content) for each in compared],
-            )
+            for part in in_parts(compared, _PART_CHARACTERS):
+                texts = [self._text_of(subject, each.content) for each in part]
+                problems = await self._examiner.check(level, new, texts)
+                if problems:
+                    return problems
         except InvalidSchemaError as error:
             raise invalid_schema(f"Invalid schema: {error}") from None
+        return []
 
     async def incompatibilities(
         self, subject: str, version: int | None, request: SchemaRequest, *, normalize: bool
@@ -497,6 +501,23 @@ class Registry:
             if any(use.subject == Subject(each, name).qualified for use in uses):
                 return each
         return None
+
+
+def in_parts(versions: Sequence[StoredSchema], characters: int) -> Iterator[Sequence[StoredSchema]]:
+    """Yield all versions in parts, the newest part first.
+
+    Args:
+        versions: The versions, the oldest first.
+        characters: A part ends with the version that reaches this length of the texts.
+    """
+    end, size = len(versions), 0
+    for index in range(len(versions) - 1, -1, -1):
+        size += len(versions[index].content.text)
+        if size >= characters:
+            yield versions[index:end]
+            end, size = index, 0
+    if end:
+        yield versions[:end]
 
 
 class _Resolver:
