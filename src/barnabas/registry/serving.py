@@ -35,7 +35,7 @@ from barnabas.registry.login import BrokerLogin, LoginRules
 from barnabas.registry.operations import Registry
 from barnabas.registry.rights import AclAccess
 from barnabas.registry.routes import Identity, Routes, text_of
-from barnabas.registry.shares import BodyMemory, client_address
+from barnabas.registry.shares import RESPONSE_BYTES_COUNTED, BodyMemory, client_address
 from barnabas.registry.state import RegistryState
 from barnabas.registry.topic import TopicError, TopicReader, prepare_topic
 from barnabas.runtime.clock import LoopTimer, SystemClock
@@ -56,6 +56,9 @@ _log = logging.getLogger(__name__)
 
 _LOAD_S = 600.0
 _LEAVE_S = 3.0
+# Larger responses are sent in parts of this size, within this time (s).
+_PART_BYTES = 1 << 16
+_SEND_S = 60.0
 _ALL_ADDRESSES = ("0.0.0.0", "[::]")  # noqa: S104 - they are compared, and not listened on
 # Serializers keep their connections open.
 _CONNECTIONS = ConnectionLimits(connections=1000, idle_s=75)
@@ -75,6 +78,8 @@ class RegistryApplication:
         self.routes: Routes | None = None
         self.login: Login = NoLogin()
         self._bodies = BodyMemory()
+        # Apart from the requests: slow readers do not prevent changes.
+        self._responses = BodyMemory()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, or the start and end of the server."""
@@ -84,7 +89,25 @@ class RegistryApplication:
             response = await self._respond(Request(scope, receive))
             if scope["method"] == "HEAD":
                 response = _without_body(response)
-            await response(scope, receive, send)
+            if len(response.body) > _PART_BYTES:
+                await self._send_large(response, scope, receive, send)
+            else:
+                await response(scope, receive, send)
+
+    async def _send_large(
+        self, response: Response, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Send a response as fast as the client reads; a client that takes too long is left."""
+        client = scope["client"]
+        with self._responses.request("" if client is None else client[0]) as memory:
+            try:
+                memory.take(min(len(response.body), RESPONSE_BYTES_COUNTED))
+            except RegistryError as error:
+                await error_response(error, MEDIA_TYPES[0])(scope, receive, send)
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SEND_S):
+                    await _send_parts(response, send)
 
     async def _respond(self, request: Request) -> Response:
         media_type = MEDIA_TYPES[0]
@@ -126,6 +149,17 @@ async def _acknowledge(receive: Receive, send: Send) -> None:
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
+
+
+async def _send_parts(response: Response, send: Send) -> None:
+    """Send a response in parts: the server waits with each one for the client."""
+    start = {"status": response.status_code, "headers": response.raw_headers}
+    await send({"type": "http.response.start", **start})
+    body = memoryview(response.body)
+    for begin in range(0, len(body), _PART_BYTES):
+        part = bytes(body[begin : begin + _PART_BYTES])
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _without_body(response: Response) -> Response:

@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
 # The address of the client whose request the current task handles.
 client_address: ContextVar[str] = ContextVar("client_address", default="")
-# Limits for the bodies of all requests at the same time. A follower forwards 16 bodies of 2 MiB.
+# Limits for the bodies at the same time. A follower forwards 16 bodies of 2 MiB.
 _ADDRESS_BYTES_MAX = 32 * 1024 * 1024
 _ALL_BYTES_MAX = 2 * _ADDRESS_BYTES_MAX
+# A response above this size counts as this size, so that an address can get two at the same time.
+RESPONSE_BYTES_COUNTED = _ADDRESS_BYTES_MAX // 2
 _UNAVAILABLE = 503
 
 
 class BodyMemory:
-    """Counts the bytes of bodies that are being read or handled."""
+    """Counts the bytes of bodies that are being read, handled or sent."""
 
     def __init__(self) -> None:
         self._by_address: Counter[str] = Counter()

@@ -123,6 +123,27 @@ def test_large_bodies_that_never_end_have_a_limit_of_memory() -> None:
     run(test)
 
 
+def test_clients_that_do_not_read_large_lists_get_few_of_them() -> None:
+    async def test(port: int) -> None:
+        for number in range(20):
+            body = schema({"type": "fixed", "name": f"N{number}", "size": 1, "doc": "x" * 900_000})
+            path = f"/subjects/large-{number}/versions"
+            assert (await answer(await sent(port, post(path, body))))[0] == 200
+        get = b"GET /schemas HTTP/1.1\r\nHost: a\r\n\r\n"
+        opened = [await sent(port, get) for _ in range(4)]
+        heads = [await reader.readuntil(b"\r\n") for reader, _ in opened]
+        assert sorted(head.split()[1] for head in heads) == [b"200", b"200", b"503", b"503"]
+        for _, writer in opened:
+            writer.transport.abort()
+        while True:
+            status, found = await answer(await sent(port, get))
+            if status == 200:
+                break
+        assert len(found) == 20
+
+    run(test)
+
+
 def test_many_heavy_schemas_do_not_delay_reads() -> None:
     fields = [{"name": f"f{number}", "type": "string"} for number in range(3_000)]
     heavy = [
