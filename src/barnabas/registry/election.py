@@ -9,7 +9,7 @@ Karapace's registries, so that their processes can be members of the same group.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -44,12 +44,17 @@ if TYPE_CHECKING:
     from barnabas.protocol.schema import Message
 
 _log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 PROTOCOL_TYPE = "sr"
 _PROTOCOL_NAME = "v0"
 _VERSION = 1
 _NO_ERROR, _DUPLICATE_URLS = 0, 1
 _LEAVE_LISTS_FROM = 3
+# What the address of a member may be.
+_SCHEMES = ("http", "https")
+_HOST_CHARACTERS_MAX, _PORT_MAX = 255, 65_535
+_NOT_IN_HOSTS = "/?#@\\%[] "
 _REMOVED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 # After these errors, the next join need not wait, except after several of them.
 _IMMEDIATE_JOINS_MAX = 5
@@ -130,22 +135,51 @@ class ElectionListener(Protocol):
         ...
 
 
-class _Assigner:
+def _check_address(identity: RegistryIdentity) -> None:
+    """Check that an identity of another member has an address to which changes can be forwarded.
+
+    Raises:
+        ValueError: It has none.
+    """
+    host = identity.host
+    is_host = 0 < len(host) <= _HOST_CHARACTERS_MAX and host.isprintable()
+    is_host = is_host and not any(each in _NOT_IN_HOSTS for each in host)
+    if identity.scheme not in _SCHEMES or not is_host or not 0 < identity.port <= _PORT_MAX:
+        raise ValueError(f"{identity.url[:_HOST_CHARACTERS_MAX]!r} is not the URL of a registry")
+
+
+def _decode(data: bytes, kind: type[_T]) -> _T:
+    """Return the value that JSON of another member contains.
+
+    Raises:
+        ValueError: It is no such value.
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+class LeaderAssigner:
     """Makes the assignments when the broker has chosen this member as the group's leader."""
 
     def assign(self, joined: JoinGroupResponse, on_assigned: OnAssigned) -> None:
-        """Name the registry's leader."""
-        try:
-            members = {
-                member.member_id: msgspec.json.decode(member.metadata, type=RegistryIdentity)
-                for member in joined.members
-            }
-        except msgspec.DecodeError as error:
-            on_assigned([], ClientError(f"a member's metadata cannot be read: {error}"))
-            return
+        """Name the registry's leader. Members that no registry is do not count."""
+        members: dict[str, RegistryIdentity] = {}
+        for member in joined.members:
+            try:
+                identity = _decode(member.metadata, RegistryIdentity)
+                _check_address(identity)
+                members[member.member_id] = identity
+            except ValueError as error:
+                _log.warning(
+                    "a member of the registry's group is ignored: member=%s error=%s",
+                    *(member.member_id, error),
+                )
         payload = msgspec.json.encode(choose_leader(members))
+        names = [member.member_id for member in joined.members]
         on_assigned(
-            [SyncGroupRequestAssignment(member_id=name, assignment=payload) for name in members],
+            [SyncGroupRequestAssignment(member_id=name, assignment=payload) for name in names],
             None,
         )
 
@@ -265,7 +299,7 @@ class RegistryMember:
             protocol_type=PROTOCOL_TYPE,
             calls=self._calls,
             status=status,
-            leader=_Assigner(),
+            leader=LeaderAssigner(),
             start_heartbeats=self._heartbeat.start,
             stop_heartbeats=self._heartbeat.stop,
         )
@@ -287,8 +321,10 @@ class RegistryMember:
         self._immediate_joins = 0
         self._confirmed_ms = self._sent_ms
         try:
-            assignment = msgspec.json.decode(outcome, type=LeaderAssignment)
-        except msgspec.DecodeError as error:
+            assignment = _decode(outcome, LeaderAssignment)
+            if assignment.master_identity is not None:
+                _check_address(assignment.master_identity)
+        except ValueError as error:
             self._fail(ClientError(f"the assignment of the registry cannot be read: {error}"))
             return
         self._apply(assignment)

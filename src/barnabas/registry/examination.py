@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from barnabas.registry.operations import ExaminedSchema, SchemaText
 from barnabas.registry.schemas import InvalidSchemaError, check_level, parse
+from barnabas.registry.shares import FairTurns, client_address
 from barnabas.runtime.offload import ChildOffload, OffloadError
 from barnabas.runtime.offload_task import OffloadTask
 from barnabas.runtime.system_calls import limit_memory
@@ -27,15 +27,21 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
 
 _log = logging.getLogger(__name__)
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
-# Children at work at the same time; further requests wait.
+# Children at work at the same time; further requests wait, and their clients get turns.
 _CHILDREN = 2
 _LIMIT_S = 5.0
 _MEMORY_BYTES = 1 << 30
 # An idle child stays for an hour: a new one needs some 100 ms to import the libraries.
 _IDLE_S = 3600.0
-_CACHED = 1000
-_PARSED = 200
+# Limits for the texts of cached results, in characters. A parsed schema needs some 30 bytes for
+# each character of its text.
+_CACHED_CHARACTERS = 8 << 20
+_PARSED_CHARACTERS = 4 << 20
+# Counted for each cached result besides its texts.
+_ENTRY_CHARACTERS = 1_000
 _TOO_COMPLEX = "the schema is too complex"
 
 
@@ -55,6 +61,50 @@ class _Check(NamedTuple):
     earlier: tuple[SchemaText, ...]
 
 
+class TextCache(Generic[_K, _V]):
+    """Results that are used again, with a limit for the length of their texts.
+
+    Args:
+        characters: The limit. The results that were not used for the longest time are dropped.
+    """
+
+    def __init__(self, characters: int) -> None:
+        self._left = characters
+        # Each result with its length, the least recently used first.
+        self._found: OrderedDict[_K, tuple[_V, int]] = OrderedDict()
+
+    def get(self, key: _K) -> _V | None:
+        """Return a result; None without one."""
+        found = self._found.get(key)
+        if found is None:
+            return None
+        self._found.move_to_end(key)
+        return found[0]
+
+    def put(self, key: _K, value: _V, characters: int) -> None:
+        """Keep a result.
+
+        Args:
+            key: Finds the result.
+            value: The result.
+            characters: The length of its texts.
+        """
+        self._drop(key)
+        counted = characters + _ENTRY_CHARACTERS
+        self._found[key] = (value, counted)
+        self._left -= counted
+        while self._left < 0:
+            self._drop(next(iter(self._found)))
+
+    def _drop(self, key: _K) -> None:
+        _, characters = self._found.pop(key, (None, 0))
+        self._left += characters
+
+
+# Parsed schemas of a child process.
+_PARSED: TextCache[SchemaText, ParsedSchema] = TextCache(_PARSED_CHARACTERS)
+
+
 class SchemaExaminer:
     """Runs the parser in child processes; implements `Examiner`.
 
@@ -67,9 +117,8 @@ class SchemaExaminer:
         self._loop = loop
         self.limit_s = limit_s
         self._offload = ChildOffload(loop, _IDLE_S)
-        self._free = asyncio.Semaphore(_CHILDREN)
-        # Results of `parse`, the least recently used first.
-        self._cache: OrderedDict[_Parse, ExaminedSchema] = OrderedDict()
+        self._turns = FairTurns(_CHILDREN)
+        self._cache: TextCache[_Parse, ExaminedSchema] = TextCache(_CACHED_CHARACTERS)
 
     def close(self) -> None:
         """End the child processes."""
@@ -84,15 +133,13 @@ class SchemaExaminer:
         job = _Parse(schema, normalize)
         # The hash of nested references may take long, and such schemas are rare.
         is_cached = not any(each.references for each in schema.references)
-        if is_cached and job in self._cache:
-            self._cache.move_to_end(job)
-            return self._cache[job]
+        known = self._cache.get(job) if is_cached else None
+        if known is not None:
+            return known
         found = await self._run(job)
         assert isinstance(found, ExaminedSchema)
         if is_cached:
-            self._cache[job] = found
-            if len(self._cache) > _CACHED:
-                self._cache.popitem(last=False)
+            self._cache.put(job, found, len(schema.text) + len(found.text))
         return found
 
     async def format(self, schema: SchemaText, name: str) -> str:
@@ -106,7 +153,7 @@ class SchemaExaminer:
         return found
 
     async def _run(self, job: _Parse | _Format | _Check) -> object:
-        async with self._free:
+        async with self._turns.turn(client_address.get()):
             result: asyncio.Future[object] = self._loop.create_future()
             found: list[object] = []
 
@@ -161,9 +208,8 @@ def _result(job: object) -> object:
 def _parsed(schema: SchemaText) -> ParsedSchema:
     if schema.references:
         return parse(*schema)
-    return _parsed_alone(schema.schema_type, schema.text)
-
-
-@lru_cache(maxsize=_PARSED)
-def _parsed_alone(schema_type: str, text: str) -> ParsedSchema:
-    return parse(schema_type, text)
+    known = _PARSED.get(schema)
+    if known is None:
+        known = parse(*schema)
+        _PARSED.put(schema, known, len(schema.text))
+    return known

@@ -46,14 +46,22 @@ class LeaderForwarder:
         leadership: Knows the leader.
         reader: Reads what the leader wrote, so that the next request to this process finds it.
         tls: Trusted certificates for leaders with HTTPS; None for those of the system.
+        is_secure: Whether clients reach this process by HTTPS. Then their passwords are not
+            forwarded without it.
     """
 
     def __init__(
-        self, leadership: Leadership, reader: TopicReader, tls: ssl.SSLContext | None = None
+        self,
+        leadership: Leadership,
+        reader: TopicReader,
+        tls: ssl.SSLContext | None = None,
+        *,
+        is_secure: bool = False,
     ) -> None:
         self._leadership = leadership
         self._reader = reader
         self._tls = tls
+        self._is_secure = is_secure
         self._free = asyncio.Semaphore(_CALLS_MAX)
 
     async def forwarded(self, call: Call, body: bytes) -> Response | None:
@@ -66,6 +74,9 @@ class LeaderForwarder:
             if call.request.headers.get(_HEADER, "").lower() == "true":
                 # The other process believes that this one leads: it will learn of the new leader.
                 raise leader_unknown()
+            if self._is_secure and leader.scheme != "https":
+                words = f"the leader {leader.url} has no HTTPS, and this process has"
+                raise forwarding_failed(words)
             try:
                 return await self._response_of(leader.url, call, body)
             except ConnectionRefusedError as error:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from barnabas.registry.access import Caller
+    from barnabas.registry.shares import RequestMemory
 
 # Types of responses, the best one first.
 _V1 = "application/vnd.schemaregistry.v1+json"
@@ -52,7 +53,7 @@ def split_path(raw_path: bytes) -> tuple[list[str], str]:
     if len(parts) > 1 and not parts[-1]:
         parts.pop()
     context = DEFAULT_CONTEXT
-    if parts[0] == "contexts" and len(parts) > 2:
+    if len(parts) > 2 and parts[0] == "contexts":
         given = parts[1].strip(":")
         context = given if given.startswith(DEFAULT_CONTEXT) else DEFAULT_CONTEXT + given
         parts = parts[2:]
@@ -121,24 +122,6 @@ def check_origin(headers: Headers) -> None:
         raise forbidden("pages of other sites may not use this registry")
 
 
-async def read_body(request: Request) -> bytes:
-    """Return the body of a request.
-
-    Raises:
-        RegistryError: It is too large; then it is not read to its end.
-    """
-    announced = request.headers.get("content-length", "0")
-    is_number = announced.isascii() and announced.isdigit()
-    if is_number and int(announced[:20]) > BODY_BYTES_MAX:
-        raise _too_large()
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > BODY_BYTES_MAX:
-            raise _too_large()
-    return bytes(body)
-
-
 def _too_large() -> RegistryError:
     return RegistryError(_TOO_LARGE, f"the limit of a request is {BODY_BYTES_MAX} bytes")
 
@@ -150,16 +133,38 @@ class Call:
         request: The request.
         route: What its path means.
         caller: The client.
+        memory: Counts the bytes of the body.
     """
 
-    __slots__ = ("_query", "caller", "request", "route")
+    __slots__ = ("_memory", "_query", "caller", "request", "route")
 
-    def __init__(self, request: Request, route: Route, caller: Caller) -> None:
+    def __init__(
+        self, request: Request, route: Route, caller: Caller, memory: RequestMemory
+    ) -> None:
         self.request = request
+        self._memory = memory
         self.route = route
         self.caller = caller
         query = request.scope["query_string"].decode("ascii", "replace")
         self._query: dict[str, str] = dict(parse_qsl(query, keep_blank_values=True))
+
+    async def body(self) -> bytes:
+        """Return the body of the request.
+
+        Raises:
+            RegistryError: It is too large; then it is not read to its end.
+        """
+        announced = self.request.headers.get("content-length", "0")
+        is_number = announced.isascii() and announced.isdigit()
+        if is_number and int(announced[:20]) > BODY_BYTES_MAX:
+            raise _too_large()
+        body = bytearray()
+        async for part in self.request.stream():
+            self._memory.take(len(part))
+            body += part
+            if len(body) > BODY_BYTES_MAX:
+                raise _too_large()
+        return bytes(body)
 
     @property
     def subject(self) -> str:

@@ -21,6 +21,7 @@ from barnabas.client.aio.admin import Admin
 from barnabas.client.errors import AuthenticationError, ClientError
 from barnabas.registry.access import Caller
 from barnabas.registry.errors import store_failed, unauthorized
+from barnabas.registry.shares import FairTurns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +94,7 @@ class BrokerLogin:
         self._remembered: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         # Logins that are being proved, by the same hash.
         self._pending: dict[bytes, asyncio.Task[str]] = {}
-        self._free = asyncio.Semaphore(_ATTEMPTS_MAX)
+        self._turns = FairTurns(_ATTEMPTS_MAX)
 
     async def caller(self, authorization: str | None, host: str) -> Caller:
         """Return the client that logged in."""
@@ -106,7 +107,7 @@ class BrokerLogin:
             return Caller(known[0], host)
         task = self._pending.get(digest)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._prove(authorization))
+            task = asyncio.get_running_loop().create_task(self._prove(authorization, host))
             self._pending[digest] = task
             task.add_done_callback(lambda _task: self._pending.pop(digest, None))
         principal = await asyncio.shield(task)
@@ -119,9 +120,9 @@ class BrokerLogin:
         if len(self._remembered) > _REMEMBERED_MAX:
             self._remembered.popitem(last=False)
 
-    async def _prove(self, authorization: str) -> str:
+    async def _prove(self, authorization: str, host: str) -> str:
         """Return the principal that a header proves."""
-        async with self._free:
+        async with self._turns.turn(host):
             credentials = self._credentials(authorization)
             if credentials is not None and await self._is_accepted(credentials):
                 return f"User:{credentials.user}"
@@ -159,8 +160,8 @@ def _basic(value: str, mechanism: str) -> _Credentials | None:
         text = base64.b64decode(value, validate=True).decode()
     except (binascii.Error, ValueError):
         return None
-    user, colon, password = text.partition(":")
-    if not colon or not user or "\0" in text:
+    user, _, password = text.partition(":")
+    if not (user and password) or "\0" in text:
         return None
     keys = {
         "sasl_mechanism": mechanism,

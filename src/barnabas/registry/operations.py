@@ -29,6 +29,7 @@ from barnabas.registry.errors import (
     version_soft_deleted,
 )
 from barnabas.registry.records import (
+    LEVEL,
     ClearSubjectRecord,
     ConfigRecord,
     Content,
@@ -49,7 +50,6 @@ from barnabas.registry.schemas import (
 from barnabas.registry.state import (
     ALL,
     IMPORT,
-    LEVEL,
     MODES,
     READONLY,
     READONLY_OVERRIDE,
@@ -67,13 +67,15 @@ from barnabas.registry.subjects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from barnabas.registry.requests import ConfigRequest, SchemaRequest
     from barnabas.registry.state import RegistryState
 
 # Levels of references of references.
 _DEPTH_MAX = 50
+# Texts of earlier versions that are compared in one step: their copies need memory.
+_PART_CHARACTERS = 8 << 20
 
 
 class SchemaText(NamedTuple):
@@ -304,14 +306,16 @@ class Registry:
         if level == "NONE" or not earlier:
             return []
         compared = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
+        new = self._text_of(subject, content)
         try:
-            return await self._examiner.check(
-                level,
-                self._text_of(subject, content),
-                [self._text_of(subject, each.content) for each in compared],
-            )
+            for part in in_parts(compared, _PART_CHARACTERS):
+                texts = [self._text_of(subject, each.content) for each in part]
+                problems = await self._examiner.check(level, new, texts)
+                if problems:
+                    return problems
         except InvalidSchemaError as error:
             raise invalid_schema(f"Invalid schema: {error}") from None
+        return []
 
     async def incompatibilities(
         self, subject: str, version: int | None, request: SchemaRequest, *, normalize: bool
@@ -376,12 +380,13 @@ class Registry:
                 soft deleted before, or the mode forbids it.
         """
         async with self._changing(subject), self._writing:
-            if not self.state.has_versions(subject, ALL):
+            # A whole context, such as `:.staging:`, is not a subject.
+            if not self.state.versions(subject, ALL):
                 raise subject_not_found(subject)
-            if not permanent and not self.state.has_versions(subject):
+            versions = self.state.versions(subject, ALL if permanent else UNDELETED)
+            if not versions:
                 raise subject_soft_deleted(subject)
             self._check_writable(subject)
-            versions = self.state.versions(subject, ALL if permanent else UNDELETED)
             for schema in versions:
                 self._check_unreferenced(schema)
                 if permanent and not schema.deleted:
@@ -496,6 +501,23 @@ class Registry:
             if any(use.subject == Subject(each, name).qualified for use in uses):
                 return each
         return None
+
+
+def in_parts(versions: Sequence[StoredSchema], characters: int) -> Iterator[Sequence[StoredSchema]]:
+    """Yield all versions in parts, the newest part first.
+
+    Args:
+        versions: The versions, the oldest first.
+        characters: A part ends with the version that reaches this length of the texts.
+    """
+    end, size = len(versions), 0
+    for index in range(len(versions) - 1, -1, -1):
+        size += len(versions[index].content.text)
+        if size >= characters:
+            yield versions[index:end]
+            end, size = index, 0
+    if end:
+        yield versions[:end]
 
 
 class _Resolver:

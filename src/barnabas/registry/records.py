@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from barnabas.registry.schemas import Reference
+from barnabas.registry.schemas import LEVELS, Reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 AVRO = "AVRO"
+# The member of a configuration that is its compatibility level.
+LEVEL = "compatibilityLevel"
 _TENANT = "default"
 _SCHEMA_MAGIC = 1
 _MAGIC = 0
@@ -181,6 +183,8 @@ def decode(key: bytes | None, value: bytes | None) -> Record:
             found = None if content is None else _stored(subject, version, content)
             return SchemaRecord(subject, version, found)
         case "CONFIG":
+            if content is not None:
+                _check_level(content)
             return ConfigRecord(_subject(members), content)
         case "MODE":
             return ModeRecord(
@@ -197,6 +201,12 @@ def decode(key: bytes | None, value: bytes | None) -> Record:
             return NoopRecord()
         case _:
             raise DamagedRecordError(f"unknown key type {kind!r}")
+
+
+def _check_level(config: Mapping[str, Any]) -> None:
+    level = config.get(LEVEL)
+    if level is not None and not (isinstance(level, str) and level.upper() in LEVELS):
+        raise DamagedRecordError(f"the compatibility level {level!r} is unknown")
 
 
 def _members(data: bytes | None, what: str) -> dict[str, Any]:

@@ -18,12 +18,21 @@ from barnabas.registry.errors import (
     subject_not_found,
     version_not_found,
 )
-from barnabas.registry.http_call import Call, Route, read_body
+from barnabas.registry.http_call import Call, Route
 from barnabas.registry.records import AVRO, RULES, reference_members
 from barnabas.registry.requests import read_config, read_mode, read_schema
 from barnabas.registry.schemas import SCHEMA_TYPES
 from barnabas.registry.state import ALL, Deleted
-from barnabas.registry.subjects import ANY_CONTEXT, check_scope, check_subject, parse_version
+from barnabas.registry.subjects import (
+    ANY_CONTEXT,
+    DEFAULT_CONTEXT,
+    Subject,
+    check_scope,
+    check_subject,
+    context_of,
+    in_context,
+    parse_version,
+)
 from barnabas.version import __version__
 
 if TYPE_CHECKING:
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
     from barnabas.registry.access import Access
     from barnabas.registry.operations import Registry
     from barnabas.registry.records import StoredSchema
+    from barnabas.registry.requests import SchemaRequest
 
 _SEARCH_MAX = 1000
 _METHOD_NOT_ALLOWED = 405
@@ -150,8 +160,12 @@ class Routes:
     async def _types(self, _call: Call) -> object:
         return list(SCHEMA_TYPES)
 
-    async def _contexts(self, _call: Call) -> object:
-        return self._state.contexts
+    async def _contexts(self, call: Call) -> object:
+        names = self._state.subjects(which=ALL)
+        wholes = [Subject(each, "").qualified for each in self._state.contexts]
+        readable = await self._access.readable(call.caller, [*names, *wholes])
+        found = {context_of(each) for each in readable}
+        return [each for each in self._state.contexts if each in found or each == DEFAULT_CONTEXT]
 
     async def _cluster_id(self, _call: Call) -> object:
         clusters = {
@@ -209,9 +223,20 @@ class Routes:
         users = self._state.referents(found.subject, found.version)
         return call.page(sorted({each.id for each in users}))
 
+    async def _schema_request(self, call: Call, body: bytes) -> SchemaRequest:
+        """Return the schema in a body, whose references the principal may read.
+
+        Without this check, the schema's resolved text would show what it refers to.
+        """
+        request = read_schema(body)
+        context = context_of(call.subject)
+        for name in sorted({in_context(context, each.subject) for each in request.references}):
+            await self._access.check(call.caller, Right.READ, name)
+        return request
+
     async def _look_up(self, call: Call) -> object:
         await self._access.check(call.caller, Right.READ, call.subject)
-        request = read_schema(await read_body(call.request))
+        request = await self._schema_request(call, await call.body())
         found = await self._registry.look_up(
             call.subject, request, normalize=call.flag("normalize"), which=_deleted(call)
         )
@@ -219,8 +244,8 @@ class Routes:
 
     async def _register(self, call: Call) -> object:
         await self._access.check(call.caller, Right.WRITE, call.subject)
-        body = await read_body(call.request)
-        request = read_schema(body)
+        body = await call.body()
+        request = await self._schema_request(call, body)
         subject, normalize = call.subject, call.flag("normalize")
         check_subject(subject)
         found = await self._registry.find_registered(subject, request, normalize=normalize)
@@ -300,7 +325,7 @@ class Routes:
 
     async def _compatibility(self, call: Call, version: int | None) -> object:
         await self._access.check(call.caller, Right.READ, call.subject)
-        request = read_schema(await read_body(call.request))
+        request = await self._schema_request(call, await call.body())
         problems = await self._registry.incompatibilities(
             call.subject, version, request, normalize=call.flag("normalize")
         )
@@ -323,7 +348,7 @@ class Routes:
     async def _set_config(self, call: Call) -> object:
         await self._access.check(call.caller, Right.CONFIGURE, call.scope)
         check_scope(call.scope)
-        body = await read_body(call.request)
+        body = await call.body()
         request = read_config(body)
         response = await self._forwarder.forwarded(call, body)
         if response is not None:
@@ -349,7 +374,7 @@ class Routes:
     async def _set_mode(self, call: Call) -> object:
         await self._access.check(call.caller, Right.CONFIGURE, call.scope)
         check_scope(call.scope)
-        body = await read_body(call.request)
+        body = await call.body()
         mode = read_mode(body)
         response = await self._forwarder.forwarded(call, body)
         if response is not None:

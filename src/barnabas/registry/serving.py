@@ -36,6 +36,7 @@ from barnabas.registry.login import BrokerLogin, LoginRules
 from barnabas.registry.operations import Registry
 from barnabas.registry.rights import AclAccess
 from barnabas.registry.routes import Identity, Routes, text_of
+from barnabas.registry.shares import RESPONSE_BYTES_COUNTED, BodyMemory, client_address
 from barnabas.registry.state import RegistryState
 from barnabas.registry.topic import TopicError, TopicReader, prepare_topic
 from barnabas.runtime.clock import LoopTimer, SystemClock
@@ -56,6 +57,9 @@ _log = logging.getLogger(__name__)
 
 _LOAD_S = 600.0
 _LEAVE_S = 3.0
+# Larger responses are sent in parts of this size, within this time (s).
+_PART_BYTES = 1 << 16
+_SEND_S = 60.0
 _ALL_ADDRESSES = ("0.0.0.0", "[::]")  # noqa: S104 - they are compared, and not listened on
 # Serializers keep their connections open.
 _CONNECTIONS = ConnectionLimits(connections=1000, idle_s=75)
@@ -74,6 +78,9 @@ class RegistryApplication:
         # None while the process starts and ends.
         self.routes: Routes | None = None
         self.login: Login = NoLogin()
+        self._bodies = BodyMemory()
+        # Apart from the requests: slow readers do not prevent changes.
+        self._responses = BodyMemory()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, or the start and end of the server."""
@@ -83,7 +90,25 @@ class RegistryApplication:
             response = await self._respond(Request(scope, receive))
             if scope["method"] == "HEAD":
                 response = _without_body(response)
-            await response(scope, receive, send)
+            if len(response.body) > _PART_BYTES:
+                await self._send_large(response, scope, receive, send)
+            else:
+                await response(scope, receive, send)
+
+    async def _send_large(
+        self, response: Response, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Send a response as fast as the client reads; a client that takes too long is left."""
+        client = scope["client"]
+        with self._responses.request("" if client is None else client[0]) as memory:
+            try:
+                memory.take(min(len(response.body), RESPONSE_BYTES_COUNTED))
+            except RegistryError as error:
+                await error_response(error, MEDIA_TYPES[0])(scope, receive, send)
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SEND_S):
+                    await _send_parts(response, send)
 
     async def _respond(self, request: Request) -> Response:
         media_type = MEDIA_TYPES[0]
@@ -107,8 +132,10 @@ class RegistryApplication:
         route = routes.find(parts, context)
         check_content_type(request.method, request.headers.get("content-type"))
         host = "" if request.client is None else request.client.host
+        client_address.set(host)
         caller = await self.login.caller(request.headers.get("authorization"), host)
-        value = await routes.handle(Call(request, route, caller))
+        with self._bodies.request(host) as memory:
+            value = await routes.handle(Call(request, route, caller, memory))
         if isinstance(value, Response):
             return value
         text = text_of(value)
@@ -124,6 +151,17 @@ async def _acknowledge(receive: Receive, send: Send) -> None:
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
+
+
+async def _send_parts(response: Response, send: Send) -> None:
+    """Send a response in parts: the server waits with each one for the client."""
+    start = {"status": response.status_code, "headers": response.raw_headers}
+    await send({"type": "http.response.start", **start})
+    body = memoryview(response.body)
+    for begin in range(0, len(body), _PART_BYTES):
+        part = bytes(body[begin : begin + _PART_BYTES])
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _without_body(response: Response) -> Response:
@@ -190,7 +228,9 @@ class RegistryProcess:
         await reader.read_to_end(_LOAD_S)
         member.start()
         registry = Registry(self._state, leadership, examiner)
-        forwarder = LeaderForwarder(leadership, reader, settings.peer_tls)
+        forwarder = LeaderForwarder(
+            leadership, reader, settings.peer_tls, is_secure=settings.tls is not None
+        )
         names = Identity(cluster_id, settings.group_id)
         access: Access = OpenAccess()
         if settings.has_login:

@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from barnabas.registry.records import (
+    LEVEL,
     ClearSubjectRecord,
     ConfigRecord,
     ContextRecord,
@@ -37,7 +38,6 @@ _log = logging.getLogger(__name__)
 READWRITE, READONLY, IMPORT = "READWRITE", "READONLY", "IMPORT"
 READONLY_OVERRIDE = "READONLY_OVERRIDE"
 MODES = (READWRITE, READONLY, READONLY_OVERRIDE, IMPORT)
-LEVEL = "compatibilityLevel"
 DEFAULT_LEVEL = "BACKWARD"
 
 
@@ -313,7 +313,9 @@ class RegistryState:
         """Return the configuration that applies to a subject."""
         found: dict[str, Any] = {}
         for scope in reversed(list(_scopes(subject))):
-            found.update(self.config(scope) or {})
+            given = self.config(scope) or {}
+            # A member that is null has the value of the wider scope.
+            found.update({name: each for name, each in given.items() if each is not None})
         return found
 
     def level(self, subject: str) -> str:

@@ -139,14 +139,19 @@ class TopicReader:
         """Apply the records of one poll."""
         records = await self._consumer.poll(_POLL_S)
         for record in records:
-            if record.offset < self._position:
-                _log.error("the topic was created anew, it is read again: %s", self._tp.topic)
-                self._state.clear()
-            self._position = record.offset
+            self._move_to(record.offset)
             self._apply(record.offset, record.key, record.value)
-        self._position = await self._consumer.position(self._tp)
+        # A topic that was created anew may be empty.
+        self._move_to(await self._consumer.position(self._tp))
         for wake in list(self._waiting):
             wake()
+
+    def _move_to(self, offset: int) -> None:
+        """Set the position; forget what was read if the position moves back."""
+        if offset < self._position:
+            _log.error("the topic was created anew, it is read again: %s", self._tp.topic)
+            self._state.clear()
+        self._position = offset
 
     def _apply(self, offset: int, key: bytes | None, value: bytes | None) -> None:
         try:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from barnabas.registry.election import LeaderAssignment, RegistryIdentity, choose_leader
+from barnabas.protocol.messages.groups import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupRequestAssignment,
+)
+from barnabas.registry.election import (
+    LeaderAssigner,
+    LeaderAssignment,
+    RegistryIdentity,
+    choose_leader,
+)
 
 # As Confluent's and Karapace's registries write them.
 MEMBER = b'{"host":"a.example","port":8081,"master_eligibility":true,"scheme":"http","version":1}'
@@ -60,3 +70,39 @@ def test_members_that_may_not_lead_are_never_chosen() -> None:
 def test_one_address_of_several_members_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
     assert choose_leader({"a": identity(8081), "b": identity(8081)}).error == 1
     assert "http://127.0.0.1:8081" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        *(b"", b"\xff", b"[]", b'{"host":1}', b'{"host":"\xff"}', b'{"x":' + b"[" * 100_000),
+        b'{"host":"","port":1}',
+        b'{"host":"a","port":0}',
+        b'{"host":"a","port":1,"scheme":"ftp"}',
+        b'{"host":"a@b","port":1,"leader":true}',
+        b'{"host":"a/b?","port":1}',
+        b'{"host":"' + b"a" * 300 + b'","port":1}',
+    ],
+)
+def test_a_member_that_is_no_registry_does_not_prevent_the_election(metadata: bytes) -> None:
+    members = [
+        JoinGroupResponseMember(member_id="stranger", metadata=metadata),
+        JoinGroupResponseMember(member_id="registry", metadata=MEMBER),
+    ]
+    found: dict[str, bytes] = {}
+    errors: list[BaseException | None] = []
+
+    def on_assigned(
+        assignments: list[SyncGroupRequestAssignment], error: BaseException | None
+    ) -> None:
+        found.update({each.member_id: each.assignment for each in assignments})
+        errors.append(error)
+
+    joined = JoinGroupResponse(
+        error_code=0, protocol_name="v0", leader="registry", member_id="registry", members=members
+    )
+    LeaderAssigner().assign(joined, on_assigned)
+    assert errors == [None]
+    assert set(found) == {"stranger", "registry"}
+    chosen = msgspec.json.decode(found["registry"], type=LeaderAssignment)
+    assert chosen.master == "registry"

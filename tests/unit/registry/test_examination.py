@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from barnabas.registry.examination import SchemaExaminer
+from barnabas.registry.examination import SchemaExaminer, TextCache
 from barnabas.registry.operations import ExaminedSchema, SchemaText
 from barnabas.registry.schemas import InvalidSchemaError
 
@@ -56,3 +56,27 @@ def test_a_known_schema_is_not_examined_again() -> None:
         examiner.close()
 
     asyncio.run(test())
+
+
+def test_a_cache_drops_the_results_that_were_not_used_for_the_longest_time() -> None:
+    cache: TextCache[str, int] = TextCache(40_000)
+    for number, name in enumerate("abc"):
+        cache.put(name, number, 10_000)
+    assert cache.get("a") == 0
+    cache.put("d", 3, 10_000)
+    assert [cache.get(name) for name in "abcd"] == [0, None, 2, 3]
+
+
+def test_a_cache_keeps_no_result_above_its_limit() -> None:
+    cache: TextCache[str, int] = TextCache(40_000)
+    cache.put("a", 1, 50_000)
+    assert cache.get("a") is None
+    cache.put("b", 2, 30_000)
+    assert cache.get("b") == 2
+
+
+def test_a_cache_has_a_limit_for_short_texts_too() -> None:
+    cache: TextCache[int, int] = TextCache(40_000)
+    for number in range(1_000):
+        cache.put(number, number, 0)
+    assert sum(cache.get(number) is not None for number in range(1_000)) == 40

@@ -43,14 +43,19 @@ def asker(url: str, trust: ssl.SSLContext | None) -> Ask:
     return ask
 
 
-def run(test: Callable[[Ask, Ask], Coroutine[Any, Any, None]], tls: dict[str, Any]) -> None:
+def run(
+    test: Callable[[Ask, Ask], Coroutine[Any, Any, None]],
+    tls: dict[str, Any],
+    tls_of_follower: dict[str, Any] | None = None,
+) -> None:
     """Run a test with a leader and a follower."""
     trust = tls.get("peer_tls")
+    other = tls if tls_of_follower is None else tls_of_follower
 
     async def main() -> None:
         async with running_broker() as broker:
             leader = RegistrySettings(broker.bootstrap, **tls)
-            follower = RegistrySettings(broker.bootstrap, leader_eligibility=False, **tls)
+            follower = RegistrySettings(broker.bootstrap, leader_eligibility=False, **other)
             async with (
                 running_registry(leader, lambda: None) as first,
                 running_registry(follower, lambda: None) as second,
@@ -122,3 +127,17 @@ def test_changes_are_forwarded_over_tls(tmp_path: Path) -> None:
     own.load_cert_chain(authority.issue("CN=registry").write_pem(tmp_path / "registry.pem"))
     trust = ssl.create_default_context(cadata=authority.pem)
     run(change_all, {"tls": own, "peer_tls": trust})
+
+
+def test_a_follower_with_tls_sends_no_change_to_a_leader_without_it(tmp_path: Path) -> None:
+    authority = shared_authority()
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(authority.issue("CN=registry").write_pem(tmp_path / "registry.pem"))
+    trust = ssl.create_default_context(cadata=authority.pem)
+
+    async def test(_leader: Ask, follower: Ask) -> None:
+        status, answer = await follower("POST", "/subjects/a/versions", STRING)
+        assert (status, answer["error_code"]) == (500, 50003)
+        assert "has no HTTPS" in answer["message"]
+
+    run(test, {"peer_tls": trust}, {"tls": own, "peer_tls": trust})

@@ -73,6 +73,7 @@ def test_malformed_requests_are_refused_and_others_are_served() -> None:
         b"GET /subjects/%ff%00/versions HTTP/1.1\r\nHost: a\r\n\r\n": 404,
         b"GET /%2e%2e/%2e%2e/etc HTTP/1.1\r\nHost: a\r\n\r\n": 404,
         b"GET /contexts/ HTTP/1.1\r\nHost: a\r\n\r\n": 200,
+        b"GET * HTTP/1.1\r\nHost: a\r\n\r\n": 404,
         b"GET //// HTTP/1.1\r\nHost: a\r\n\r\n": 404,
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n": 404,
         b"GET /subjects?offset=" + b"9" * 5_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n": 404,
@@ -101,6 +102,44 @@ def test_connections_that_send_nothing_do_not_shut_out_others() -> None:
         await check_served(port)
         for _, writer in silent:
             writer.close()
+
+    run(test)
+
+
+def test_large_bodies_that_never_end_have_a_limit_of_memory() -> None:
+    part = b" " * 1_900_000
+
+    async def test(port: int) -> None:
+        head = post("/subjects/a/versions", b"", 2_000_000)
+        opened = [await sent(port, head + part) for _ in range(24)]
+        waiting = [asyncio.create_task(answer(each)) for each in opened]
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        assert {each.result()[0] for each in done} == {503}
+        for _, writer in opened:
+            writer.close()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await check_served(port)
+
+    run(test)
+
+
+def test_clients_that_do_not_read_large_lists_get_few_of_them() -> None:
+    async def test(port: int) -> None:
+        for number in range(20):
+            body = schema({"type": "fixed", "name": f"N{number}", "size": 1, "doc": "x" * 900_000})
+            path = f"/subjects/large-{number}/versions"
+            assert (await answer(await sent(port, post(path, body))))[0] == 200
+        get = b"GET /schemas HTTP/1.1\r\nHost: a\r\n\r\n"
+        opened = [await sent(port, get) for _ in range(4)]
+        heads = [await reader.readuntil(b"\r\n") for reader, _ in opened]
+        assert sorted(head.split()[1] for head in heads) == [b"200", b"200", b"503", b"503"]
+        for _, writer in opened:
+            writer.transport.abort()
+        while True:
+            status, found = await answer(await sent(port, get))
+            if status == 200:
+                break
+        assert len(found) == 20
 
     run(test)
 

@@ -141,6 +141,8 @@ def test_a_null_schema_type_is_avro() -> None:
             b'{"schema":"x","id":1,"references":7}',
         ),
         (b'{"keytype":"MODE","subject":"a"}', b"{}"),
+        (b'{"keytype":"CONFIG","subject":"a"}', b'{"compatibilityLevel":"FULLEST"}'),
+        (b'{"keytype":"CONFIG","subject":null}', b'{"compatibilityLevel":1}'),
         (b'{"keytype":"DELETE_SUBJECT","subject":null}', b'{"version":1}'),
         (b"[" * 100_000, None),
     ],

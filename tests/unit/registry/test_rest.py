@@ -245,6 +245,15 @@ def test_an_id_is_found_by_a_subject_of_another_context(registry: RegistryInMemo
     assert registry.request("GET", "/schemas/ids/1?subject=b").error == (404, 40403)
 
 
+def test_a_context_is_not_a_subject_that_can_be_deleted(registry: RegistryInMemory) -> None:
+    registry.register(":.s:a", STRING)
+    registry.register("a", STRING)
+    for name in ("%3A.s%3A", "%3A.%3A", "%3A."):
+        assert registry.request("DELETE", f"/subjects/{name}").error == (404, 40401)
+        assert registry.request("DELETE", f"/subjects/{name}?permanent=true").error == (404, 40401)
+    assert registry.request("GET", "/subjects").json == [":.s:a", "a"]
+
+
 def test_settings_of_a_context(registry: RegistryInMemory) -> None:
     registry.request("PUT", "/contexts/.s/config", {"compatibility": "NONE"})
     assert registry.request("GET", "/config/%3A.s%3A").json == {"compatibilityLevel": "NONE"}

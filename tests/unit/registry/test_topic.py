@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from barnabas.client.aio.admin import Admin
 from barnabas.client.aio.producer import Producer
 from barnabas.registry.records import Content, Record, SchemaRecord, StoredSchema, encode
@@ -25,7 +27,8 @@ async def write(producer: Producer, *records: Record) -> None:
         await (await producer.send(TOPIC, value, key, 0))
 
 
-def test_a_topic_that_is_created_anew_is_read_again() -> None:
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_topic_that_is_created_anew_is_read_again(is_empty: bool) -> None:
     async def test() -> None:
         state = RegistryState()
         async with running_broker() as broker, Admin(broker.bootstrap) as admin:
@@ -40,10 +43,11 @@ def test_a_topic_that_is_created_anew_is_read_again() -> None:
             assert state.subjects() == ["a", "b", "c"]
             await admin.delete_topics([TOPIC])
             await prepare_topic(admin, TOPIC, -1)
-            async with Producer(broker.bootstrap) as producer:
-                await write(producer, put("d"))
+            if not is_empty:
+                async with Producer(broker.bootstrap) as producer:
+                    await write(producer, put("d"))
             async with asyncio.timeout(SECONDS):
-                while state.subjects() != ["d"]:
+                while state.subjects() != ([] if is_empty else ["d"]):
                     await asyncio.sleep(0.02)
             await reader.read_to_end(SECONDS)
             await reader.close()

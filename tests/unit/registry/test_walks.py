@@ -16,7 +16,8 @@ from barnabas.registry.schemas import LEVELS
 from barnabas.registry.state import ALL, MODES, RegistryState
 from registry_in_memory import RegistryInMemory
 
-SUBJECTS = ("a", "b", "%3A.s%3Aa", "%3A.s%3Ab")
+# The last one is a whole context.
+SUBJECTS = ("a", "b", "%3A.s%3Aa", "%3A.s%3Ab", "%3A.s%3A")
 SCHEMAS = [f'{{"type":"fixed","name":"f{size}","size":{size}}}' for size in range(1, 6)]
 STEPS = 60
 Records = list[tuple[bytes, bytes | None]]
