@@ -14,12 +14,12 @@ from urllib.parse import quote
 import msgspec
 from starlette.responses import Response
 
-from barnabas.registry.access import Access, OpenAccess
-from barnabas.registry.http_call import Call
 from barnabas.registry.operations import ExaminedSchema, Registry, SchemaText
 from barnabas.registry.records import Record, decode, encode
-from barnabas.registry.routes import Identity, Routes
+from barnabas.registry.rest.http_call import Call
+from barnabas.registry.rest.routes import Identity, Routes
 from barnabas.registry.schemas import check_level, parse
+from barnabas.registry.security.access import Access, OpenAccess
 from barnabas.registry.serving import RegistryApplication
 from barnabas.registry.state import RegistryState
 

@@ -15,7 +15,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.errors import ErrorCode
-from barnabas.registry.fenced_writer import FencedWriter, NotFencedError
+from barnabas.registry.leader.fenced_writer import FencedWriter, NotFencedError
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.registry_process import RegistryProcess
 from conformance.registry_requests import (

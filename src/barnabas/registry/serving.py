@@ -15,13 +15,14 @@ from barnabas.client.aio.session import AsyncSession
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.registry.access import NoLogin, OpenAccess
-from barnabas.registry.election import RegistryIdentity, RegistryMember
 from barnabas.registry.errors import RegistryError, store_failed
 from barnabas.registry.examination import SchemaExaminer
-from barnabas.registry.fenced_writer import FencedWriter
-from barnabas.registry.forwarding import LeaderForwarder
-from barnabas.registry.http_call import (
+from barnabas.registry.leader.election import RegistryIdentity, RegistryMember
+from barnabas.registry.leader.fenced_writer import FencedWriter
+from barnabas.registry.leader.leadership import Leadership
+from barnabas.registry.operations import Registry
+from barnabas.registry.rest.forwarding import LeaderForwarder
+from barnabas.registry.rest.http_call import (
     MEDIA_TYPES,
     Call,
     accepted_type,
@@ -31,11 +32,10 @@ from barnabas.registry.http_call import (
     json_response,
     split_path,
 )
-from barnabas.registry.leadership import Leadership
-from barnabas.registry.login import BrokerLogin, LoginRules
-from barnabas.registry.operations import Registry
-from barnabas.registry.rights import AclAccess
-from barnabas.registry.routes import Identity, Routes, text_of
+from barnabas.registry.rest.routes import Identity, Routes, text_of
+from barnabas.registry.security.access import NoLogin, OpenAccess
+from barnabas.registry.security.login import BrokerLogin, LoginRules
+from barnabas.registry.security.rights import AclAccess
 from barnabas.registry.shares import RESPONSE_BYTES_COUNTED, BodyMemory, client_address
 from barnabas.registry.state import RegistryState
 from barnabas.registry.topic import TopicError, TopicReader, prepare_topic
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Message, Receive, Scope, Send
 
-    from barnabas.registry.access import Access, Login
     from barnabas.registry.config import RegistrySettings
+    from barnabas.registry.security.access import Access, Login
 
 _log = logging.getLogger(__name__)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from barnabas.registry.access import Caller, Right
 from barnabas.registry.errors import forbidden
 from barnabas.registry.records import Content, SchemaRecord, StoredSchema
+from barnabas.registry.security.access import Caller, Right
 from registry_in_memory import RegistryInMemory
 
 SECRET = '{"type":"record","name":"Secret","fields":[{"name":"salary","type":"int"}]}'

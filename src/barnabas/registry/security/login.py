@@ -19,8 +19,8 @@ import msgspec
 
 from barnabas.client.aio.admin import Admin
 from barnabas.client.errors import AuthenticationError, ClientError
-from barnabas.registry.access import Caller
 from barnabas.registry.errors import store_failed, unauthorized
+from barnabas.registry.security.access import Caller
 from barnabas.registry.shares import FairTurns
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from barnabas.registry.access import Caller
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.login import BrokerLogin, LoginRules
+from barnabas.registry.security.access import Caller
+from barnabas.registry.security.login import BrokerLogin, LoginRules
 from barnabas.runtime.rng import SeededRng
 from barnabas.sasl.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE
 from barnabas.server.configs.oauth_settings import VALIDATOR

@@ -10,10 +10,10 @@ import pytest
 
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.errors import ErrorCode
-from barnabas.registry.election import RegistryIdentity
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.fenced_writer import FencedWriter
-from barnabas.registry.leadership import Leadership
+from barnabas.registry.leader.election import RegistryIdentity
+from barnabas.registry.leader.fenced_writer import FencedWriter
+from barnabas.registry.leader.leadership import Leadership
 from barnabas.registry.records import (
     ConfigRecord,
     Content,

@@ -15,15 +15,15 @@ from barnabas.metadata.acl_decision import Action, canonical_address, decide
 from barnabas.metadata.acls import Acl, AclsImage
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.resources import CLUSTER_NAME, AclResourceType
-from barnabas.registry.access import Right
 from barnabas.registry.errors import forbidden, store_failed
+from barnabas.registry.security.access import Right
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.client.admin.acls import Acl as DescribedAcl
     from barnabas.client.aio.admin import Admin
-    from barnabas.registry.access import Caller
+    from barnabas.registry.security.access import Caller
     from barnabas.runtime.clock import Clock
 
 _MAX_AGE_MS = 5_000.0

@@ -10,10 +10,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from barnabas.registry import forwarding
-from barnabas.registry.election import RegistryIdentity
 from barnabas.registry.errors import RegistryError
-from barnabas.registry.forwarding import LeaderForwarder
+from barnabas.registry.leader.election import RegistryIdentity
+from barnabas.registry.rest import forwarding
+from barnabas.registry.rest.forwarding import LeaderForwarder
 from barnabas.testing.free_ports import HOST, free_ports
 from unit.serializers.registry_server import RegistryServer
 

@@ -14,14 +14,14 @@ from starlette.responses import Response
 
 from barnabas.client.errors import ClientError
 from barnabas.registry.errors import forwarding_failed, leader_unknown
-from barnabas.registry.http_call import accepted_type
+from barnabas.registry.rest.http_call import accepted_type
 from barnabas.runtime.web import WebRequest, exchange
 
 if TYPE_CHECKING:
     import ssl
 
-    from barnabas.registry.http_call import Call
-    from barnabas.registry.leadership import Leadership
+    from barnabas.registry.leader.leadership import Leadership
+    from barnabas.registry.rest.http_call import Call
     from barnabas.registry.topic import TopicReader
 
 _HEADER = "x-forward"

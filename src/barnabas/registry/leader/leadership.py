@@ -26,8 +26,8 @@ from barnabas.registry.records import NoopRecord, encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.registry.election import RegistryIdentity
-    from barnabas.registry.fenced_writer import FencedWriter
+    from barnabas.registry.leader.election import RegistryIdentity
+    from barnabas.registry.leader.fenced_writer import FencedWriter
     from barnabas.registry.records import Record
     from barnabas.registry.topic import TopicReader
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
     from starlette.requests import Request
 
-    from barnabas.registry.access import Caller
+    from barnabas.registry.security.access import Caller
     from barnabas.registry.shares import RequestMemory
 
 # Types of responses, the best one first.

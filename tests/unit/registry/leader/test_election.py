@@ -10,7 +10,7 @@ from barnabas.protocol.messages.groups import (
     JoinGroupResponseMember,
     SyncGroupRequestAssignment,
 )
-from barnabas.registry.election import (
+from barnabas.registry.leader.election import (
     LeaderAssigner,
     LeaderAssignment,
     RegistryIdentity,

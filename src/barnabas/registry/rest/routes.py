@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from barnabas.registry.access import Right
 from barnabas.registry.errors import (
     NOT_FOUND,
     RegistryError,
@@ -18,10 +17,11 @@ from barnabas.registry.errors import (
     subject_not_found,
     version_not_found,
 )
-from barnabas.registry.http_call import Call, Route
 from barnabas.registry.records import AVRO, RULES, reference_members
 from barnabas.registry.requests import read_config, read_mode, read_schema
+from barnabas.registry.rest.http_call import Call, Route
 from barnabas.registry.schemas import SCHEMA_TYPES
+from barnabas.registry.security.access import Right
 from barnabas.registry.state import ALL, Deleted
 from barnabas.registry.subjects import (
     ANY_CONTEXT,
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from barnabas.registry.access import Access
     from barnabas.registry.operations import Registry
     from barnabas.registry.records import StoredSchema
     from barnabas.registry.requests import SchemaRequest
+    from barnabas.registry.security.access import Access
 
 _SEARCH_MAX = 1000
 _METHOD_NOT_ALLOWED = 405

@@ -1,0 +1,1 @@
+"""The REST interface: requests, routes, and what is forwarded to the leader."""

@@ -1,0 +1,1 @@
+"""Logins at the registry, and rights on subjects."""
