@@ -20,7 +20,7 @@ from waiting import eventually
 
 # Tests that run again, in a pytest that lacks the names, on asyncio's own loop.
 SELECTIONS = {
-    "runtime": ["tests/unit/runtime"],
+    "runtime": ["tests/unit/runtime", "tests/unit/cli/test_profile.py"],
     "clients": [
         "tests/conformance/test_produce_consume.py",
         "tests/conformance/test_client_blocking.py",

@@ -131,7 +131,10 @@ _SIZE_MAX = 1 << 20
 
 def profiles_path() -> Path:
     """Return the path of the profiles file, which need not exist."""
-    return Path(click.get_app_dir("barnabas")) / "profiles.toml"
+    # click reads this variable on Linux only.
+    base = os.environ.get("XDG_CONFIG_HOME")
+    directory = Path(base, "barnabas") if base else Path(click.get_app_dir("barnabas"))
+    return directory / "profiles.toml"
 
 
 def is_secret(key: str) -> bool:
