@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -103,14 +104,17 @@ def test_a_cluster_replicates(tmp_path: Path, note: Path) -> None:
 
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_a_selection_of_tests_passes(selection: str, tmp_path: Path) -> None:
-    # A run with paths includes tests of Apache Kafka.
-    words = ["-m", "pytest", "-k", "not kafka", "--basetemp", str(tmp_path / "tests")]
-    done = subprocess.run(
-        [sys.executable, *words, *SELECTIONS[selection]],
-        cwd=ROOT,
-        env={**os.environ, **masked(MACOS, tmp_path, without=["uvloop"]), "KILLS": "3", "CI": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # The names of sockets below `tmp_path` would be too long.
+    with TemporaryDirectory(prefix="masked-") as directory:
+        # A run with paths includes tests of Apache Kafka.
+        words = ["-m", "pytest", "-k", "not kafka", "--basetemp", f"{directory}/tests"]
+        variables = masked(MACOS, tmp_path, without=["uvloop"])
+        done = subprocess.run(
+            [sys.executable, *words, *SELECTIONS[selection]],
+            cwd=ROOT,
+            env={**os.environ, **variables, "KILLS": "3", "CI": ""},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert done.returncode == 0, done.stdout[-20_000:]

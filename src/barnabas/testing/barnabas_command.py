@@ -43,7 +43,7 @@ def _found(named: str) -> tuple[str, ...]:
     if named.strip():
         return _launch_command(named)
     # Without its dependencies, a Barnabas of this environment cannot run.
-    if all(find_spec(name) for name in ("barnabas", "msgspec", "uvloop")):
+    if all(find_spec(name) for name in ("barnabas", "msgspec", "click")):
         return sys.executable, "-m", "barnabas.cli.main"
     on_path = shutil.which("barnabas")
     if on_path is None:
