@@ -68,7 +68,7 @@ def test_a_schema_with_a_reference_is_registered_shown_and_protected(commands: C
     assert shown["versions"] == [{"subject": commands.flights, "version": 1}]
     assert commands.json("get", commands.airports)["referenced_by"] == [made["id"]]
     commands.run("delete", commands.airports, "--version", "1", status=1)
-    assert commands.run("list", "--prefix", commands.prefix) == (
+    assert commands.run("list", "--no-header", "--prefix", commands.prefix) == (
         f"{commands.airports}\t1\t{first['id']}\tPROTOBUF\n"
         f"{commands.flights}\t1\t{made['id']}\tPROTOBUF\n"
     )

@@ -23,7 +23,7 @@ VERSIONS = ("3.11", "3.12", "3.13")
 def bounds() -> dict[str, str]:
     """The lower bounds of the required packages, by name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return dict(each.split(">=") for each in project["dependencies"])
+    return dict(each.partition(";")[0].split(">=") for each in project["dependencies"])
 
 
 def locked(version: str) -> dict[str, str]:
