@@ -18,13 +18,13 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.registry.leader.fenced_writer import FencedWriter, NotFencedError
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.registry_process import RegistryProcess
-from conformance.registry_requests import (
+from jvm.kafka_process import KafkaProcess
+from registry_requests import (
     QUICK_GROUPS,
     QUICK_SESSION,
     register,
     request,
 )
-from jvm.kafka_process import KafkaProcess
 from waiting import eventually
 
 Broker = BrokerProcess | KafkaProcess

@@ -6,10 +6,7 @@ The keys are those of docs/security.md, with other stores and mechanisms.
 from __future__ import annotations
 
 import base64
-import json
 import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,11 +28,10 @@ from barnabas.sasl.jaas import PLAIN_MODULE
 from barnabas.serializers import SchemaRegistry
 from barnabas.testing.free_ports import HOST, free_ports
 from certificates import shared_authority
-from conformance.registry_requests import QUICK_GROUPS
 from conformance.sasl_brokers import LISTENER, SaslBarnabas
+from registry_requests import QUICK_GROUPS, exchange
 from waiting import eventually
 
-SECONDS = 60
 STRING = {"schema": '"string"'}
 PREFIX = "barnabas.registry"
 AUTHORIZER = {
@@ -81,14 +77,7 @@ class SecuredRegistry(SaslBarnabas):
         headers = {"Content-Type": "application/json"}
         if authorization is not None:
             headers["Authorization"] = authorization
-        data = None if body is None else json.dumps(body).encode()
-        sent = urllib.request.Request(self.url + path, data, headers, method=method)
-        try:
-            with urllib.request.urlopen(sent, timeout=SECONDS, context=self._trust) as response:
-                return response.status, json.loads(response.read()), dict(response.headers)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.loads(error.read()), dict(error.headers)
+        return exchange(method, self.url + path, body, headers, self._trust)
 
     def as_user(self, user: str, method: str, path: str, body: object = None) -> tuple[int, Any]:
         status, answer, _ = self.request(method, path, body, basic(user, f"{user}-secret"))
@@ -113,7 +102,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredRegistr
         "Basic ???",
         basic("", ""),
         basic("alice", "wrong"),
-        basic("nobody", "alice-secret"),
+        basic("unknown", "alice-secret"),
         "Bearer not-a-token",
         "Digest x",
     ],

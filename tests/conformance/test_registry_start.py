@@ -15,7 +15,7 @@ import pytest
 from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from barnabas.testing.free_ports import HOST, free_ports
 from barnabas.testing.registry_process import RegistryProcess
-from conformance.registry_requests import QUICK_GROUPS, register, request
+from registry_requests import QUICK_GROUPS, register, request
 from waiting import eventually, eventually_equal
 
 

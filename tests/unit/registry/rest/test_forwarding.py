@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -15,30 +12,23 @@ from barnabas.registry.config import RegistrySettings
 from barnabas.registry.serving import running_registry
 from barnabas.testing.broker_on_loop import running_broker
 from certificates import shared_authority
+from registry_requests import exchange
 
-SECONDS = 60
 STRING = {"schema": '"string"'}
 Ask = Callable[..., Coroutine[Any, Any, tuple[int, Any]]]
 
 
-def asker(url: str, trust: ssl.SSLContext | None) -> Ask:
+def requests_to(url: str, trust: ssl.SSLContext | None) -> Ask:
     """Return a function that sends a request to a registry."""
 
-    def send(
+    async def ask(
         method: str, path: str, body: object = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any]:
-        data = None if body is None else json.dumps(body).encode()
         given = {"Content-Type": "application/json", **(headers or {})}
-        sent = urllib.request.Request(url.rstrip("/") + path, data, given, method=method)
-        try:
-            with urllib.request.urlopen(sent, timeout=SECONDS, context=trust) as response:
-                return response.status, json.loads(response.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, json.loads(error.read())
-
-    async def ask(*words: Any, **named: Any) -> tuple[int, Any]:
-        return await asyncio.to_thread(send, *words, **named)
+        status, answer, _ = await asyncio.to_thread(
+            exchange, method, url.rstrip("/") + path, body, given, trust
+        )
+        return status, answer
 
     return ask
 
@@ -60,7 +50,7 @@ def run(
                 running_registry(leader, lambda: None) as first,
                 running_registry(follower, lambda: None) as second,
             ):
-                await test(asker(first, trust), asker(second, trust))
+                await test(requests_to(first, trust), requests_to(second, trust))
 
     asyncio.run(main())
 

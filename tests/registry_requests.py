@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
 from typing import Any
@@ -19,19 +20,31 @@ QUICK_GROUPS = {
 QUICK_SESSION = (*("-X", "session.timeout.ms=2000"), *("-X", "heartbeat.interval.ms=200"))
 
 
-def request(
-    method: str, url: str, body: object = None, headers: dict[str, str] | None = None
-) -> tuple[int, Any]:
-    """Send a request; return the status and the JSON of the response."""
+def exchange(
+    method: str,
+    url: str,
+    body: object = None,
+    headers: dict[str, str] | None = None,
+    trust: ssl.SSLContext | None = None,
+) -> tuple[int, Any, dict[str, str]]:
+    """Send a request; return the status, the JSON and the headers of the response."""
     data = None if body is None else json.dumps(body).encode()
     given = {"Content-Type": "application/vnd.schemaregistry.v1+json", **(headers or {})}
     sent = urllib.request.Request(url, data, given, method=method)
     try:
-        with urllib.request.urlopen(sent, timeout=SECONDS) as response:
-            return response.status, json.loads(response.read())
+        with urllib.request.urlopen(sent, timeout=SECONDS, context=trust) as response:
+            return response.status, json.loads(response.read()), dict(response.headers)
     except urllib.error.HTTPError as error:
         with error:
-            return error.code, json.loads(error.read())
+            return error.code, json.loads(error.read()), dict(error.headers)
+
+
+def request(
+    method: str, url: str, body: object = None, headers: dict[str, str] | None = None
+) -> tuple[int, Any]:
+    """Send a request; return the status and the JSON of the response."""
+    status, answer, _ = exchange(method, url, body, headers)
+    return status, answer
 
 
 def register(url: str, subject: str, schema: str) -> int:
