@@ -1,4 +1,4 @@
-"""The brokers decide who a client of the registry is."""
+"""Logins of the registry's clients, which the brokers accept or refuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a principal sees who may use the subjects that begin with `mine` only."""
+"""Responses to a principal with rights on the subjects that begin with `mine` only."""
 
 from __future__ import annotations
 

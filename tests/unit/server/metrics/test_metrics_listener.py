@@ -142,14 +142,14 @@ def test_traffic_is_counted_by_client_also_after_its_connection_has_closed() -> 
     other = SimulatedClient(broker.world, "other")
     other.ask(ApiVersionsRequest(), 3)
     before = values(broker)
-    (who,) = before["barnabas_client_requests_total"]
-    assert ("principal", "User:ANONYMOUS") in who
+    (client,) = before["barnabas_client_requests_total"]
+    assert ("principal", "User:ANONYMOUS") in client
     other.channel.close()
     broker.world.run_for(100)
     after = values(broker)
     for metric in ("requests", "bytes_in", "bytes_out"):
         name = f"barnabas_client_{metric}_total"
-        assert after[name][who] >= before[name][who] > 0
+        assert after[name][client] >= before[name][client] > 0
 
 
 def test_syncs_of_logs_are_timed() -> None:
