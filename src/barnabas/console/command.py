@@ -14,6 +14,7 @@ from barnabas.cli.common.output import (
     ClientOptions,
     bootstrap_option,
     client_config,
+    fail_without_extra,
     metrics_option,
     problem,
     property_option,
@@ -133,11 +134,7 @@ def console(
     try:
         from barnabas.console.serving import serve
     except ImportError as error:
-        problem(
-            f"the package {error.name} is missing: install Barnabas with its extra `console`, "
-            "in a clone by: pip install '.[console]'"
-        )
-        sys.exit(EXIT_FAILED)
+        fail_without_extra(error, "console")
     from barnabas.console.settings import ConsoleSettings, is_loopback
 
     if not is_loopback(host):

@@ -1,4 +1,4 @@
-"""The configuration of a registry: keys with the names of Confluent's registry, and settings."""
+"""The configuration of a registry: keys, levels and modes with the names of Confluent's."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ CLIENT_PREFIX = "kafkastore."
 DEFAULT_TOPIC = "_schemas"
 DEFAULT_GROUP = "schema-registry"
 DEFAULT_LISTENER = "http://127.0.0.1:8081"
-_LEVELS = (
-    *("none", "backward", "backward_transitive", "forward"),
-    *("forward_transitive", "full", "full_transitive"),
+# Levels of compatibility, which say how schemas of a subject may change.
+LEVELS = (
+    *("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD"),
+    *("FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE"),
 )
+DEFAULT_LEVEL = "BACKWARD"
+# Modes, which say what may be changed.
+READWRITE, READONLY, IMPORT = "READWRITE", "READONLY", "IMPORT"
+READONLY_OVERRIDE = "READONLY_OVERRIDE"
+MODES = (READWRITE, READONLY, READONLY_OVERRIDE, IMPORT)
 # What a client must prove.
 NONE, BASIC, BEARER = "NONE", "BASIC", "BEARER"
 SUB_CLAIM = "sasl.oauthbearer.sub.claim.name"
@@ -63,9 +69,9 @@ REGISTRY_KEYS = ConfigDefinition(
         ConfigKey(
             "schema.compatibility.level",
             _STRING,
-            "backward",
+            DEFAULT_LEVEL.lower(),
             "The compatibility level where none was set by a request.",
-            one_of(*_LEVELS, *(each.upper() for each in _LEVELS)),
+            one_of(*(each.lower() for each in LEVELS), *LEVELS),
         ),
         ConfigKey(
             "authentication.method",
@@ -119,7 +125,7 @@ class RegistrySettings:
     # Whether the process may lead; otherwise it forwards all changes.
     leader_eligibility: bool = True
     # The compatibility level where none was set.
-    level: str = "BACKWARD"
+    level: str = DEFAULT_LEVEL
     # The certificate of the listener; None for HTTP.
     tls: ssl.SSLContext | None = None
     # Trusted certificates of other processes of the registry; None for those of the system.

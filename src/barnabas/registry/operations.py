@@ -11,6 +11,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from barnabas.registry.config import IMPORT, LEVELS, MODES, READONLY, READONLY_OVERRIDE, READWRITE
 from barnabas.registry.errors import (
     id_does_not_match,
     incompatible,
@@ -41,22 +42,13 @@ from barnabas.registry.records import (
     StoredSchema,
 )
 from barnabas.registry.schemas import (
-    LEVELS,
     SCHEMA_TYPES,
     InvalidSchemaError,
     Reference,
     ResolvedReference,
+    compared_versions,
 )
-from barnabas.registry.state import (
-    ALL,
-    IMPORT,
-    MODES,
-    READONLY,
-    READONLY_OVERRIDE,
-    READWRITE,
-    UNDELETED,
-    Deleted,
-)
+from barnabas.registry.state import ALL, UNDELETED, Deleted
 from barnabas.registry.subjects import (
     DEFAULT_CONTEXT,
     LATEST,
@@ -303,9 +295,9 @@ class Registry:
     async def _problems(
         self, level: str, subject: str, content: Content, earlier: Sequence[StoredSchema]
     ) -> list[str]:
-        if level == "NONE" or not earlier:
+        compared = compared_versions(level, earlier)
+        if not compared:
             return []
-        compared = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
         new = self._text_of(subject, content)
         try:
             for part in in_parts(compared, _PART_CHARACTERS):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from barnabas.registry.schemas import LEVELS, Reference
+from barnabas.registry.config import LEVELS
+from barnabas.registry.schemas import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -43,6 +43,7 @@ from barnabas.runtime.clock import LoopTimer, SystemClock
 from barnabas.runtime.loop import new_loop
 from barnabas.runtime.process import ParentWatch, host_name
 from barnabas.runtime.rng import SystemRng
+from barnabas.runtime.sockets import is_wildcard
 from barnabas.runtime.web_server import AnnouncingServer, ConnectionLimits, server_config
 
 if TYPE_CHECKING:
@@ -60,7 +61,6 @@ _LEAVE_S = 3.0
 # Larger responses are sent in parts of this size, within this time (s).
 _PART_BYTES = 1 << 16
 _SEND_S = 60.0
-_ALL_ADDRESSES = ("0.0.0.0", "[::]")  # noqa: S104 - they are compared, and not listened on
 # Serializers keep their connections open.
 _CONNECTIONS = ConnectionLimits(connections=1000, idle_s=75)
 # Timeouts of the group; a dead leader is replaced after the session timeout.
@@ -332,7 +332,7 @@ def _address(url: str, advertised: str) -> tuple[str, str, int]:
     """
     scheme, _, rest = url.rstrip("/").partition("://")
     host, _, port = rest.rpartition(":")
-    if host in _ALL_ADDRESSES:
+    if is_wildcard(host.strip("[]")):
         host = host_name()
     if advertised:
         name, colon, own_port = advertised.rpartition(":")

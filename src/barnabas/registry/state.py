@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
+from barnabas.registry.config import DEFAULT_LEVEL, READONLY_OVERRIDE, READWRITE
 from barnabas.registry.records import (
     LEVEL,
     ClearSubjectRecord,
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
     from barnabas.registry.records import Content, Record, StoredSchema
 
 _log = logging.getLogger(__name__)
-
-READWRITE, READONLY, IMPORT = "READWRITE", "READONLY", "IMPORT"
-READONLY_OVERRIDE = "READONLY_OVERRIDE"
-MODES = (READWRITE, READONLY, READONLY_OVERRIDE, IMPORT)
-DEFAULT_LEVEL = "BACKWARD"
 
 
 class Deleted(NamedTuple):

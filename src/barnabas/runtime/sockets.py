@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Cancellable
 
 
+_WILDCARD_HOSTS = ("", "0.0.0.0", "::")  # noqa: S104 - only compared
+
+
+def is_wildcard(host: str) -> bool:
+    """Return whether the host stands for all interfaces, so that clients cannot connect to it."""
+    return host in _WILDCARD_HOSTS
+
+
 class Sliceable(Protocol):
     """Bytes that are not in memory yet. A `FileSlice` is sent with sendfile; others are read."""
 

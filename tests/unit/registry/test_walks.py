@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.registry.config import LEVELS, MODES
 from barnabas.registry.records import decode
-from barnabas.registry.schemas import LEVELS
-from barnabas.registry.state import ALL, MODES, RegistryState
+from barnabas.registry.state import ALL, RegistryState
 from registry_in_memory import RegistryInMemory
 
 # The last one is a whole context.

@@ -209,6 +209,14 @@ def _ends(
     return end_offsets(client, led)
 
 
+def known_offsets(
+    client: Client, partitions: Iterable[TopicPartition], place: str
+) -> dict[TopicPartition, int]:
+    """Return the offsets of a place such as "latest"; partitions with an error are left out."""
+    found = client.admin.list_offsets(dict.fromkeys(partitions, place))
+    return {tp: each.offset for tp, each in found.items() if not isinstance(each, ClientError)}
+
+
 def end_offsets(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the end offsets of partitions, without those of topics that were deleted meanwhile."""
     specs = dict.fromkeys(partitions, "latest")

@@ -395,6 +395,14 @@ def fail(message: str) -> NoReturn:
     sys.exit(EXIT_FAILED)
 
 
+def fail_without_extra(error: ImportError, extra: str) -> NoReturn:
+    """End the command with status 1 because a package of an extra of Barnabas is missing."""
+    fail(
+        f"the package {error.name} is missing: install Barnabas with its extra `{extra}`, "
+        f"in a clone by: pip install '.[{extra}]'"
+    )
+
+
 def warning(message: str) -> None:
     """Print a warning on standard error."""
     _mark("warning: ", "yellow")

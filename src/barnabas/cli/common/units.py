@@ -134,12 +134,16 @@ def short_time(time_ms: float | None) -> str:
         return "-"
     if time_ms < 999.5:
         return f"{time_ms:.1f} ms" if 0 < time_ms < 9.95 else f"{time_ms:.0f} ms"
-    seconds = time_ms / 1000
-    for unit, length, until in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
-        value = seconds / length
-        if seconds < until:
-            return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
-    return f"{seconds / 86400:.0f} d"
+    value, unit = in_largest_unit(time_ms / 1000)
+    return f"{value:.1f} {unit}" if value < 9.95 and unit != "d" else f"{value:.0f} {unit}"
+
+
+def in_largest_unit(seconds: float) -> tuple[float, str]:
+    """Return a time in s, min, h or d: in the largest unit of which it has at least two."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return seconds / length, unit
+    return seconds, "s"
 
 
 def config_text(key: str, text: str) -> str:

@@ -23,6 +23,7 @@ from barnabas.cli.nodes.registry_child import LISTENER_KEY, take_registry_proper
 from barnabas.network.principal import ANONYMOUS
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.interpreter import UNOPTIMIZED, is_optimized
+from barnabas.runtime.sockets import is_wildcard
 from barnabas.runtime.system_calls import open_files_limits
 from barnabas.runtime.tls.contexts import check_mutual_trust
 from barnabas.runtime.tls.tls_options import TlsOptionsError
@@ -33,7 +34,7 @@ from barnabas.server.configs.configuration import (
     may_be_secret,
     read_configuration,
 )
-from barnabas.server.configs.endpoints import advertised_endpoints, is_wildcard
+from barnabas.server.configs.endpoints import advertised_endpoints
 from barnabas.server.listeners.listener_tls import ListenerTls
 from barnabas.server.quorum.node_principals import refused_principals
 from barnabas.settings.key import ConfigError

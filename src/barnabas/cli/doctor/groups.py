@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from barnabas.cli.admin.group_lag import GroupProgress
     from barnabas.cli.doctor.diagnosis import Diagnosis
-    from barnabas.client.admin.group_descriptions import GroupDescription
     from barnabas.client.facade import Client
 
 # Groups whose lag is read, and lagging groups that are observed.
@@ -90,12 +89,7 @@ def _confirm_rebalances(client: Client, names: Iterable[str], diagnosis: Diagnos
             continue
         diagnosis.wrong(
             f"group {name} is stuck in a rebalance ({progress.description.state}) with "
-            f"{_members(progress.description)}: its consumers read nothing",
+            f"{counted(len(progress.description.members), 'member')}: its consumers read nothing",
             f"{Advice.WHY_GROUP.text(group=name)} shows the member for which it waits: restart "
             "that consumer",
         )
-
-
-def _members(group: GroupDescription) -> str:
-    count = len(group.members)
-    return f"{count} member{'' if count == 1 else 's'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.admin.group_lag import known_offsets
 from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.units import amount
 from barnabas.cli.why.reasons import duration
@@ -12,7 +13,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.client.connections.metadata_cache import TopicInfo
@@ -56,14 +57,9 @@ def read_ends(client: Client) -> Ends:
     """Return the current end offsets; empty if they cannot be read."""
     try:
         wanted = partitions_of(client.describe_topics())
-        return Ends(time.monotonic(), _offsets(client, wanted, "latest"))
+        return Ends(time.monotonic(), known_offsets(client, wanted, "latest"))
     except ClientError:
         return Ends(time.monotonic(), {})
-
-
-def _offsets(client: Client, wanted: Iterable[TopicPartition], spec: str) -> Offsets:
-    found = client.admin.list_offsets(dict.fromkeys(wanted, spec))
-    return {tp: each.offset for tp, each in found.items() if not isinstance(each, ClientError)}
 
 
 def examine_traffic(client: Client, first: Ends, diagnosis: Diagnosis) -> None:
@@ -75,7 +71,7 @@ def examine_traffic(client: Client, first: Ends, diagnosis: Diagnosis) -> None:
     """
     topics = client.describe_topics()
     wanted = partitions_of(topics)
-    ends = Ends(time.monotonic(), _offsets(client, wanted, "latest"))
+    ends = Ends(time.monotonic(), known_offsets(client, wanted, "latest"))
     # Brokers choose the keys of internal topics.
     written = {
         tp.topic
@@ -85,8 +81,8 @@ def examine_traffic(client: Client, first: Ends, diagnosis: Diagnosis) -> None:
     if written:
         time.sleep(max(0.0, _WINDOW_S - (ends.at - first.at)))
         of_written = [tp for tp in wanted if tp.topic in written]
-        last = Ends(time.monotonic(), _offsets(client, of_written, "latest"))
-        starts = _offsets(client, of_written, "earliest")
+        last = Ends(time.monotonic(), known_offsets(client, of_written, "latest"))
+        starts = known_offsets(client, of_written, "earliest")
         _report_hot(list(_hot(first, last, starts)), diagnosis)
     _examine_times(client, topics, ends.offsets, diagnosis)
 

@@ -23,6 +23,7 @@ from barnabas.cli.common.terminal import QUIT_KEY, quit_by_key
 from barnabas.cli.common.units import Seconds
 from barnabas.cli.load.top_screen import SORTS, Screen, render
 from barnabas.client.errors import ClientError
+from barnabas.runtime.sockets import is_wildcard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,8 +132,7 @@ def _named_listeners(client: Client) -> list[str]:
             host, _, port = (configs.get("metrics.listener") or "").rpartition(":")
             if not host or port == "0":
                 continue
-            is_any = host in ("0.0.0.0", "[::]")  # noqa: S104 - compared, not bound
-            address = f"{broker.host if is_any else host}:{port}"
+            address = f"{broker.host if is_wildcard(host.strip('[]')) else host}:{port}"
             # The listener may serve another network only.
             with suppress(MetricsError):
                 scrape(address)

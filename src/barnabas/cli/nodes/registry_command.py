@@ -14,6 +14,7 @@ from barnabas.cli.common.output import (
     client_config,
     config_file_option,
     fail,
+    fail_without_extra,
     option_record,
     profile_option,
     property_option,
@@ -164,10 +165,7 @@ def registry(
     try:
         from barnabas.registry.serving import serve
     except ImportError as error:
-        fail(
-            f"the package {error.name} is missing: install Barnabas with its extra `registry`, "
-            "in a clone by: pip install '.[registry]'"
-        )
+        fail_without_extra(error, "registry")
     reason = serve(replace(settings, exit_with=given.exit_with), _announce)
     if reason:
         fail(f"the registry cannot run: {reason}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from barnabas.cli.admin.group_lag import known_offsets
 from barnabas.cli.common.groups import DefaultGroup
 from barnabas.cli.common.named_topics import topic_arguments
 from barnabas.cli.common.output import (
@@ -32,7 +33,6 @@ from barnabas.cli.partitions.move_progress import bytes_to_copy, partition_sizes
 from barnabas.cli.partitions.moving import cancel_moves, echo_moves, echo_status, run_moves
 from barnabas.cli.partitions.planning import PlanError, moves
 from barnabas.cli.partitions.reassign import DEFAULTS, broker_ids, current_replicas, plan_json
-from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -257,12 +257,12 @@ def _rates(
     sizes: Mapping[TopicPartition, int],
     seconds: float,
 ) -> dict[TopicPartition, float]:
-    """Measure the bytes per second that arrive."""
+    """Measure the bytes per second that arrive; a partition without a leader has no entry."""
     started = time.monotonic()
-    before = _offsets(client, partitions, "latest")
-    starts = _offsets(client, partitions, "earliest")
+    before = known_offsets(client, partitions, "latest")
+    starts = known_offsets(client, partitions, "earliest")
     time.sleep(max(0.0, seconds - (time.monotonic() - started)))
-    after = _offsets(client, partitions, "latest")
+    after = known_offsets(client, partitions, "latest")
     elapsed = time.monotonic() - started
     rates = {}
     for tp in before.keys() & after.keys() & starts.keys():
@@ -280,14 +280,6 @@ def byte_rate(record_rate: float, records: int, log_bytes: int) -> float:
         log_bytes: Size of the log.
     """
     return max(0.0, record_rate) * log_bytes / records if records > 0 else 0.0
-
-
-def _offsets(
-    client: Client, partitions: Collection[TopicPartition], place: str
-) -> dict[TopicPartition, int]:
-    """Return offsets; a partition without a leader has no traffic and no entry."""
-    found = client.admin.list_offsets(dict.fromkeys(partitions, place))
-    return {tp: each.offset for tp, each in found.items() if not isinstance(each, ClientError)}
 
 
 def _shown_brokers(balance: Balance) -> dict[int, tuple[BrokerLoad, BrokerLoad]]:

@@ -9,20 +9,11 @@ import click
 from barnabas.cli.common.output import echo_json
 from barnabas.cli.common.tables import dim, echo_table, header_option
 from barnabas.cli.schemas.options import RegistryCommand, registry_options
+from barnabas.registry.config import LEVELS, MODES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-LEVELS = (
-    "NONE",
-    "BACKWARD",
-    "BACKWARD_TRANSITIVE",
-    "FORWARD",
-    "FORWARD_TRANSITIVE",
-    "FULL",
-    "FULL_TRANSITIVE",
-)
-_MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 _ALL = "(all others)"
 
 
@@ -71,7 +62,7 @@ def compatibility(
 @click.command(epilog=_MODE_EXAMPLES)
 @click.argument("subjects", nargs=-1, metavar="[SUBJECT...]")
 @click.option(
-    "--set", "value", type=click.Choice(_MODES, case_sensitive=False), help="Set this mode."
+    "--set", "value", type=click.Choice(MODES, case_sensitive=False), help="Set this mode."
 )
 @click.option("--unset", is_flag=True, help="Remove the mode: that of the registry applies.")
 @click.option("--force", is_flag=True, help="Set IMPORT although there are schemas.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.admin.held_back import NO_TIMEOUT_MS
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.units import in_largest_unit
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
@@ -55,10 +56,8 @@ def duration(elapsed_ms: float) -> str:
     seconds = max(0.0, elapsed_ms) / 1000
     if seconds < 10:
         return f"{seconds:.1f} s"
-    for unit, length, until in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
-        if seconds < until:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds / 86400:.0f} days"
+    value, unit = in_largest_unit(seconds)
+    return f"{value:.0f} {'days' if unit == 'd' else unit}"
 
 
 def transaction_reasons(held: HeldBack | None) -> list[Reason]:

@@ -6,7 +6,7 @@ leader; other processes forward the whole request to it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from barnabas.registry.errors import (
     NOT_FOUND,
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from barnabas.registry.records import StoredSchema
     from barnabas.registry.requests import SchemaRequest
     from barnabas.registry.security.access import Access
+
+    Handler: TypeAlias = Callable[[Call], Awaitable[object]]
 
 _SEARCH_MAX = 1000
 _METHOD_NOT_ALLOWED = 405
@@ -86,8 +88,13 @@ class Routes:
         self._forwarder = forwarder
         self._access = access
         self._identity = identity
+        config: dict[str, Handler] = {
+            "GET": self._config,
+            "PUT": self._set_config,
+            "DELETE": self._delete_config,
+        }
         subject, version = "/subjects/{subject}", "/subjects/{subject}/versions/{version}"
-        self._table: dict[str, dict[str, Callable[[Call], Awaitable[object]]]] = {
+        self._table: dict[str, dict[str, Handler]] = {
             "/": {"GET": self._root},
             "/subjects": {"GET": self._subjects},
             subject: {"POST": self._look_up, "DELETE": self._delete_subject},
@@ -103,16 +110,8 @@ class Routes:
             "/schemas/ids/{id}/versions": {"GET": self._versions_by_id},
             "/compatibility/subjects/{subject}/versions": {"POST": self._check_all},
             "/compatibility/subjects/{subject}/versions/{version}": {"POST": self._check_one},
-            "/config": {
-                "GET": self._config,
-                "PUT": self._set_config,
-                "DELETE": self._delete_config,
-            },
-            "/config/{subject}": {
-                "GET": self._config,
-                "PUT": self._set_config,
-                "DELETE": self._delete_config,
-            },
+            "/config": config,
+            "/config/{subject}": config,
             "/mode": {"GET": self._mode, "PUT": self._set_mode},
             "/mode/{subject}": {
                 "GET": self._mode,

@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.registry.config import LEVELS
 from barnabas.registry.schemas.avro import AvroSchema
 from barnabas.registry.schemas.json_schema import JsonSchema
-from barnabas.registry.schemas.levels import LEVELS, check_level, find_conflict, incompatibilities
+from barnabas.registry.schemas.levels import (
+    check_level,
+    compared_versions,
+    find_conflict,
+    incompatibilities,
+)
 from barnabas.registry.schemas.model import (
     SCHEMA_TYPES,
     InvalidSchemaError,
@@ -30,6 +36,7 @@ __all__ = [
     "Reference",
     "ResolvedReference",
     "check_level",
+    "compared_versions",
     "find_conflict",
     "incompatibilities",
     "parse",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from barnabas.registry.config import LEVELS
 from barnabas.registry.schemas.model import InvalidSchemaError
 
 if TYPE_CHECKING:
@@ -11,10 +12,14 @@ if TYPE_CHECKING:
 
     from barnabas.registry.schemas.model import ParsedSchema
 
-LEVELS = (
-    *("NONE", "BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD"),
-    *("FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE"),
-)
+_V = TypeVar("_V")
+
+
+def compared_versions(level: str, earlier: Sequence[_V]) -> Sequence[_V]:
+    """Return the earlier versions with which a level compares a new one, the oldest first."""
+    if level == "NONE":
+        return ()
+    return earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
 
 
 def incompatibilities(reader: ParsedSchema, writer: ParsedSchema) -> list[str]:
@@ -55,12 +60,9 @@ def find_conflict(
         InvalidSchemaError: The comparison is too complex.
     """
     assert level in LEVELS, level
-    if level == "NONE":
-        return None
-    first = 0 if level.endswith("_TRANSITIVE") else max(len(earlier) - 1, 0)
+    compared = compared_versions(level, earlier)
     kind = level.removesuffix("_TRANSITIVE")
-    for index in range(len(earlier) - 1, first - 1, -1):
-        old = earlier[index]
+    for index, old in reversed(list(enumerate(compared, len(earlier) - len(compared)))):
         found: list[str] = []
         if kind in ("BACKWARD", "FULL"):
             found += _messages(new, old, "new", "old")

@@ -13,6 +13,7 @@ import msgspec
 
 from barnabas.protocol.primitives import uuid_from_string
 from barnabas.runtime.process import host_name
+from barnabas.runtime.sockets import is_wildcard
 from barnabas.settings.definition import ConfigError
 from barnabas.settings.key import whole_number
 
@@ -42,7 +43,6 @@ class SecurityProtocol(IntEnum):
 
 
 _PORT_MAX = 65_535
-_WILDCARD_HOSTS = ("", "0.0.0.0", "::")  # noqa: S104 - only compared
 
 
 class Endpoint(NamedTuple):
@@ -82,11 +82,6 @@ def parse_address(text: str) -> tuple[str, int] | None:
     if host.startswith("[") and host.endswith("]"):
         return host[1:-1], number
     return None if ":" in host else (host, number)
-
-
-def is_wildcard(host: str) -> bool:
-    """Return whether the host stands for all interfaces, so that clients cannot connect to it."""
-    return host in _WILDCARD_HOSTS
 
 
 def is_loopback(host: str) -> bool:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.registry.schemas import LEVELS
-from barnabas.registry.state import MODES
+from barnabas.registry.config import LEVELS, MODES
 from registry_in_memory import RegistryInMemory
 
 REQUESTS = 300
