@@ -67,6 +67,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "acls": LazyCommand("cli.admin.acls", "acls", "List, add and remove access control entries."),
     "log": LazyCommand("cli.log.commands", "log", "Show and check the files of a log."),
     "doctor": LazyCommand("cli.doctor.commands", "doctor", "Find problems and their remedies."),
+    "migrate": LazyCommand(
+        "cli.migrate.commands", "migrate", "Check what moves over from Apache Kafka."
+    ),
     "why": LazyCommand("cli.why.commands", "why", "Explain why something waits."),
     "top": LazyCommand("cli.load.top", "top", "Show rates, lag and load live."),
     "console": LazyCommand("console.command", "console", "Show a cluster in a web browser."),

@@ -30,6 +30,7 @@ from barnabas.runtime.tls.tls_options import TlsOptionsError
 from barnabas.server.configs.config import AuthorizerConfig, log_directories
 from barnabas.server.configs.configuration import (
     BROKER_KEYS,
+    RENAMED_KEYS,
     is_listener_key,
     may_be_secret,
     read_configuration,
@@ -222,8 +223,6 @@ def _examine_descriptors(partitions: int, diagnosis: Diagnosis) -> None:
         diagnosis.ok(f"{allowed} open files are allowed")
 
 
-# Alternative names of Kafka keys that the broker accepts -> the names it uses.
-_RENAMED = {"broker.id": "node.id"}
 _ZOOKEEPER = "zookeeper."
 _CLOSE = 0.8
 
@@ -242,7 +241,7 @@ def examine_properties(path: str, diagnosis: Diagnosis) -> None:
     except ConfigError as error:
         diagnosis.wrong(str(error), "create it, or correct the variable or its provider")
         return
-    given = {_RENAMED.get(name, name): value for name, value in given.items()}
+    given = {RENAMED_KEYS.get(name, name): value for name, value in given.items()}
     _examine_registry(given, diagnosis)
     good = {name: value for name, value in given.items() if _is_good(name, value, diagnosis)}
     # Report unknown keys first: that works even if the values contradict each other.

@@ -167,18 +167,23 @@ _TOPIC = 2
 
 
 def compacted_topics(path: str) -> frozenset[str]:
-    """Return the topics that have or had a `cleanup.policy` with compaction.
+    """Return the topics that have or had a `cleanup.policy` with compaction."""
+    return topics_with_config(path, "cleanup.policy", lambda value: "compact" in value)
+
+
+def topics_with_config(path: str, key: str, fits: Callable[[str], bool]) -> frozenset[str]:
+    """Return the topics that have or had such a value of a config.
 
     Args:
         path: the data directory. Parts of its metadata log that are missing or damaged count as
             empty.
+        key: name of the config.
+        fits: returns whether a value is meant; an empty text is no value.
     """
     return frozenset(
         record.resource_name
         for record in _config_records(f"{path}/{_METADATA_LOG}")
-        if record.resource_type == _TOPIC
-        and record.name == "cleanup.policy"
-        and "compact" in (record.value or "")
+        if record.resource_type == _TOPIC and record.name == key and fits(record.value or "")
     )
 
 

@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Kafka keys that need no warning, because this broker has nothing that they configure: threads,
-# Kafka's own metrics, buffers and threads of coordinators, and Java's TLS.
+# Kafka keys that need no warning, because this broker has nothing that they configure.
 _THREADS = frozenset({
     "background.threads",
     "num.io.threads",
@@ -93,7 +92,13 @@ _JAVA_TLS = frozenset({
     "principal.builder.class",
 })  # fmt: skip
 
-IGNORED_KEYS = _THREADS | _METRICS | _COORDINATORS | _JAVA_TLS
+# Why each of these keys has no effect.
+IGNORED_KEYS: dict[str, str] = {
+    **dict.fromkeys(_THREADS, "the broker has one event loop, and no pools of threads to size"),
+    **dict.fromkeys(_METRICS, "metrics are read from barnabas.metrics.listener, not from JMX"),
+    **dict.fromkeys(_COORDINATORS, "coordinators share the event loop, and size their own buffers"),
+    **dict.fromkeys(_JAVA_TLS, "TLS comes from OpenSSL, not from Java"),
+}
 
 
 BROKER_KEYS = (
@@ -109,7 +114,7 @@ BROKER_KEYS = (
 )
 
 # Current name of each renamed Kafka key, by its old name.
-_RENAMED = {"broker.id": "node.id"}
+RENAMED_KEYS = {"broker.id": "node.id"}
 
 
 class Configuration(msgspec.Struct, frozen=True):
@@ -159,7 +164,7 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     """
     given: dict[str, str] = {}
     for name, value in properties.items():
-        given[_RENAMED.get(name, name)] = value
+        given[RENAMED_KEYS.get(name, name)] = value
     parsed = BROKER_KEYS.parse(given)
     check_classes(given)
     check_policies(parsed, given)

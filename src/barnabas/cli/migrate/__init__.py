@@ -1,0 +1,1 @@
+"""`barnabas migrate`: what an Apache Kafka cluster takes along when Barnabas replaces its nodes."""

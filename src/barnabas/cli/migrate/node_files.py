@@ -1,0 +1,262 @@
+"""Check of a node's files before it moves: server.properties, and its data directories.
+
+Each finding has one of three verdicts: it carries over (`ok`), it carries over with a difference
+(`note`), or the node cannot move like this (`wrong`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.cli.common.printable import counted
+from barnabas.cli.common.variables import without_variables
+from barnabas.cli.log.segment_files import is_locked
+from barnabas.cli.log.verify_directory import topics_with_config
+from barnabas.runtime.disk import RealDisk
+from barnabas.server.configs.config import log_directories
+from barnabas.server.configs.configuration import (
+    BROKER_KEYS,
+    IGNORED_KEYS,
+    RENAMED_KEYS,
+    is_listener_key,
+    read_configuration,
+)
+from barnabas.server.configs.policies import check_policies
+from barnabas.server.configs.tls_config import check_classes
+from barnabas.server.startup.features import UnsupportedFeaturesError, check_features
+from barnabas.settings.key import ConfigError, without_listener
+from barnabas.settings.properties import PropertiesError, parse_properties
+from barnabas.storage.errors import InconsistentDirectoryError
+from barnabas.storage.files.log_directory import LOCK_FILE
+from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN, MetaProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.cli.doctor.diagnosis import Diagnosis
+
+TIERED_TOPIC_KEY = "remote.storage.enable"
+_TIERED_KEY = "remote.log.storage.system.enable"
+_TIERED_PREFIX = "remote.log."
+_ROLES = "process.roles"
+_LISTENER_KEYS = ("listeners", "controller.listener.names")
+_ZOOKEEPER = "zookeeper."
+_REPORTERS = ("metric.reporters", "kafka.metrics.reporters")
+_JMX_REPORTER = "org.apache.kafka.common.metrics.JmxReporter"
+# What takes the place of a plug-in.
+_REPLACEMENTS = {
+    "authorizer.class.name": "write the rules as access control entries of Kafka's own authorizer, "
+    "and check that they refuse what the plug-in refuses: docs/security.md",
+    "principal.builder.class": "let ssl.principal.mapping.rules make the names of principals, or "
+    "write the entries for the names that Kafka's own builder makes",
+    "create.topic.policy.class.name": "write the policy in Python: docs/security.md",
+    "alter.config.policy.class.name": "write the policy in Python: docs/security.md",
+}
+_TO_KRAFT = "move the cluster to KRaft first, with the tools of Apache Kafka 3.9"
+# One wrong value can hide the next one, so the check is repeated without it.
+_REPEATS_MAX = 20
+_NAMES_MAX = 5
+
+
+def check_properties(path: str, found: Diagnosis) -> None:
+    """Check a server.properties of Apache Kafka, and the data directories that it names."""
+    try:
+        given = parse_properties(RealDisk().read(path).decode("latin-1"))
+        given = without_variables(given)
+    except (PropertiesError, ConfigError) as error:
+        found.wrong(f"{path}: {error}", "correct the file; Kafka refuses it too")
+        return
+    given = {RENAMED_KEYS.get(name, name): value for name, value in given.items()}
+    if _uses_zookeeper(given, found):
+        return
+    allowed = check_keys(given, found, path)
+    _check_together(allowed, found)
+    node_id = given.get("node.id", "")
+    for directory in log_directories(BROKER_KEYS.parse(allowed)):
+        check_directory(directory, found, int(node_id) if node_id.isdigit() else None)
+
+
+def _uses_zookeeper(given: Mapping[str, str], found: Diagnosis) -> bool:
+    """Report a node of a cluster with ZooKeeper. Return whether it is one."""
+    keys = sorted(name for name in given if name.startswith(_ZOOKEEPER))
+    if _ROLES not in given:
+        reason = f"{keys[0]} is given" if keys else f"{_ROLES} is not given"
+        found.wrong(f"this is a node of a cluster with ZooKeeper: {reason}", _TO_KRAFT)
+        return True
+    if given.get("zookeeper.metadata.migration.enable", "").strip().lower() == "true":
+        found.wrong(
+            "the move from ZooKeeper is not finished: zookeeper.metadata.migration.enable=true",
+            "finish it with Apache Kafka, then remove the keys that begin with zookeeper.",
+        )
+    elif keys:
+        found.note(
+            f"{', '.join(keys)}: no effect, as in Apache Kafka 4", "remove the keys at leisure"
+        )
+    return False
+
+
+def check_keys(given: Mapping[str, str], found: Diagnosis, source: str) -> dict[str, str]:
+    """Report which keys carry over.
+
+    Args:
+        given: The values that are set explicitly, by the current name of their key.
+        found: Gets the findings.
+        source: Where the values are set.
+
+    Returns:
+        The values that are not refused.
+    """
+    refusals = {name: _refusal(name, value) for name, value in given.items()}
+    for name, refusal in refusals.items():
+        if refusal is not None:
+            remedy = _REPLACEMENTS.get(name, f"correct {name}, or remove it")
+            found.wrong(f"{source}: {refusal}", remedy)
+    allowed = {name: value for name, value in given.items() if refusals[name] is None}
+    listeners = BROKER_KEYS.parse({key: given[key] for key in _LISTENER_KEYS if key in given})
+    known = [name for name in allowed if name in BROKER_KEYS or is_listener_key(listeners, name)]
+    if known:
+        found.ok(f"{source}: {counted(len(known), 'key')} with the same meaning")
+    by_reason: dict[str, list[str]] = {}
+    unknown = []
+    for name, value in allowed.items():
+        if name in known or name.startswith(_ZOOKEEPER):
+            continue
+        if name.startswith(_TIERED_PREFIX) or name == _TIERED_KEY:
+            _check_tiered(name, value, found)
+        elif name in _REPORTERS:
+            _check_reporters(name, value, found)
+        elif (base := without_listener(name)) in IGNORED_KEYS:
+            by_reason.setdefault(IGNORED_KEYS[base], []).append(name)
+        else:
+            unknown.append(name)
+    for reason, names in by_reason.items():
+        found.note(
+            f"{source}: {', '.join(sorted(names))}: no effect: {reason}",
+            "they may stay in the file",
+        )
+    if unknown:
+        found.note(
+            f"{source}: {', '.join(sorted(unknown))}: no effect: brokers of Apache Kafka 4.4 and "
+            "of Barnabas have no such key",
+            "if a plug-in of Kafka reads one of them, look for what replaces the plug-in",
+        )
+    return allowed
+
+
+def _refusal(name: str, value: str) -> ConfigError | None:
+    """Return why a start would refuse the value of one key; None if it is allowed."""
+    given = {name: value}
+    try:
+        check_policies(BROKER_KEYS.parse(given), given)
+        check_classes(given)
+    except ConfigError as error:
+        return error
+    return None
+
+
+def _check_tiered(name: str, value: str, found: Diagnosis) -> None:
+    if name != _TIERED_KEY:
+        found.note(f"{name}: no effect: there is no tiered storage", "it may stay in the file")
+    elif value.strip().lower() == "true":
+        found.wrong(
+            f"{name}=true: Barnabas has no tiered storage, and does not read remote segments",
+            f"set {TIERED_TOPIC_KEY}=false for all topics (`{TIERED_TOPIC_KEY}=false,"
+            "remote.log.delete.on.disable=true` deletes the remote part), then remove the key",
+        )
+
+
+def _check_reporters(name: str, value: str, found: Diagnosis) -> None:
+    classes = [each.strip() for each in value.split(",")]
+    others = [each for each in classes if each not in ("", _JMX_REPORTER)]
+    if others:
+        found.note(
+            f"{name}: {', '.join(others)}: no effect: Java classes are not loaded",
+            "let Prometheus read barnabas.metrics.listener; docs/metrics.md has Kafka's names",
+        )
+
+
+def _check_together(given: Mapping[str, str], found: Diagnosis) -> None:
+    """Report values that a start refuses because of other values."""
+    remaining = dict(given)
+    logger = logging.getLogger("barnabas.server.configs.configuration")
+    level = logger.level
+    # The check has reported unknown keys in its own words.
+    logger.setLevel(logging.CRITICAL)
+    try:
+        for _ in range(_REPEATS_MAX):
+            try:
+                read_configuration(remaining)
+            except ConfigError as error:
+                found.wrong(str(error), f"correct {error.key}; docs/security.md has examples")
+                if error.key not in remaining:
+                    break
+                del remaining[error.key]
+            else:
+                break
+    finally:
+        logger.setLevel(level)
+
+
+def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> None:
+    """Check a data directory of Apache Kafka. Nothing in it is changed.
+
+    Args:
+        path: The directory.
+        found: Gets the findings.
+        node_id: The node that the directory must belong to, if it is known.
+    """
+    disk = RealDisk()
+    if not disk.is_directory(path):
+        found.unexamined(f"{path} is not on this machine", "run the check on the node itself")
+        return
+    try:
+        meta = MetaProperties.read(disk, path)
+        check_features(disk, path)
+    except InconsistentDirectoryError as error:
+        found.wrong(str(error), _TO_KRAFT if "version '0'" in str(error) else "see docs/interop.md")
+        return
+    except UnsupportedFeaturesError as error:
+        found.wrong(str(error), "run that command while Apache Kafka still runs")
+        return
+    except OSError as error:
+        found.unexamined(f"{path}: {error.strerror}", "run the check as the user of the broker")
+        return
+    if meta is None:
+        found.note(f"{path} is not formatted", "the first start formats it")
+        return
+    if node_id is not None and meta.node_id != node_id:
+        found.wrong(
+            f"{path} belongs to node {meta.node_id}, but the file has node.id={node_id}",
+            "use the server.properties of that node",
+        )
+        return
+    _check_tiered_topics(path, found)
+    if is_locked(f"{path}/{LOCK_FILE}"):
+        state = "in use: stop the broker before the move"
+    elif disk.exists(f"{path}/{CLEAN_SHUTDOWN}"):
+        state = "closed cleanly"
+    else:
+        state = "not closed cleanly: the first start recovers its logs"
+    found.ok(f"{path}: node {meta.node_id} of cluster {meta.cluster_id}, {state}")
+
+
+def _check_tiered_topics(path: str, found: Diagnosis) -> None:
+    names = sorted(topics_with_config(path, TIERED_TOPIC_KEY, lambda value: value == "true"))
+    if names:
+        report_tiered_topics(names, found)
+
+
+def report_tiered_topics(names: list[str], found: Diagnosis) -> None:
+    """Report topics whose older records are in tiered storage.
+
+    Args:
+        names: The topics, at least one.
+        found: Gets the finding.
+    """
+    more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
+    found.wrong(
+        f"{TIERED_TOPIC_KEY} is or was true for {', '.join(names[:_NAMES_MAX])}{more}: their "
+        "remote segments would be missing",
+        "consume or copy what is only there, then set it to false with Apache Kafka",
+    )

@@ -1,0 +1,142 @@
+"""Check of a running cluster before its nodes move: levels, configs, topics and replicas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cli.common.printable import counted
+from barnabas.cli.migrate.node_files import TIERED_TOPIC_KEY, check_keys, report_tiered_topics
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.errors import ClientError
+from barnabas.metadata.metadata_version import METADATA_VERSION
+from barnabas.server.startup.features import SUPPORTED_FEATURES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.client.connections.metadata_cache import NodeInfo
+    from barnabas.client.facade import Client
+
+_STATIC = "static broker"
+_TOPICS_PER_REQUEST = 500
+
+
+def check_cluster(client: Client, found: Diagnosis) -> None:
+    """Check what the brokers say of themselves. Files that only a node has are not examined."""
+    cluster = client.admin.describe_cluster()
+    if not _check_levels(client, found):
+        return
+    for node in cluster.brokers:
+        _check_configs(client, node, found)
+    names = client.admin.list_topics()
+    _check_topics(client, sorted(names), found)
+    _check_replicas(client, sorted(names), found)
+    _count(client, found)
+    found.unexamined(
+        "values of secret keys, and data directories",
+        "run `barnabas migrate check server.properties` on each node",
+    )
+
+
+def _check_levels(client: Client, found: Diagnosis) -> bool:
+    """Report feature levels that Barnabas does not have. Return whether the cluster has KRaft."""
+    levels = client.admin.describe_versions().finalized_features
+    if METADATA_VERSION not in levels:
+        found.wrong(
+            "the cluster has no metadata.version: it uses ZooKeeper, or a version before 3.3",
+            "move the cluster to KRaft first, with the tools of Apache Kafka 3.9",
+        )
+        return False
+    carried = []
+    for name, level in sorted(levels.items()):
+        low, high = SUPPORTED_FEATURES.get(name, (0, 0))
+        if low <= level <= high:
+            carried.append(f"{name} {level}")
+            continue
+        direction, to = ("downgrade", high) if level > high else ("upgrade", low)
+        found.wrong(
+            f"{name} has level {level}, and Barnabas has {low} to {high}",
+            f"kafka-features.sh --bootstrap-server HOST:PORT {direction} --feature {name}={to}",
+        )
+    if carried:
+        found.ok(f"feature levels: {', '.join(carried)}")
+    return True
+
+
+def _check_configs(client: Client, node: NodeInfo, found: Diagnosis) -> None:
+    resource = ConfigResource(ResourceType.BROKER, str(node.id))
+    entries = client.admin.describe_configs([resource])[resource]
+    if isinstance(entries, ClientError):
+        found.unexamined(f"configs of broker {node.id}: {entries}")
+        return
+    given = {
+        each.name: each.value or ""
+        for each in entries
+        if each.source == _STATIC and not each.is_sensitive
+    }
+    check_keys(given, found, f"broker {node.id}")
+
+
+def _check_topics(client: Client, names: list[str], found: Diagnosis) -> None:
+    tiered = []
+    for start in range(0, len(names), _TOPICS_PER_REQUEST):
+        resources = [
+            ConfigResource(ResourceType.TOPIC, name)
+            for name in names[start : start + _TOPICS_PER_REQUEST]
+        ]
+        described = client.admin.describe_configs(resources, keys=[TIERED_TOPIC_KEY])
+        tiered += [
+            resource.name
+            for resource, entries in described.items()
+            if not isinstance(entries, ClientError)
+            and any(each.value == "true" for each in entries)
+        ]
+    if tiered:
+        report_tiered_topics(tiered, found)
+
+
+def _check_replicas(client: Client, names: list[str], found: Diagnosis) -> None:
+    """Report replicas that are out of sync: a node may only stop when there are none."""
+    behind, single, partitions = 0, 0, 0
+    for start in range(0, len(names), _TOPICS_PER_REQUEST):
+        topics = client.admin.describe_topics(names[start : start + _TOPICS_PER_REQUEST])
+        for topic in topics.values():
+            for each in topic.partitions.values():
+                partitions += 1
+                behind += len(each.isr) < len(each.replicas)
+                single += len(each.replicas) == 1
+    if behind:
+        found.wrong(
+            f"{counted(behind, 'partition')} with replicas that are not in sync",
+            "wait until `barnabas partitions show --unwell` finds none, before each node",
+        )
+    else:
+        found.ok(f"all replicas of {counted(partitions, 'partition')} are in sync")
+    if single:
+        found.note(
+            f"{counted(single, 'partition')} with one replica: not served while its node moves",
+            "a restart of Apache Kafka has the same effect",
+        )
+
+
+def _count(client: Client, found: Diagnosis) -> None:
+    """Report what carries over with the metadata log and the internal topics."""
+    counts: list[tuple[str, Callable[[], int]]] = [
+        ("group", lambda: len(client.admin.list_groups())),
+        ("access control entry", lambda: len(client.admin.describe_acls())),
+        ("user of SCRAM", lambda: len(client.admin.describe_scram_credentials())),
+        ("delegation token", lambda: len(client.admin.describe_delegation_tokens())),
+        ("quota", lambda: len(client.admin.describe_quotas({}))),
+    ]
+    carried = []
+    for name, count in counts:
+        try:
+            number = count()
+        except ClientError:
+            # The cluster has no such thing, or this client may not see it.
+            continue
+        if number:
+            carried.append(f"{name}: {number}")
+    if carried:
+        found.ok("carry over with the data: " + ", ".join(carried))

@@ -1,0 +1,150 @@
+"""`barnabas migrate check` of a node's files: what moves, what differs, and what stops the move."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from barnabas.cli.migrate.commands import migrate
+from barnabas.protocol.records.topics import ConfigRecord
+from barnabas.raft.log.metadata_log import FirstContent, format_metadata_directory
+from barnabas.runtime.disk import RealDisk
+from barnabas.server.startup.features import BOOTSTRAP_FEATURES
+from barnabas.storage.files.metadata_files import MetaProperties
+
+NODE = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:9093
+listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093
+controller.listener.names=CONTROLLER
+"""
+
+
+def check(*targets: Path) -> tuple[int, dict[str, list[str]]]:
+    """Return the exit status, and the texts by verdict."""
+    done = CliRunner().invoke(migrate, ["check", *map(str, targets), "--json"])
+    found = json.loads(done.output)
+    assert found["can_move"] == (done.exit_code != 1), done.output
+    texts: dict[str, list[str]] = {"moves": [], "but": [], "stops": []}
+    for each in found["findings"]:
+        texts[each["verdict"]].append(f"{each['what']} → {each['remedy']}")
+    return done.exit_code, texts
+
+
+def node(
+    directory: Path,
+    lines: str = "",
+    node_id: int = 1,
+    records: tuple[ConfigRecord, ...] = (),
+    **features: int,
+) -> Path:
+    """Write a file of a node, and its formatted data directory."""
+    data = directory / "data"
+    data.mkdir()
+    levels = {name.replace("_", "."): level for name, level in features.items()}
+    metadata = str(data / "__cluster_metadata-0")
+    first = FirstContent(records=records)
+    format_metadata_directory(RealDisk(), metadata, {**BOOTSTRAP_FEATURES, **levels}, 0, first)
+    MetaProperties("6uL9MVpbTXm8dAYfX7v2Ag", node_id, bytes(range(16))).write(RealDisk(), str(data))
+    file = directory / "server.properties"
+    file.write_text(f"{NODE}log.dirs={data}\n{lines}")
+    return file
+
+
+def test_a_plain_node_moves(tmp_path: Path) -> None:
+    status, found = check(node(tmp_path, "num.partitions=3\n"))
+    assert status == 0
+    assert found["stops"] == found["but"] == []
+    assert any("7 keys with the same meaning" in text for text in found["moves"])
+    assert any("node 1 of cluster 6uL9MVpbTXm8dAYfX7v2Ag" in text for text in found["moves"])
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("num.io.threads=8", "num.io.threads: no effect: the broker has one event loop"),
+        ("metric.reporters=com.example.Reporter", "com.example.Reporter: no effect"),
+        ("listener.name.plaintext.ssl.protocol=TLS", "TLS comes from OpenSSL"),
+        ("remote.log.metadata.manager.impl.prefix=x", "there is no tiered storage"),
+        ("plug.in.key=1", "plug.in.key: no effect"),
+        ("zookeeper.connect=127.0.0.1:2181", "zookeeper.connect: no effect"),
+    ],
+)
+def test_a_key_without_effect_is_told(line: str, says: str, tmp_path: Path) -> None:
+    status, found = check(node(tmp_path, f"{line}\n"))
+    assert status == 0
+    (only,) = found["but"]
+    assert says in only
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("authorizer.class.name=com.example.Authorizer", "access control entries"),
+        ("principal.builder.class=com.example.Builder", "ssl.principal.mapping.rules"),
+        ("create.topic.policy.class.name=com.example.Policy", "write the policy in Python"),
+        ("client.quota.callback.class=com.example.Quotas", "set quotas by"),
+        ("group.consumer.assignors=com.example.Assignor", "remove other assignors"),
+        ("remote.log.storage.system.enable=true", "no tiered storage"),
+        ("zookeeper.metadata.migration.enable=true", "is not finished"),
+        ("log.retention.hours=long", "correct log.retention.hours"),
+        (
+            "listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "Kerberos",
+        ),
+    ],
+)
+def test_what_barnabas_cannot_do_stops_the_move_with_advice(
+    line: str, says: str, tmp_path: Path
+) -> None:
+    status, found = check(node(tmp_path, f"{line}\n"))
+    assert status == 1
+    assert any(says in text for text in found["stops"]), found
+
+
+def test_all_values_that_stop_the_move_are_told_at_once(tmp_path: Path) -> None:
+    lines = "authorizer.class.name=com.example.A\nprincipal.builder.class=com.example.B\n"
+    _, found = check(node(tmp_path, lines))
+    assert len(found["stops"]) == 2
+
+
+def test_a_node_of_a_cluster_with_zookeeper_must_move_to_kraft_first(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=1\nzookeeper.connect=127.0.0.1:2181\n")
+    status, found = check(file)
+    assert status == 1
+    assert ["Apache Kafka 3.9" in text for text in found["stops"]] == [True]
+
+
+def test_a_level_of_a_later_kafka_stops_the_move(tmp_path: Path) -> None:
+    status, found = check(node(tmp_path, share_version=9))
+    assert status == 1
+    assert any("share.version 9" in text for text in found["stops"])
+
+
+def test_the_directory_of_another_node_stops_the_move(tmp_path: Path) -> None:
+    status, found = check(node(tmp_path, node_id=2))
+    assert status == 1
+    assert any("belongs to node 2" in text for text in found["stops"])
+
+
+def test_a_tiered_topic_stops_the_move(tmp_path: Path) -> None:
+    record = ConfigRecord(
+        resource_type=2, resource_name="old-orders", name="remote.storage.enable", value="true"
+    )
+    node(tmp_path, records=(record,))
+    status, found = check(tmp_path / "data")
+    assert status == 1
+    assert any("old-orders" in text for text in found["stops"])
+
+
+def test_a_directory_of_another_machine_is_named_as_not_examined(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"{NODE}log.dirs={tmp_path}/absent\n")
+    status, found = check(file)
+    assert status == 3
+    assert any("not examined" in text for text in found["but"])
