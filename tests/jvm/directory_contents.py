@@ -102,14 +102,18 @@ class Contents:
     Args:
         bootstrap: the address of the first broker, or of all brokers of a cluster.
         replicas: the replication factor of all topics.
+        start_ms: the timestamp of the first record. By default, all timestamps are within the last
+            hour, so that no record is too old for retention.
+        rounds: how often `write` was called before.
     """
 
-    def __init__(self, bootstrap: str, replicas: int = 1) -> None:
+    def __init__(
+        self, bootstrap: str, replicas: int = 1, *, start_ms: int | None = None, rounds: int = 0
+    ) -> None:
         self.bootstrap = bootstrap
         self._replicas = replicas
-        # Timestamps are within the last hour, so that no record is too old for retention.
-        self._start_ms = int(time.time() * 1000) - 3_600_000
-        self._round = 0
+        self.start_ms = int(time.time() * 1000) - 3_600_000 if start_ms is None else start_ms
+        self._round = rounds
         self._sequence = IdempotentSequence()
 
     def connect(self, bootstrap: str) -> None:
@@ -145,7 +149,7 @@ class Contents:
                 self._append(large, start + 30 + (number * 7) % 24, 4, bytes(30_000))
                 produce(send, ROLLED, 0, large)
                 produce(send, COMPACTED, 0, large)
-            self._sequence.produce_next(send, self._start_ms + start * 1000 + 99_000)
+            self._sequence.produce_next(send, self.start_ms + start * 1000 + 99_000)
 
     def _append(
         self, builder: BatchBuilder, start: int, count: int, value: bytes | None = None
@@ -153,7 +157,7 @@ class Contents:
         for number in range(start, start + count):
             text = b"%d" % number
             builder.append(
-                self._start_ms + number * 1000,
+                self.start_ms + number * 1000,
                 # Keys of large values repeat, so that compaction removes records.
                 b"key-%d" % (number if value is None else number % 10),
                 text * 20 if value is None else value + text,
@@ -254,7 +258,7 @@ class Contents:
         if topic == COMPACTED:
             # Kafka finds no record after a segment that compaction has emptied; Barnabas does.
             return ()
-        return range(self._start_ms - 500, self._start_ms + self._round * 100_000, 9_500)
+        return range(self.start_ms - 500, self.start_ms + self._round * 100_000, 9_500)
 
     def check_producer(self) -> None:
         """Check that the last batch of the producer is known, and that a gap is refused."""
