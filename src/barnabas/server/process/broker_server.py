@@ -369,7 +369,6 @@ class BrokerServer:
         """Return the dependencies of the runtime of one coordinator."""
         return RuntimeDependencies(
             log=self.replicas,
-            partition_count=self._shared.cluster.partition_count,
             clock=clock,
             timer=self._runtime.timer,
             wheel=self._shared.wheel,

@@ -99,6 +99,7 @@ class MetadataFollower:
         self.on_deleted: list[Callable[[Mapping[str, bytes]], None]] = [groups.on_topics_deleted]
         # The runtimes of all coordinators, by the internal topic that stores their state.
         self._coordinators = {each.topic: each for each in (groups.runtime, *coordinators)}
+        self._count_state_partitions()
         # Whether the logs are open, so that new images are applied.
         self.logs_open = False
         # Offset of the last metadata record that was applied; -1 before the first.
@@ -107,6 +108,7 @@ class MetadataFollower:
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Apply an image to the components of the broker. The cluster view has it already."""
+        self._count_state_partitions()
         if self.logs_open:
             self._cluster.backlog.add(self._apply(delta, image))
 
@@ -174,6 +176,11 @@ class MetadataFollower:
         """Update the configurations of all logs, because topics inherit from the broker's."""
         self._configs.apply_broker_config(broker)
         self._logs.update_configs(lambda topic: self._configs.of_topic(self._cluster.image, topic))
+
+    def _count_state_partitions(self) -> None:
+        """Tell each coordinator the number of partitions of its internal topic."""
+        for topic, runtime in self._coordinators.items():
+            runtime.partition_count = self._cluster.partition_count(topic)
 
     def _update_coordinators(self, changes: LeadershipChanges) -> None:
         """Report won and lost leaderships of state partitions to their coordinators."""
