@@ -307,7 +307,7 @@ class BrokerServer:
             shared.cluster,
             runtime.rng,
             ShareServices(self.persister, LatestOffsets(self.replicas, self._peers)),
-            make_group_settings(self._config, shared.cluster, shared.dynamic),
+            make_group_settings(self._config, shared.dynamic),
         )
 
     def _create_transactions(self) -> None:

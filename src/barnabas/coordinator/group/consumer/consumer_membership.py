@@ -177,7 +177,7 @@ class ConsumerMembership:
             if updated != member:
                 self._shard.check_memory(group, group.growth_by(updated))
                 heartbeat.records.append(member_record(group.group_id, updated))
-        elif not group.regexes() and not group.needs_refresh(self._shard.clock.wall_ms()):
+        elif not group.regexes() and not group.needs_refresh:
             # The heartbeat has only an epoch.
             return group.group_epoch, False
         has_new_names = updated.subscribed_topic_names != member.subscribed_topic_names
@@ -187,7 +187,7 @@ class ConsumerMembership:
         )
         is_bumped = has_new_names or has_new_assignor or regex_change is RegexChange.RESOLVED
         group_epoch = group.group_epoch
-        if is_bumped or group.needs_refresh(self._shard.clock.wall_ms()):
+        if is_bumped or group.needs_refresh:
             group_epoch = self._update_epoch(group, heartbeat, change, is_bumped)
         return group_epoch, has_new_names or regex_change is not RegexChange.NONE
 
@@ -217,7 +217,7 @@ class ConsumerMembership:
             epoch += 1
             heartbeat.records.append(epoch_record(group.group_id, epoch, metadata_hash))
             self._shard.metrics.consumer_rebalances += 1
-        group.note_refresh(self._shard.clock.wall_ms(), epoch)
+        group.compared_epoch = epoch
         if group.has_partition_metadata:
             heartbeat.records.append(partition_metadata_tombstone(group.group_id))
         return epoch

@@ -284,7 +284,7 @@ def quiet_consumer_heartbeat(
         or epoch != member.member_epoch
         or epoch <= JOIN_EPOCH
         or heartbeat.has_changes(member)
-        or not group.is_settled(member, shard.clock.wall_ms())
+        or not group.is_settled(member)
     ):
         return None
     timeout_ms, interval_ms = shard.session_and_interval_ms(group_id)
