@@ -176,33 +176,26 @@ class JointWrites:
     append fails, there is nothing to undo, except in classic groups, which change at once.
     """
 
-    __slots__ = ("_bytes", "_writes")
+    __slots__ = ("_bytes", "writes")
 
     def __init__(self) -> None:
-        # By key, in the order of the operations.
-        self._writes: dict[str, Write] = {}
+        # By key, in the order of the operations. Only `add` and `take` change it.
+        self.writes: dict[str, Write] = {}
         # Total size of the keys and values of their records.
         self._bytes = 0
 
-    def __contains__(self, key: str) -> bool:
-        """Whether the key has a pending write."""
-        return key in self._writes
-
-    def __len__(self) -> int:
-        return len(self._writes)
-
     def add(self, key: str, write: Write) -> bool:
         """Add the write of a key that has no pending one. Return whether there is room for more."""
-        assert key not in self._writes, f"StateFollowsLog: key={key} has two pending writes"
-        self._writes[key] = write
+        assert key not in self.writes, f"StateFollowsLog: key={key} has two pending writes"
+        self.writes[key] = write
         for each in write.result.records:
             self._bytes += len(each.key) + len(each.value or b"")
         return self._bytes < _BYTES_MAX
 
     def take(self) -> list[Write]:
         """Remove and return all writes."""
-        writes = list(self._writes.values())
-        self._writes.clear()
+        writes = list(self.writes.values())
+        self.writes.clear()
         self._bytes = 0
         return writes
 
