@@ -3,6 +3,9 @@
 A heartbeat does three things. It creates or changes the member, and raises the group epoch if that
 concerns other members. It computes the target assignment if that is older than the group epoch. It
 moves the member a step towards its target.
+
+Nearly all heartbeats of a stable group change nothing: `quiet_consumer_heartbeat` gives the same
+response without looking for each possible change. A test compares both for random groups.
 """
 
 from __future__ import annotations
@@ -35,7 +38,6 @@ from barnabas.coordinator.group.consumer.heartbeats import (
     find_leaving,
     find_member,
     find_static,
-    quiet_consumer_heartbeat,
 )
 from barnabas.coordinator.group.consumer.regexes import GroupRegexes, RegexChange
 from barnabas.coordinator.group.group_base import (
@@ -68,6 +70,54 @@ if TYPE_CHECKING:
     from barnabas.protocol.messages.groups import LeaveGroupRequest
 
     Answer = CoordinatorResult[ConsumerGroupHeartbeatResponse]
+
+# Attribute lookup on the enum class costs 100 ns, as much as a function call.
+_NONE = ErrorCode.NONE
+
+
+def quiet_consumer_heartbeat(
+    shard: ConsumerShard, timers: ConsumerTimers, heartbeat: ConsumerHeartbeat
+) -> ConsumerGroupHeartbeatResponse | None:
+    """Return the response to a heartbeat that changes nothing; None for other heartbeats."""
+    request = heartbeat.request
+    group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
+    group = shard.groups.find(group_id)
+    if group is None:
+        return None
+    member = group.members.get(member_id)
+    if (
+        member is None
+        or epoch != member.member_epoch
+        or epoch <= JOIN_EPOCH
+        or _has_changes(heartbeat, member)
+        or not group.is_settled(member)
+    ):
+        return None
+    timeout_ms, interval_ms = shard.session_and_interval_ms(group_id)
+    timers.restart_session(group_id, member_id, timeout_ms)
+    return ConsumerGroupHeartbeatResponse(
+        error_code=_NONE,
+        member_id=member_id,
+        member_epoch=epoch,
+        heartbeat_interval_ms=interval_ms,
+    )
+
+
+def _has_changes(heartbeat: ConsumerHeartbeat, member: ConsumerMember) -> bool:
+    """Whether the request has fields of the member. They may be equal to the known ones."""
+    request, client = heartbeat.request, heartbeat.client
+    return (
+        request.subscribed_topic_names is not None
+        or request.rebalance_timeout_ms != -1
+        or request.instance_id is not None
+        or request.rack_id is not None
+        or request.server_assignor is not None
+        or request.subscribed_topic_regex is not None
+        or member.classic is not None
+        or client.client_id != member.client_id
+        or client.host != member.client_host
+    )
+
 
 R = TypeVar("R")
 
