@@ -9,9 +9,14 @@ import tracemalloc
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from barnabas.protocol.codec import decode, decode_from, encode_bytes
+from barnabas.protocol.codec import (
+    decode,
+    decode_from,
+    decode_request_header,
+    decode_response_header,
+    encode_bytes,
+)
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.headers import decode_request_header, decode_response_header
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import ProduceRequest

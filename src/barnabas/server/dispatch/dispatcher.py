@@ -16,9 +16,13 @@ from math import frexp
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.codec import decode_from, decode_in_steps
+from barnabas.protocol.codec import (
+    decode_from,
+    decode_in_steps,
+    decode_request_header,
+    encode_response,
+)
 from barnabas.protocol.errors import ErrorCode, ProtocolError
-from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.server.dispatch.request import RequestContext
 from barnabas.server.dispatch.request_statistics import FIRST_BUCKET, SHORTEST_MS
 from barnabas.waiting.steps import Unfinished

@@ -10,9 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from barnabas.network.principal import ANONYMOUS
-from barnabas.protocol.codec import decode_in_steps
+from barnabas.protocol.codec import (
+    decode_in_steps,
+    encode_response,
+    encode_response_in_steps,
+    frame_bytes,
+)
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.headers import encode_response, encode_response_in_steps, frame_bytes
 from barnabas.server.dispatch.failed_responses import give_up, truncate_error_messages
 from barnabas.server.dispatch.slices import release
 from barnabas.server.listeners.listener import address_of
