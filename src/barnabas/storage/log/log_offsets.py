@@ -60,11 +60,6 @@ class LogOffsets:
         self._check_order()
 
     @property
-    def unsynced_count(self) -> int:
-        """Number of offsets at the end of the log that are not synced."""
-        return self.log_end_offset - self.recovery_point
-
-    @property
     def last_stable_offset(self) -> int:
         """First offset of an undecided transaction; at most the high watermark.
 
