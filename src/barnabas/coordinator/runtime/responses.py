@@ -1,9 +1,7 @@
-"""Responses that wait: for the commit of records, or for a later event of the coordinator.
+"""Responses that wait for the commit of records.
 
-A write operation returns most responses, and the runtime sends them after the commit of the
-operation's records (`HeldResponse`, Kafka's DeferredEvent). Some responses need another client's
-request or a timer first: a JoinGroup request has its response when all members have joined. Such a
-response is a `PendingResponse`.
+A write operation returns its response, and the runtime sends the response after the commit of the
+operation's records (`HeldResponse`, Kafka's DeferredEvent).
 
 An append costs as much as several heartbeats. When thousands of members join their groups, one turn
 of the event loop has many writes to a state partition. They are appended together at the end of the
@@ -12,7 +10,7 @@ turn (`JointWrites`), instead of after a delay as in Kafka (`append.linger.ms`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -55,49 +53,6 @@ def client_error(
         size_error: the error for records that are too large for a batch of the state partition.
     """
     return size_error if error in _SIZE_ERRORS else _CLIENT_ERRORS.get(error, error)
-
-
-R = TypeVar("R")
-
-
-class PendingResponse(Generic[R]):
-    """The response of one request. It is sent once."""
-
-    __slots__ = ("_has_failed", "_send")
-
-    def __init__(self, send: Callable[[R], None]) -> None:
-        # Sends the response. None after it was sent.
-        self._send: Callable[[R], None] | None = send
-        # Whether the response was sent because its write failed.
-        self._has_failed = False
-
-    @property
-    def is_sent(self) -> bool:
-        """Whether the response was sent."""
-        return self._send is None
-
-    def complete(self, response: R) -> None:
-        """Send the response.
-
-        If the write of the request has failed, the client already has an error: ignore the late
-        response.
-        """
-        if self._has_failed:
-            return
-        send, self._send = self._send, None
-        assert send is not None, f"EveryRequestAnsweredOnce: second response {response!r}"
-        send(response)
-
-    def on_written(self, error: ErrorCode, failed: Callable[[ErrorCode], R]) -> None:
-        """Send a failure if the write of the request failed and the response is not yet sent.
-
-        Args:
-            error: the result of the write.
-            failed: returns the response with an error.
-        """
-        if error is not ErrorCode.NONE and not self.is_sent:
-            self.complete(failed(error))
-            self._has_failed = True
 
 
 # Attribute lookup on the enum class costs 100 ns, as much as a function call.
@@ -150,7 +105,6 @@ class HeldResponse:
             self._send(error)
 
 
-# Attribute lookup on the enum class costs 100 ns, as much as a function call.
 # A shared batch with more bytes of keys and values is appended before the end of the turn.
 _BYTES_MAX = 16 * 1024
 

@@ -31,9 +31,8 @@ from barnabas.waiting.state_machine import state_after
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from barnabas.coordinator.group.classic.classic_member import ClassicMember
+    from barnabas.coordinator.group.classic.classic_member import ClassicMember, PendingResponse
     from barnabas.coordinator.group.group_base import GroupMemory
-    from barnabas.coordinator.runtime.responses import PendingResponse
 
 
 class GroupState(Enum):

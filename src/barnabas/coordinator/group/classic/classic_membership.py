@@ -40,9 +40,9 @@ from barnabas.protocol.messages.groups import MemberResponse
 from barnabas.protocol.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.group.classic.classic_member import PendingResponse
     from barnabas.coordinator.group.classic.rebalance import Rebalance, Written
     from barnabas.coordinator.group.group_map import GroupMap
-    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.groups import (
         HeartbeatRequest,
         JoinGroupRequest,

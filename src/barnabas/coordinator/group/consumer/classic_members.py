@@ -47,11 +47,11 @@ from barnabas.protocol.messages.groups import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.coordinator.group.classic.classic_member import PendingResponse
     from barnabas.coordinator.group.classic.classic_membership import JoinRequest
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.groups import (
         HeartbeatRequest,
         JoinGroupResponse,

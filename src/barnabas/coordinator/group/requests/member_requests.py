@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
+from barnabas.coordinator.group.classic.classic_member import PendingResponse
 from barnabas.coordinator.group.classic.classic_membership import JoinRequest
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
 from barnabas.coordinator.group.group_base import (
@@ -30,7 +31,7 @@ from barnabas.coordinator.group.group_base import (
 from barnabas.coordinator.group.kind_configs import consumer_assignors
 from barnabas.coordinator.group.requests.group_requests import describe_groups, failed_description
 from barnabas.coordinator.group.topics import NOTHING
-from barnabas.coordinator.runtime.responses import PendingResponse, client_error
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import (
     Assignment,
