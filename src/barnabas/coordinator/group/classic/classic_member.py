@@ -223,7 +223,6 @@ def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 def _check_size(data: bytes) -> None:
     """Refuse a subscription whose decoding would hold the event loop. Raises ProtocolError."""
-    read_prefix(data)
     count = int.from_bytes(data[_PREFIX_BYTES : _PREFIX_BYTES + _COUNT_BYTES], signed=True)
     if count > TOPIC_NAMES_MAX or len(data) > _SUBSCRIPTION_BYTES_MAX:
         raise ProtocolError(
