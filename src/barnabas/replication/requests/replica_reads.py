@@ -109,7 +109,7 @@ class ReplicaReads:
         idle: IdlePartitionSet | None = None,
         run: Callable[[Generator[None, None, None]], None] | None = None,
     ) -> DelayedFetch | None:
-        """Read the partitions in order. Answer when enough bytes are available or the wait is over.
+        """Read the partitions in order. Respond when enough bytes are there or the wait is over.
 
         Args:
             params: the request as a whole.
@@ -144,7 +144,7 @@ class ReplicaReads:
             return None
         waiting = self.waiting(params, partitions, results)
         operation = self._park(params, waiting, on_done, idle)
-        # After the fetch is parked, since completed operations may append to these partitions.
+        # After the fetch is pending, since completed operations may append to these partitions.
         self.end_first_read(params, results, moved)
         return operation
 

@@ -220,7 +220,7 @@ class ClassicMembers:
         request: SyncGroupRequest,
         response: PendingResponse[SyncGroupResponse],
     ) -> CoordinatorResult[None]:
-        """Answer with the partitions that the broker has assigned to the member."""
+        """Respond with the partitions that the broker has assigned to the member."""
         try:
             member, metadata = self._find(group, request)
             assignment = self._check_sync(group, request, member, metadata)

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.groups import LeaveGroupRequest
 
-    Answer = CoordinatorResult[ConsumerGroupHeartbeatResponse]
+    Result = CoordinatorResult[ConsumerGroupHeartbeatResponse]
 
 # Attribute lookup on the enum class costs 100 ns, as much as a function call.
 _NONE = ErrorCode.NONE
@@ -141,7 +141,7 @@ class ConsumerMembership:
         """Start the timeouts of all members after the shard is loaded."""
         self.timers.start_all(self._shard.session_timeout_of)
 
-    def heartbeat(self, heartbeat: ConsumerHeartbeat) -> Answer:
+    def heartbeat(self, heartbeat: ConsumerHeartbeat) -> Result:
         """Return the response and the records of a heartbeat whose fields are valid."""
         # 1. A heartbeat that changes nothing needs no further step.
         response = quiet_consumer_heartbeat(self._shard, self.timers, heartbeat)
@@ -156,7 +156,7 @@ class ConsumerMembership:
 
     # Joining and continuing.
 
-    def _continue(self, heartbeat: ConsumerHeartbeat) -> Answer:
+    def _continue(self, heartbeat: ConsumerHeartbeat) -> Result:
         request = heartbeat.request
         # 2. Find or create the group.
         group = self._shard.find_or_create(
@@ -342,7 +342,7 @@ class ConsumerMembership:
 
     # Leaving.
 
-    def _leave(self, heartbeat: ConsumerHeartbeat) -> Answer:
+    def _leave(self, heartbeat: ConsumerHeartbeat) -> Result:
         request = heartbeat.request
         group = self._shard.groups.require(request.group_id)
         response = ConsumerGroupHeartbeatResponse(

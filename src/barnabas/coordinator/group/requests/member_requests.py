@@ -243,9 +243,9 @@ class MemberRequests:
         client: ClientIdentity,
         on_done: Callable[[JoinGroupResponse], None],
     ) -> None:
-        """Handle JoinGroup, versions 0 to 9. It is answered when the generation starts."""
+        """Handle JoinGroup, versions 0 to 9. The response follows when the generation starts."""
         response: PendingResponse[JoinGroupResponse] = PendingResponse(
-            lambda answer: on_done(in_version(answer, version))
+            lambda joined: on_done(in_version(joined, version))
         )
         joining = JoinRequest(request, version, client, response)
         error = self._check_join(request)
@@ -281,7 +281,7 @@ class MemberRequests:
     ) -> None:
         """Handle SyncGroup, versions 0 to 5.
 
-        It is answered when the leader's assignment is written.
+        The response follows when the leader's assignment is written.
         """
         response = PendingResponse(on_done)
         names = (request.protocol_type, request.protocol_name)
