@@ -23,7 +23,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.codec import encode_request
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.testing.broker_process import BrokerProcess
 from bench.brokers import Broker, compile_sources
@@ -44,10 +44,12 @@ STAGES = {
     "loop_stream.py:write": "send",
     "loop_stream.py:_wrote_at_once": "send",
     "framed_protocol.py:flush": "send",
+    "framed_protocol.py:get_buffer": "frame",
+    "framed_protocol.py:received": "frame",
+    "framed_protocol.py:_cut": "frame",
+    "framed_protocol.py:_continue": "frame",
     "framed_protocol.py": "receive",
-    "frame.py": "frame",
-    "headers.py:decode_request_header": "decode",
-    "headers.py:encode_response": "answer",
+    "codec.py:decode_request_header": "decode",
     "codec.py:decode": "decode",
     "codec.py:decode_from": "decode",
     "codec.py": "answer",

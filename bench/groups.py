@@ -24,8 +24,8 @@ from typing import Any
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import decode_response, encode_request
 from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.protocol.messages.groups import (
     ConsumerGroupHeartbeatRequest,

@@ -166,7 +166,7 @@ def round_trip(
 
 def produce_request(name: str, acks: int = 1) -> bytes:
     """Return a Produce v7 request with one record of 100 bytes for partition 0."""
-    from barnabas.protocol.headers import encode_request
+    from barnabas.protocol.codec import encode_request
     from barnabas.protocol.messages.produce import (
         PartitionProduceData,
         ProduceRequest,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.codec import encode_request
 from barnabas.protocol.messages.connection import ApiVersionsRequest
 from barnabas.testing.broker_process import BrokerProcess
 from bench.brokers import Broker

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from barnabas.client.facade import Client
-from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from barnabas.protocol.messages.log_offsets import (
     ListOffsetsPartition,

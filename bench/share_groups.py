@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import barnabas
 from barnabas.client.admin.configs import ConfigResource, ResourceType
-from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.messages.metadata import (
     FindCoordinatorRequest,
     MetadataRequest,

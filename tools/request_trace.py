@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import barnabas
-from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.runtime.loop import ProcessControl, Runtime, run
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.process.node import Node

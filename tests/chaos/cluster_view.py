@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import decode_response, encode_request
 from barnabas.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     PartitionDataRequest,

@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.codec import encode_request
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,

@@ -8,7 +8,7 @@ import ssl
 import struct
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.codec import decode_response, encode_request
 
 if TYPE_CHECKING:
     from barnabas.protocol.schema import Message

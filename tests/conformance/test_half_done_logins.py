@@ -23,7 +23,7 @@ import psutil
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.codec import encode_request
 from barnabas.protocol.messages.connection import (
     ApiVersionsRequest,
     SaslAuthenticateRequest,

@@ -19,8 +19,8 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from barnabas.protocol.codec import encode_request, peek_correlation_id
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import encode_request, peek_correlation_id
 from barnabas.protocol.messages.configs import (
     AlterClientQuotasRequest,
     EntityDataRequest,

@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_keys import response_class
-from barnabas.protocol.codec import decode, encode_bytes
-from barnabas.protocol.headers import decode_response_header
+from barnabas.protocol.codec import decode, decode_response_header, encode_bytes
 from barnabas.protocol.schema import Array, Message, Struct
 from differential.rules import keyed, normalised
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.codec import encode_request
 from differential.broker_pair import SETTINGS
 from differential.matrix import objects
 from differential.matrix.objects import resolved

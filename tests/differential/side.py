@@ -11,7 +11,7 @@ import copy
 import itertools
 from typing import TYPE_CHECKING
 
-from barnabas.protocol.headers import decode_response_header, encode_request
+from barnabas.protocol.codec import decode_response_header, encode_request
 from conformance.raw_client import RawClient
 
 if TYPE_CHECKING:

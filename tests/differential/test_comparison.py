@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.headers import encode_response
+from barnabas.protocol.codec import encode_response
 from barnabas.protocol.messages.connection import ApiVersionsResponse
 from barnabas.protocol.schema import Array, Struct
 from barnabas.server.dispatch.served_apis import SERVED_APIS

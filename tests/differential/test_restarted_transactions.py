@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.protocol.codec import encode_request
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import encode_request
 from barnabas.protocol.record_frame import encode_coordinator_key, encode_coordinator_value
 from barnabas.protocol.records.coordinator_logs import TransactionLogKey, TransactionLogValue
 from barnabas.record.builder import BatchBuilder

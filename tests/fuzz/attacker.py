@@ -10,7 +10,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.codec import encode_request
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from fuzz import mutations
 from fuzz.grammar import DELICATE, Grammar

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from barnabas.protocol.headers import decode_response
+from barnabas.protocol.codec import decode_response
 from barnabas.protocol.messages.connection import (
     GetTelemetrySubscriptionsRequest,
     PushTelemetryRequest,

@@ -9,7 +9,7 @@ import contextlib
 import socket
 import struct
 
-from barnabas.protocol.headers import decode_response, encode_request
+from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.share_consumers import ShareFetchRequest, ShareFetchResponse
 

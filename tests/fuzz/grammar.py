@@ -13,7 +13,7 @@ from typing import Any
 from barnabas.protocol import schema
 from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.codec import encode_request
 from barnabas.protocol.schema import Array, Field, Kind, Struct
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.legacy import write_message_set

@@ -6,7 +6,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.codec import encode_request
 from barnabas.protocol.messages.committed_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -16,7 +16,7 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.codec import encode_request
 from barnabas.protocol.messages.connection import (
     ApiVersionsRequest,
     SaslAuthenticateRequest,

@@ -9,13 +9,18 @@ import tracemalloc
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from barnabas.protocol.codec import decode, decode_from, encode_bytes
+from barnabas.protocol.codec import (
+    decode,
+    decode_from,
+    decode_request_header,
+    decode_response_header,
+    encode_bytes,
+)
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.headers import decode_request_header, decode_response_header
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.produce import ProduceRequest
-from barnabas.protocol.primitives import read_varint, read_varlong, unsigned_varint
+from barnabas.protocol.primitives import read_varint, unsigned_varint
 from barnabas.protocol.record_frame import decode_metadata_record
 from unit.protocol.protocol_values import message_classes, messages, versions_of
 
@@ -67,7 +72,6 @@ def test_random_headers_and_records_decode_or_are_an_error(data: bytes) -> None:
         lambda: decode_response_header(1, 12, data),
         lambda: decode_metadata_record(data),
         lambda: read_varint(data, 0),
-        lambda: read_varlong(data, 0),
     ):
         try:
             read()

@@ -16,9 +16,8 @@ from barnabas.network.connection_limits import ConnectionDependencies, Connectio
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.api_keys import last_stable_version, request_class, schema_versions
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.codec import decode
+from barnabas.protocol.codec import decode, decode_request_header, encode_response
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.messages.connection import (
     ApiVersion,
     ApiVersionsRequest,

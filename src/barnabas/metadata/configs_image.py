@@ -29,6 +29,7 @@ GROUP = 32
 ALL_BROKERS = ""
 
 _NONE: Mapping[str, str] = {}
+_NO_RESOURCES: Mapping[str, Mapping[str, str]] = {}
 
 # (resource type, resource name) -> {key: new value; None removes the key}
 ConfigChanges = dict[tuple[int, str], dict[str, str | None]]
@@ -49,6 +50,10 @@ class ConfigsImage:
         """
         resources = self._by_type.get(resource_type)
         return _NONE if resources is None else (resources.get(name) or _NONE)
+
+    def of_type(self, resource_type: int) -> Mapping[str, Mapping[str, str]]:
+        """Return the configs of all resources of a type, by name. Callers must not change them."""
+        return self._by_type.get(resource_type, _NO_RESOURCES)
 
     def __iter__(self) -> Iterator[tuple[int, str, Mapping[str, str]]]:
         for resource_type in sorted(self._by_type):

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -105,48 +103,35 @@ def has_host_ranges(metadata_version: int) -> bool:
 DEAD_LETTERS_SINCE = 2
 
 
-class FeaturesImage(msgspec.Struct, frozen=True):
-    """Level by feature name; a missing feature has level 0."""
+class FeaturesImage:
+    """Level by feature name; a missing feature has level 0. Callers must not change it."""
 
-    finalized: Mapping[str, int] = msgspec.field(default_factory=dict)
+    __slots__ = (
+        "finalized",
+        "has_consumer_groups",
+        "has_dead_letters",
+        "has_share_groups",
+        "has_streams_groups",
+        "is_elr_enabled",
+        "metadata_version",
+        "transaction_version",
+    )
 
-    @property
-    def metadata_version(self) -> int:
-        """Level of `metadata.version`.
-
-        It is the oldest supported level if the log has no record of it.
-        """
-        return self.finalized.get(METADATA_VERSION, METADATA_VERSION_MIN)
-
-    @property
-    def is_elr_enabled(self) -> bool:
-        """Whether eligible leader replicas are enabled (KIP-966)."""
-        return self.finalized.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1
-
-    @property
-    def transaction_version(self) -> int:
-        """Level of `transaction.version` (KIP-890)."""
-        return self.finalized.get(TRANSACTION_VERSION, 0)
-
-    @property
-    def has_consumer_groups(self) -> bool:
-        """Whether consumer groups are enabled: `group.version` is 1 (KIP-848)."""
-        return self.finalized.get(GROUP_VERSION, 0) >= 1
-
-    @property
-    def has_share_groups(self) -> bool:
-        """Whether share groups are enabled: `share.version` is at least 1 (KIP-932)."""
-        return self.finalized.get(SHARE_VERSION, 0) >= 1
-
-    @property
-    def has_streams_groups(self) -> bool:
-        """Whether streams groups are enabled: `streams.version` is 1 (KIP-1071)."""
-        return self.finalized.get(STREAMS_VERSION, 0) >= 1
-
-    @property
-    def has_dead_letters(self) -> bool:
-        """Whether share groups may have dead-letter topics: `share.version` is 2 (KIP-1191)."""
-        return self.finalized.get(SHARE_VERSION, 0) >= DEAD_LETTERS_SINCE
+    def __init__(self, finalized: Mapping[str, int] | None = None) -> None:
+        self.finalized = finalized or {}
+        level = self.finalized.get
+        # The oldest supported level if the log has no record of it.
+        self.metadata_version = level(METADATA_VERSION, METADATA_VERSION_MIN)
+        # Whether eligible leader replicas are enabled (KIP-966).
+        self.is_elr_enabled = level(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) >= 1
+        # Level of `transaction.version` (KIP-890).
+        self.transaction_version = level(TRANSACTION_VERSION, 0)
+        # Whether these kinds of groups are enabled (KIP-848, KIP-932, KIP-1071).
+        self.has_consumer_groups = level(GROUP_VERSION, 0) >= 1
+        self.has_share_groups = level(SHARE_VERSION, 0) >= 1
+        self.has_streams_groups = level(STREAMS_VERSION, 0) >= 1
+        # Whether share groups may have dead-letter topics (KIP-1191).
+        self.has_dead_letters = level(SHARE_VERSION, 0) >= DEAD_LETTERS_SINCE
 
     def evolve(self, changes: Mapping[str, int]) -> FeaturesImage:
         """Return these features with `changes` applied; level 0 removes a feature."""

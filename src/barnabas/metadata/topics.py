@@ -39,21 +39,22 @@ class TopicImage(msgspec.Struct, frozen=True):
 class TopicsImage:
     """All topics, by name and by id."""
 
-    __slots__ = ("_by_id", "_by_name", "partition_count")
+    __slots__ = ("_by_id", "_by_name", "by_id", "by_name", "partition_count")
 
-    def __init__(self) -> None:
-        self._by_name: PersistentMap[str, TopicImage] = PersistentMap()
-        self._by_id: PersistentMap[bytes, TopicImage] = PersistentMap()
+    def __init__(
+        self,
+        by_name: PersistentMap[str, TopicImage] | None = None,
+        by_id: PersistentMap[bytes, TopicImage] | None = None,
+        partition_count: int = 0,
+    ) -> None:
+        self._by_name: PersistentMap[str, TopicImage] = by_name or PersistentMap()
+        self._by_id: PersistentMap[bytes, TopicImage] = by_id or PersistentMap()
+        # Return the topic with a name or an id; None if there is none. Nearly every request calls
+        # them, so they are the methods of the maps.
+        self.by_name = self._by_name.get
+        self.by_id = self._by_id.get
         # Number of partitions of all topics.
-        self.partition_count = 0
-
-    def by_name(self, name: str) -> TopicImage | None:
-        """Return the topic with a name; None if there is none."""
-        return self._by_name.get(name)
-
-    def by_id(self, topic_id: bytes) -> TopicImage | None:
-        """Return the topic with an id; None if there is none."""
-        return self._by_id.get(topic_id)
+        self.partition_count = partition_count
 
     def partition(self, name: str, partition: int) -> PartitionRegistration | None:
         """Return a partition by topic name; None if there is none."""
@@ -81,16 +82,16 @@ class TopicsImage:
             before = self._by_id.get(topic.id)
             count -= 0 if before is None else len(before.partitions)
         count += sum(len(topic.partitions) for topic in changed)
-        image = TopicsImage()
         by_name = {topic.name: topic for topic in changed}
-        image._by_name = self._by_name.evolve(
-            by_name, [topic.name for topic in deleted if topic.name not in by_name]
+        return TopicsImage(
+            self._by_name.evolve(
+                by_name, [topic.name for topic in deleted if topic.name not in by_name]
+            ),
+            self._by_id.evolve(
+                {topic.id: topic for topic in changed}, [topic.id for topic in deleted]
+            ),
+            count,
         )
-        image._by_id = self._by_id.evolve(
-            {topic.id: topic for topic in changed}, [topic.id for topic in deleted]
-        )
-        image.partition_count = count
-        return image
 
 
 class LocalPartition(NamedTuple):

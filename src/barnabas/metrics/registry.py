@@ -149,11 +149,6 @@ class MetricsRegistry:
         """Remove one metric; do nothing if it does not exist."""
         self._metrics.pop((name, _tags(tags)), None)
 
-    def remove_tagged(self, tag: str, value: str) -> None:
-        """Remove all metrics with this tag value, such as those of a deleted topic."""
-        for key in [key for key in self._metrics if (tag, value) in key[1]]:
-            del self._metrics[key]
-
     def __iter__(self) -> Iterator[tuple[str, Tags, Metric]]:
         """Yield the name, tags and metric, in the order of creation."""
         for (name, tags), metric in list(self._metrics.items()):

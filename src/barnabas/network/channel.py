@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from barnabas.network.frame_buffers import FrameBuffers
 from barnabas.network.framed_protocol import FramedHandler
 from barnabas.network.network_error import NetworkError, NetworkErrorKind, foreign_protocol
+from barnabas.protocol.codec import decode_response, encode_request, peek_correlation_id
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.frame import FrameBuffers
-from barnabas.protocol.headers import decode_response, encode_request, peek_correlation_id
 from barnabas.runtime.tls.tls_error import TlsError
 from barnabas.waiting.timing_wheel import Timeouts
 

@@ -21,7 +21,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from barnabas.network.connection_limits import ConnectionStatistics
-from barnabas.network.framed_protocol import FramedHandler
+from barnabas.network.framed_protocol import LENGTH_BYTES, FramedHandler
 from barnabas.network.network_error import foreign_client
 from barnabas.network.request_order import (
     API_KEY_BYTES,
@@ -31,7 +31,6 @@ from barnabas.network.request_order import (
     group_of,
 )
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.frame import LENGTH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from barnabas.network.channel import Channel, ChannelDependencies
+from barnabas.network.frame_buffers import FrameBuffers
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.network.reconnect_backoff import ReconnectBackoff
-from barnabas.protocol.frame import FrameBuffers
 from barnabas.waiting.timing_wheel import TimingWheel
 
 if TYPE_CHECKING:

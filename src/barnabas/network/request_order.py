@@ -220,7 +220,7 @@ class ResponseSlot:
             callback()
 
     def complete(self, chunks: Sequence[Chunk], times: ResponseTimes | None = None) -> None:
-        """Answer with a whole frame. It is dropped if the connection has ended.
+        """Respond with a whole frame. It is dropped if the connection has ended.
 
         Args:
             chunks: the frame.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import STRING_BYTES_MAX, unsigned_varint
@@ -25,9 +25,6 @@ from barnabas.protocol.schema import (
     compile_function,
     is_flexible,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Sliceable(Protocol):
@@ -52,11 +49,6 @@ _IN_MEMORY = (bytes, bytearray, memoryview)
 Encoder = Callable[[Any, bytearray, list[Any]], bytearray]
 # The same, as a generator that yields before each item of each array.
 StepEncoder = Callable[[Any, bytearray, list[Any]], Generator[None, None, bytearray]]
-
-
-def chunks_length(chunks: Sequence[Chunk]) -> int:
-    """Return the number of bytes in all chunks."""
-    return sum(map(len, chunks))
 
 
 def compile_encoder(message: type[Message], version: int) -> Encoder:

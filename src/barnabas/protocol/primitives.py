@@ -41,11 +41,6 @@ def varint(value: int) -> bytes:
     return unsigned_varint((value << 1 ^ value >> 31) & 0xFFFFFFFF)
 
 
-def varlong(value: int) -> bytes:
-    """Zigzag encode a signed 64-bit number."""
-    return unsigned_varint((value << 1 ^ value >> 63) & 0xFFFFFFFFFFFFFFFF)
-
-
 def varint_tail(view: Bytes, position: int, first: int) -> tuple[int, int]:
     """Finish an unsigned varint whose first byte was read and has its continuation bit set.
 
@@ -97,23 +92,6 @@ def read_varint(view: Bytes, position: int) -> tuple[int, int]:
     """Read a zigzag 32-bit number: (value, position after it)."""
     value, position = read_unsigned_varint(view, position)
     return value >> 1 ^ -(value & 1), position
-
-
-def read_varlong(view: Bytes, position: int) -> tuple[int, int]:
-    """Read a zigzag 64-bit number: (value, position after it)."""
-    value = 0
-    try:
-        for shift in range(0, 70, 7):
-            byte = view[position]
-            position += 1
-            value |= (byte & 127) << shift
-            if byte < 128:
-                if value > 0xFFFFFFFFFFFFFFFF:
-                    break
-                return value >> 1 ^ -(value & 1), position
-    except IndexError:
-        raise ProtocolError("the bytes end within a varint") from None
-    raise ProtocolError("a varint is longer than 64 bits")
 
 
 def uuid_to_string(uuid: bytes) -> str:

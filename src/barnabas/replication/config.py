@@ -187,7 +187,6 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
 
     replica_lag_time_max_ms: int = 30_000
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
-    max_incremental_fetch_session_cache_slots: int = 1_000
     num_replica_fetchers: int = 1
     replica_fetch_max_bytes: int = 1_048_576
     replica_fetch_response_max_bytes: int = 10_485_760

@@ -111,7 +111,6 @@ class LogConfig(msgspec.Struct, frozen=True):
     segment_index_bytes: int = 10 << 20
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * DAY_MS
-    unclean_leader_election_enable: bool = False
     # Age at which a segment is rolled. For a compacted topic, at most max.compaction.lag.ms,
     # because the active segment is never compacted. Computed once, because each append reads it.
     segment_ms_max: int = 0

@@ -268,18 +268,6 @@ class Purgatory:
         waiting = dict.fromkeys(each for watchers in self._watchers.values() for each in watchers)
         return sum(operation.force_complete() for operation in waiting)
 
-    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Stop watching under `key`; the operations stay pending for other keys and their timeout.
-
-        Returns:
-            The operations, which the caller completes.
-        """
-        operations = list(self._watchers.pop(key, ()))
-        for operation in operations:
-            operation._keys.remove(key)
-        self._watched -= len(operations)
-        return operations
-
     def forget(self, operation: DelayedOperation) -> None:
         """Remove a completed operation from all its keys (called by the operation)."""
         for key in operation._keys:

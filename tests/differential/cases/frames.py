@@ -12,8 +12,7 @@ from typing import Any
 
 from barnabas.protocol.api_keys import request_class
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.codec import encode_bytes
-from barnabas.protocol.headers import encode_request_header
+from barnabas.protocol.codec import encode_bytes, encode_request_header
 from barnabas.protocol.schema import STRING, Array, Struct, is_flexible
 from barnabas.server.dispatch.served_apis import SERVED_APIS
 from differential.case import CASES, Case, case

@@ -37,8 +37,8 @@ from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, 
 from barnabas.client.errors import broker_error
 from barnabas.client.fetch.offset_lookups import ListedOffset
 from barnabas.protocol.api_keys import ApiKey
+from barnabas.protocol.codec import decode_request_header, encode_response
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.messages.connection import ApiVersion, ApiVersionsResponse
 
 CLIENT_CONFIG = ClientConfig.parse({"bootstrap.servers": "127.0.0.1:1"})

@@ -41,9 +41,7 @@ class ConsumersWorld(MembersWorld):
 
     def _make_coordinator(self, settings: GroupSettings | None = None) -> GroupCoordinator:
         changed = {name.replace("_", "."): value for name, value in self.group_config.items()}
-        found = GroupSettings(
-            DEFINITION.parse({}, changed), lambda group: self.overrides.get(group, {})
-        )
+        found = GroupSettings(DEFINITION.parse({}, changed), self.overrides)
         return super()._make_coordinator(settings or found)
 
     def create_topic(self, name: str, partitions: int) -> None:

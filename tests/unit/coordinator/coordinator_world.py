@@ -108,7 +108,6 @@ class CoordinatorWorld:
         topics = Topics(self.replicas)
         dependencies = RuntimeDependencies(
             log=self.replicas.manager,
-            partition_count=topics.partition_count,
             clock=runtime.clock,
             timer=runtime.timer,
             wheel=self.replicas.wheel,
@@ -116,7 +115,11 @@ class CoordinatorWorld:
             shares_batches=self.shares_batches,
         )
         services = ShareServices(self.share_store, self.latest_offsets)
-        return GroupCoordinator(self.config, dependencies, topics, runtime.rng, services, settings)
+        coordinator = GroupCoordinator(
+            self.config, dependencies, topics, runtime.rng, services, settings
+        )
+        coordinator.runtime.partition_count = topics.partition_count(OFFSETS_TOPIC)
+        return coordinator
 
     def load(self, leader_epoch: int = 0) -> None:
         self.coordinator.runtime.on_elected(0, leader_epoch)

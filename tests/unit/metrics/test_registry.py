@@ -31,7 +31,8 @@ def test_removed_metrics_are_not_in_the_snapshot() -> None:
     registry.counter("a", {"topic": "t"})
     registry.counter("b", {"topic": "t", "partition": "1"})
     registry.counter("c", {"topic": "u"})
-    registry.remove_tagged("topic", "t")
+    registry.remove("a", {"topic": "t"})
+    registry.remove("b", {"topic": "t", "partition": "1"})
     registry.remove("c", {"topic": "u"})
     registry.remove("c", {"topic": "u"})
     assert registry.snapshot() == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
-from barnabas.protocol.headers import decode_request_header, encode_response
+from barnabas.protocol.codec import decode_request_header, encode_response
 from barnabas.protocol.messages.connection import ApiVersionsResponse
 from barnabas.sim.world import SimWorld
 

@@ -11,11 +11,10 @@ from kio.serial import entity_writer
 from kio.static.primitive import i16, i32
 
 from barnabas.protocol.api_keys import ApiKey
-from barnabas.protocol.codec import encode_bytes
-from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.headers import (
+from barnabas.protocol.codec import (
     decode_request_header,
     decode_response,
+    encode_bytes,
     encode_request,
     encode_request_header,
     encode_response,
@@ -23,6 +22,7 @@ from barnabas.protocol.headers import (
     request_header_version,
     response_header_version,
 )
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.messages.connection import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.fetch import (
     FetchableTopicResponse,

@@ -9,12 +9,10 @@ from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import (
     read_unsigned_varint,
     read_varint,
-    read_varlong,
     unsigned_varint,
     uuid_from_string,
     uuid_to_string,
     varint,
-    varlong,
 )
 
 
@@ -29,28 +27,16 @@ def test_varints_round_trip(value: int) -> None:
     assert read_varint(varint(value), 0) == (value, len(varint(value)))
 
 
-@given(st.integers(-(2**63), 2**63 - 1))
-def test_varlongs_round_trip(value: int) -> None:
-    assert read_varlong(varlong(value), 0) == (value, len(varlong(value)))
-
-
 def test_known_varints() -> None:
     assert unsigned_varint(300) == b"\xac\x02"
     assert varint(-1) == b"\x01"
     assert varint(1) == b"\x02"
-    assert varlong(-(2**63)) == b"\xff" * 9 + b"\x01"
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\x80" * 6, b"\xff\xff\xff\xff\x10"])
 def test_truncated_and_overlong_varints_are_errors(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         read_unsigned_varint(data, 0)
-
-
-@pytest.mark.parametrize("data", [b"", b"\x80" * 9, b"\x80" * 11, b"\xff" * 9 + b"\x02"])
-def test_truncated_and_overlong_varlongs_are_errors(data: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        read_varlong(data, 0)
 
 
 @given(st.binary(min_size=16, max_size=16))

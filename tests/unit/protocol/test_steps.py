@@ -9,10 +9,11 @@ from barnabas.protocol.codec import (
     decode_in_steps,
     encode_bytes,
     encode_in_steps,
+    encode_response,
+    encode_response_in_steps,
 )
 from barnabas.protocol.decoding import ITEMS_MAX, TAGS_MAX
 from barnabas.protocol.errors import ErrorCode, ProtocolError, error_counter, step_error_counter
-from barnabas.protocol.headers import encode_response, encode_response_in_steps
 from barnabas.protocol.messages.groups import DescribeGroupsRequest
 from barnabas.protocol.messages.log_offsets import (
     ListOffsetsPartitionResponse,

@@ -68,7 +68,7 @@ class Follower:
         )
 
         def answered(results: list[Any]) -> None:
-            news = context.answer(results)
+            news = context.update(results)
             self.session_id = context.session_id
             self.answers.append({each.partition: result for each, result in news})
 

@@ -90,7 +90,7 @@ class Consumer:
         params = FetchParams(17, -1, -1, max_wait_ms, 1, 1 << 20, self.isolation)
 
         def on_done(results: list[Any]) -> None:
-            changed = context.answer(results)
+            changed = context.update(results)
             self._session_id = context.session_id
             self.answers.append({each.partition: result for each, result in changed})
 

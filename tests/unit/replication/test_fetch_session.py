@@ -54,7 +54,7 @@ class Client:
 
     def begin(self, *partitions: int) -> int:
         context = self.open(0, 0, asked(*partitions))
-        context.answer([(where(each), result()) for each in partitions])
+        context.update([(where(each), result()) for each in partitions])
         return context.session_id
 
 
@@ -79,7 +79,7 @@ def numbers(entries: list) -> list[int]:
 
 def test_a_full_fetch_returns_all_partitions_and_starts_a_session(client: Client) -> None:
     context = client.open(0, 0, asked(0, 1))
-    answer = context.answer([(where(0), result()), (where(1), result())])
+    answer = context.update([(where(0), result()), (where(1), result())])
     assert numbers(answer) == [0, 1]
     assert context.session_id > 0
     assert client.cache.partition_count == 2
@@ -97,7 +97,7 @@ def test_an_incremental_fetch_returns_only_changed_partitions(client: Client) ->
     session = client.begin(0, 1, 2)
     context = client.open(session, 1, [])
     assert numbers(context.partitions()) == [0, 1, 2]
-    answer = context.answer([(where(0), result()), (where(1), result(6)), (where(2), result())])
+    answer = context.update([(where(0), result()), (where(1), result(6)), (where(2), result())])
     assert numbers(answer) == [1]
     assert context.session_id == session
 
@@ -114,17 +114,17 @@ def test_partitions_are_added_changed_and_forgotten(client: Client) -> None:
 def test_a_partition_with_records_moves_to_the_end_of_the_order(client: Client) -> None:
     session = client.begin(0, 1)
     context = client.open(session, 1, [])
-    context.answer([(where(0), result(5, b"records")), (where(1), result())])
+    context.update([(where(0), result(5, b"records")), (where(1), result())])
     assert numbers(client.open(session, 2, []).partitions()) == [1, 0]
 
 
 def test_the_start_and_the_end_of_an_error_are_returned(client: Client) -> None:
     session = client.begin(0)
     failed = failed_fetch(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert numbers(client.open(session, 1, []).answer([(where(0), failed)])) == [0]
-    assert numbers(client.open(session, 2, []).answer([(where(0), failed)])) == [0]
-    assert numbers(client.open(session, 3, []).answer([(where(0), result())])) == [0]
-    assert numbers(client.open(session, 4, []).answer([(where(0), result())])) == []
+    assert numbers(client.open(session, 1, []).update([(where(0), failed)])) == [0]
+    assert numbers(client.open(session, 2, []).update([(where(0), failed)])) == [0]
+    assert numbers(client.open(session, 3, []).update([(where(0), result())])) == [0]
+    assert numbers(client.open(session, 4, []).update([(where(0), result())])) == []
 
 
 def test_unknown_sessions_wrong_epochs_and_other_topic_naming_are_refused(client: Client) -> None:
@@ -141,7 +141,7 @@ def test_a_request_with_an_outdated_session_epoch_gets_an_error(client: Client) 
     session = client.begin(0)
     slow = client.open(session, 1, [])
     client.open(session, 2, [])
-    assert slow.answer([(where(0), result(9))]) == []
+    assert slow.update([(where(0), result(9))]) == []
     assert slow.error is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
@@ -156,7 +156,7 @@ def test_a_request_that_forgets_all_partitions_is_sessionless(
     client: Client,
 ) -> None:
     context = client.open(0, 0, asked(0, 1))
-    context.answer([(where(0), result()), (where(1), result())])
+    context.update([(where(0), result()), (where(1), result())])
     last = client.open(context.session_id, 1, asked(1), (where(0), where(1)))
     assert (last.session_id, last.partitions()) == (0, asked(1))
 
@@ -164,7 +164,7 @@ def test_a_request_that_forgets_all_partitions_is_sessionless(
 def test_an_unknown_topic_id_gets_its_name_later(client: Client) -> None:
     nameless = where(0, topic="")
     context = client.open(0, 0, [(nameless, FetchPartitionData(0, 100))])
-    context.answer([(nameless, failed_fetch(ErrorCode.UNKNOWN_TOPIC_ID))])
+    context.update([(nameless, failed_fetch(ErrorCode.UNKNOWN_TOPIC_ID))])
     client.names[b"i" * 16] = "t"
     assert client.open(context.session_id, 1, []).partitions()[0][0] == where(0)
 
@@ -222,14 +222,14 @@ def test_a_session_with_more_partitions_than_the_cluster_is_removed(
     session = client.begin(0)
     context = client.open(session, 1, asked(*range(1, UNKNOWN_MAX + 5)))
     assert context.error is ErrorCode.NONE
-    context.answer([])
+    context.update([])
     context = client.open(session, 2, asked(UNKNOWN_MAX + 5))
     assert context.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert client.cache.partition_count == len(client.cache) == 0
     # The whole of it is answered, without a session.
     context = client.open(0, 0, asked(*range(UNKNOWN_MAX + 6)))
     assert len(context.partitions()) == UNKNOWN_MAX + 6
-    context.answer([])
+    context.update([])
     assert (context.error, context.session_id) == (ErrorCode.NONE, 0)
 
 
@@ -238,7 +238,7 @@ def test_invalid_topic_names_count_by_their_length(scheduler: SimScheduler) -> N
     client.uses_topic_ids = False
     long = [(where(0, f"{number}" * 8_000), FetchPartitionData(0, 100)) for number in range(10, 60)]
     context = client.open(0, 0, long[:10])
-    context.answer([])
+    context.update([])
     assert context.session_id > 0
     context = client.open(context.session_id, 1, long)
     assert context.error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -252,18 +252,18 @@ def test_the_memory_of_all_sessions_is_limited(scheduler: SimScheduler) -> None:
     sessions = []
     for _ in range(SIZE_MAX // count + 5):
         context = client.open(0, 0, entries)
-        context.answer([])
+        context.update([])
         sessions.append(context.session_id)
     assert all(sessions[: SIZE_MAX // count])
     assert not any(sessions[SIZE_MAX // count :])
     # A follower comes first, and unused sessions leave in time.
     follower = Client(client.cache, follower=True)
     context = follower.open(0, 0, entries)
-    context.answer([])
+    context.update([])
     assert context.session_id > 0
     scheduler.run_for(EVICTION_MS + 1)
     context = client.open(0, 0, entries)
-    context.answer([])
+    context.update([])
     assert context.session_id > 0
     assert client.cache.partition_count <= SIZE_MAX
 

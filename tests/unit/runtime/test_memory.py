@@ -26,7 +26,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 _RECEIVING = """
 import resource, sys
-from barnabas.protocol.frame import FrameSplitter
+from barnabas.network.framed_protocol import FrameSplitter
 from barnabas.runtime.system_calls import limit_freed_memory
 
 if sys.argv[1] == "kept":

@@ -50,7 +50,8 @@ def test_the_error_of_a_value_out_of_range_names_the_key() -> None:
 def test_every_field_of_a_log_config_is_a_topic_key() -> None:
     elsewhere = {"leader.replication.throttled.replicas",
                  "follower.replication.throttled.replicas",
-                 "errors.deadletterqueue.group.enable"}  # fmt: skip
+                 "errors.deadletterqueue.group.enable",
+                 "unclean.leader.election.enable"}  # fmt: skip
     names = {key.attribute for key in TOPIC_CONFIGS if key.name not in elsewhere}
     worked_out = {
         "segment_ms_max",

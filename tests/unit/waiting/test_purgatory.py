@@ -136,17 +136,6 @@ def test_the_completion_of_an_operation_may_check_its_key_again() -> None:
     assert (first.completed, second.completed, purgatory.watched()) == (1, 1, 0)
 
 
-def test_a_canceled_key_returns_its_operations_which_keep_waiting() -> None:
-    world, _, purgatory = purgatory_in_world()
-    operation = Operation(delay_ms=50)
-    purgatory.try_complete_else_watch(operation, ["a", "b"])
-    assert purgatory.cancel_for_key("a") == [operation]
-    assert purgatory.cancel_for_key("a") == []
-    assert purgatory.watched() == 1
-    world.run_for(60)
-    assert operation.expired == 1
-
-
 def test_after_shutdown_no_operation_waits() -> None:
     world, wheel, purgatory = purgatory_in_world()
     operation = Operation()

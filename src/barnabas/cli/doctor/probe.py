@@ -16,8 +16,8 @@ from barnabas.cli.common.advice import Advice
 from barnabas.client.errors import AuthenticationError
 from barnabas.client.tls_config import client_tls_options
 from barnabas.network.network_error import ForeignProtocol, foreign_protocol
+from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.errors import ErrorCode, ProtocolError
-from barnabas.protocol.headers import decode_response, encode_request
 from barnabas.protocol.messages.connection import (
     ApiVersionsRequest,
     SaslHandshakeRequest,

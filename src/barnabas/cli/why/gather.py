@@ -181,7 +181,6 @@ class _Details:
     ) -> None:
         self._client = client
         self._brokers = brokers
-        self._troubled = {each.partition for each in troubled}
         self._now_ms = int(time.time() * 1000)
         answering = brokers.serving - set(brokers.silent)
         replicas = {node for each in troubled for node in each.state.replicas} & answering

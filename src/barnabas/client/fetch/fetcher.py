@@ -22,8 +22,8 @@ from barnabas.client.errors import (
 from barnabas.client.fetch.fetch_buffer import FetchBuffer, FetchedSet
 from barnabas.client.fetch.node_fetches import FetchLimits, FetchPosition, NodeFetches
 from barnabas.client.fetch.record_set import FetchFailure, RecordSet, scan_records
+from barnabas.network.frame_buffers import may_keep
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.frame import may_keep
 from barnabas.runtime.system_calls import keep_freed_memory
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +22,7 @@ from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
 from barnabas.settings.key import at_least, between, satisfying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from barnabas.settings.definition import ParsedConfig
 
@@ -181,10 +182,6 @@ class GroupCoordinatorConfig(msgspec.Struct, frozen=True):
         return self.offsets_retention_minutes * 60_000
 
 
-def _no_overrides(_group_id: str) -> Mapping[str, str]:
-    return {}
-
-
 @cache
 def _limits_of(name: str) -> tuple[str, str]:
     """Return the keys of the lowest and the highest value of a group's config."""
@@ -194,13 +191,18 @@ def _limits_of(name: str) -> tuple[str, str]:
     return f"group.{kind}.min.{limited}", f"group.{kind}.max.{limited}"
 
 
+# The configs of a group without own configs.
+NO_OVERRIDES: Mapping[str, str] = MappingProxyType({})
+
+
 class GroupSettings(msgspec.Struct):
     """The configuration of consumer, share and streams groups."""
 
     # The broker replaces it when a dynamic key changes.
     config: ParsedConfig = msgspec.field(default_factory=lambda: DEFINITION.parse({}))
-    # Returns the configs of a group, which override the broker's.
-    overrides: Callable[[str], Mapping[str, str]] = _no_overrides
+    # Configs of single groups by group id. They override the broker's. The broker replaces them
+    # with each metadata image.
+    overrides: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
 
     def value(self, group_id: str, name: str) -> int:
         """Return a number of a group's config. The broker's limits apply to the group's value.
@@ -209,17 +211,7 @@ class GroupSettings(msgspec.Struct):
             group_id: the group.
             name: the name of the config, such as `share.session.timeout.ms`.
         """
-        return self._value(self.overrides(group_id).get(name), name)
-
-    def values(self, group_id: str, first: str, second: str) -> tuple[int, int]:
-        """Return two numbers of a group's config, like `value`."""
-        own = self.overrides(group_id)
-        if not own:
-            broker: dict[str, Any] = self.config.values
-            return broker["group." + first], broker["group." + second]
-        return self._value(own.get(first), first), self._value(own.get(second), second)
-
-    def _value(self, own: str | None, name: str) -> int:
+        own = self.overrides.get(group_id, NO_OVERRIDES).get(name)
         if own is None:
             return self.config.integer("group." + name)
         broker: dict[str, Any] = self.config.values

@@ -201,6 +201,8 @@ class KindShard(Generic[R]):
     __slots__ = (
         "_all_groups",
         "_assignment_interval",
+        "_broker_interval",
+        "_broker_timeout",
         "_group_class",
         "_heartbeat_interval",
         "_session_timeout",
@@ -221,9 +223,11 @@ class KindShard(Generic[R]):
         dependencies: GroupDependencies,
     ) -> None:
         self._settings = settings
-        # Names of configs.
+        # Names of configs of groups, and of their defaults in the configuration of the broker.
         self._session_timeout = f"{group_class.kind}.session.timeout.ms"
         self._heartbeat_interval = f"{group_class.kind}.heartbeat.interval.ms"
+        self._broker_timeout = f"group.{self._session_timeout}"
+        self._broker_interval = f"group.{self._heartbeat_interval}"
         self._assignment_interval = f"{group_class.kind}.assignment.interval.ms"
         self._size_max = f"group.{group_class.kind}.max.size"
         self._group_class = group_class
@@ -299,7 +303,13 @@ class KindShard(Generic[R]):
 
     def session_and_interval_ms(self, group_id: str) -> tuple[int, int]:
         """Return the session timeout and the heartbeat interval of a group's members."""
-        return self._settings.values(group_id, self._session_timeout, self._heartbeat_interval)
+        settings = self._settings
+        if group_id not in settings.overrides:
+            # Nearly all groups, with each heartbeat.
+            broker: dict[str, Any] = settings.config.values
+            return broker[self._broker_timeout], broker[self._broker_interval]
+        session_timeout_ms = settings.value(group_id, self._session_timeout)
+        return session_timeout_ms, settings.value(group_id, self._heartbeat_interval)
 
     def assignment_interval_ms(self, group_id: str) -> int:
         """Return the minimum time between two target assignments of a group."""

@@ -40,12 +40,12 @@ from barnabas.record.batch import NO_PRODUCER_ID
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from barnabas.coordinator.group.classic.classic_member import PendingResponse
     from barnabas.coordinator.group.classic.classic_membership import JoinRequest
     from barnabas.coordinator.group.group_config import GroupCoordinatorConfig, GroupSettings
     from barnabas.coordinator.group.group_kind import GroupDependencies
     from barnabas.coordinator.group.group_map import GroupsOfKind
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
-    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.groups import (
         HeartbeatRequest,
         LeaveGroupRequest,

@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 NO_EPOCH = -1
 # Epoch of a group without records. The first member raises it.
 FIRST_EPOCH = 1
-# The next heartbeat compares the topics with the stored hash.
-_REFRESH_NOW = (0, 0)
-# Kafka's interval for comparing the topics without a change of metadata, in ms: never.
-_REFRESH_MS = 0x7FFF_FFFF
+# Above the epoch of every group.
+_NOT_COMPARED = 0x7FFF_FFFF
 
 M = TypeVar("M", bound=GroupMember)
 T = TypeVar("T")
@@ -36,9 +34,9 @@ class ReplayedGroup(Group, Generic[M, T]):
     """Members (`M`), epochs and target assignment (a `T` for each member) of a group."""
 
     __slots__ = (
-        "_refresh",
         "assignment_epoch",
         "assignment_timestamp",
+        "compared_epoch",
         "group_epoch",
         "members",
         "metadata_hash",
@@ -60,8 +58,10 @@ class ReplayedGroup(Group, Generic[M, T]):
         self.static_members: dict[str, str] = {}
         # Target assignment by member id.
         self.targets: dict[str, T] = {}
-        # Time (wall clock in ms) and group epoch until which the hash of the topics is valid.
-        self._refresh = _REFRESH_NOW
+        # Group epoch for which the topics were last compared with the stored hash. While the group
+        # epoch is lower, the next heartbeat compares them: after a change of the topics, or if the
+        # record of the epoch was not written. Kafka also compares them every 25 days.
+        self.compared_epoch = _NOT_COMPARED
 
     @property
     def has_members(self) -> bool:
@@ -101,16 +101,12 @@ class ReplayedGroup(Group, Generic[M, T]):
 
     def request_refresh(self) -> None:
         """Compare the topics with the stored hash at the next heartbeat."""
-        self._refresh = _REFRESH_NOW
+        self.compared_epoch = _NOT_COMPARED
 
-    def note_refresh(self, now_ms: int, epoch: int) -> None:
-        """Do not compare the topics again, unless the group falls back to an older epoch."""
-        self._refresh = (now_ms + _REFRESH_MS, epoch)
-
-    def needs_refresh(self, now_ms: int) -> bool:
+    @property
+    def needs_refresh(self) -> bool:
         """Whether the topics must be compared with the stored hash."""
-        until_ms, epoch = self._refresh
-        return now_ms >= until_ms or self.group_epoch < epoch
+        return self.group_epoch < self.compared_epoch
 
 
 def advanced(member: M, state: IntEnum, epoch: int, assigned: object, pending: object) -> M:

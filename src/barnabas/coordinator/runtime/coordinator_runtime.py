@@ -77,6 +77,9 @@ class CoordinatorRuntime(Generic[S]):
         self.topic = topic
         self._dependencies = dependencies
         self._make_shard = make_shard
+        # Number of partitions of the existing topic, 0 without it. The broker sets it with each
+        # metadata image. The configured number applies to the creation of the topic only.
+        self.partition_count = 0
         # The led partitions, by index. `on_elected` adds and `on_resigned` removes them.
         self._partitions: dict[int, StatePartition[S]] = {}
         # Durations of loading, in ms.
@@ -89,14 +92,10 @@ class CoordinatorRuntime(Generic[S]):
     def partition_for(self, key: str) -> int | None:
         """Return the state partition of a key, such as a group id.
 
-        The partition count of the existing topic is used, not the configured one, which applies to
-        creation only.
-
         Returns:
             The partition, or None if the topic does not exist.
         """
-        count = self._dependencies.partition_count(self.topic)
-        return partition_for(key, count) if count else None
+        return partition_for(key, self.partition_count) if self.partition_count else None
 
     # Leadership.
 

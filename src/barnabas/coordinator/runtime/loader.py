@@ -97,18 +97,18 @@ class Loader:
         """Stop, since this broker no longer leads the partition in this epoch."""
         self._cancelled = True
 
-    def _slice(self, answer: object = None, failure: BaseException | None = None) -> None:
+    def _slice(self, result: object = None, failure: BaseException | None = None) -> None:
         """Run one slice.
 
         Args:
-            answer: the result of the off-loop work that the last slice requested.
+            result: the result of the off-loop work that the last slice requested.
             failure: the exception of that work.
         """
         if self._cancelled:
             return
         try:
             requested = (
-                self._slices.send(answer) if failure is None else self._slices.throw(failure)
+                self._slices.send(result) if failure is None else self._slices.throw(failure)
             )
         except StopIteration:
             self._report_skips()

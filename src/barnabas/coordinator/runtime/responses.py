@@ -1,9 +1,7 @@
-"""Responses that wait: for the commit of records, or for a later event of the coordinator.
+"""Responses that wait for the commit of records.
 
-A write operation returns most responses, and the runtime sends them after the commit of the
-operation's records (`HeldResponse`, Kafka's DeferredEvent). Some responses need another client's
-request or a timer first: a JoinGroup request has its response when all members have joined. Such a
-response is a `PendingResponse`.
+A write operation returns its response, and the runtime sends the response after the commit of the
+operation's records (`HeldResponse`, Kafka's DeferredEvent).
 
 An append costs as much as several heartbeats. When thousands of members join their groups, one turn
 of the event loop has many writes to a state partition. They are appended together at the end of the
@@ -12,7 +10,7 @@ turn (`JointWrites`), instead of after a delay as in Kafka (`append.linger.ms`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -55,49 +53,6 @@ def client_error(
         size_error: the error for records that are too large for a batch of the state partition.
     """
     return size_error if error in _SIZE_ERRORS else _CLIENT_ERRORS.get(error, error)
-
-
-R = TypeVar("R")
-
-
-class PendingResponse(Generic[R]):
-    """The response of one request. It is sent once."""
-
-    __slots__ = ("_has_failed", "_send")
-
-    def __init__(self, send: Callable[[R], None]) -> None:
-        # Sends the response. None after it was sent.
-        self._send: Callable[[R], None] | None = send
-        # Whether the response was sent because its write failed.
-        self._has_failed = False
-
-    @property
-    def is_sent(self) -> bool:
-        """Whether the response was sent."""
-        return self._send is None
-
-    def complete(self, response: R) -> None:
-        """Send the response.
-
-        If the write of the request has failed, the client already has an error: ignore the late
-        response.
-        """
-        if self._has_failed:
-            return
-        send, self._send = self._send, None
-        assert send is not None, f"EveryRequestAnsweredOnce: second response {response!r}"
-        send(response)
-
-    def on_written(self, error: ErrorCode, failed: Callable[[ErrorCode], R]) -> None:
-        """Send a failure if the write of the request failed and the response is not yet sent.
-
-        Args:
-            error: the result of the write.
-            failed: returns the response with an error.
-        """
-        if error is not ErrorCode.NONE and not self.is_sent:
-            self.complete(failed(error))
-            self._has_failed = True
 
 
 # Attribute lookup on the enum class costs 100 ns, as much as a function call.
@@ -150,7 +105,6 @@ class HeldResponse:
             self._send(error)
 
 
-# Attribute lookup on the enum class costs 100 ns, as much as a function call.
 # A shared batch with more bytes of keys and values is appended before the end of the turn.
 _BYTES_MAX = 16 * 1024
 
@@ -176,33 +130,26 @@ class JointWrites:
     append fails, there is nothing to undo, except in classic groups, which change at once.
     """
 
-    __slots__ = ("_bytes", "_writes")
+    __slots__ = ("_bytes", "writes")
 
     def __init__(self) -> None:
-        # By key, in the order of the operations.
-        self._writes: dict[str, Write] = {}
+        # By key, in the order of the operations. Only `add` and `take` change it.
+        self.writes: dict[str, Write] = {}
         # Total size of the keys and values of their records.
         self._bytes = 0
 
-    def __contains__(self, key: str) -> bool:
-        """Whether the key has a pending write."""
-        return key in self._writes
-
-    def __len__(self) -> int:
-        return len(self._writes)
-
     def add(self, key: str, write: Write) -> bool:
         """Add the write of a key that has no pending one. Return whether there is room for more."""
-        assert key not in self._writes, f"StateFollowsLog: key={key} has two pending writes"
-        self._writes[key] = write
+        assert key not in self.writes, f"StateFollowsLog: key={key} has two pending writes"
+        self.writes[key] = write
         for each in write.result.records:
             self._bytes += len(each.key) + len(each.value or b"")
         return self._bytes < _BYTES_MAX
 
     def take(self) -> list[Write]:
         """Remove and return all writes."""
-        writes = list(self._writes.values())
-        self._writes.clear()
+        writes = list(self.writes.values())
+        self.writes.clear()
         self._bytes = 0
         return writes
 

@@ -63,8 +63,6 @@ class RuntimeDependencies(msgspec.Struct, frozen=True, kw_only=True):
     """The dependencies and settings of a coordinator runtime."""
 
     log: StateLog
-    # Returns the number of partitions of a topic, or 0 if the topic does not exist.
-    partition_count: Callable[[str], int]
     clock: Clock
     timer: Timer
     wheel: TimingWheel

@@ -274,7 +274,7 @@ class StatePartition(Generic[S]):
             operation: returns the response and the records.
             on_done: gets the response or the error.
         """
-        if key in self._joint:
+        if key in self._joint.writes:
             self._append_joint()
         result = self._run(operation, on_done)
         if result is None:
@@ -282,7 +282,7 @@ class StatePartition(Generic[S]):
         if not result.records:
             self._write(result, on_done)
             return
-        if not self._joint:
+        if not self._joint.writes:
             self._dependencies.timer.call_soon(self._append_joint)
         if not self._joint.add(key, Write(result, on_done)):
             self._append_joint()
@@ -309,7 +309,7 @@ class StatePartition(Generic[S]):
 
     def _append_joint(self) -> None:
         """Append the pending writes as one batch, and those that their responses cause."""
-        while self._joint:
+        while self._joint.writes:
             writes = self._joint.take()
             records = records_of(writes)
             held = HeldResponse(partial(respond_to, writes))

@@ -188,7 +188,7 @@ class Elections:
     def _follower_grants(self, now_ms: float, role: Follower) -> bool:
         """Return whether this follower grants a pre-vote, and defer to the candidate once.
 
-        The follower grants it if the leader is lost, has resigned, or has never answered.
+        The follower grants it if the leader is lost, has resigned, or has never responded.
         """
         if role.lost_deadline < NEVER and not role.has_yielded:
             role.has_yielded = True

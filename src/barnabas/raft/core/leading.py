@@ -96,7 +96,7 @@ class Leading:
         return ErrorCode.NONE
 
     def on_fetch(self, now_ms: float, request: FetchRequest) -> None:
-        """Answer with records, or hold the request until there are new records."""
+        """Respond with records, or hold the request until there are new records."""
         replica = self._replica
         numbers = (request.fetch_offset, request.last_fetched_epoch, request.max_wait_ms)
         if min(numbers) < 0:
@@ -215,7 +215,7 @@ class Leading:
             self._complete_pending(now_ms, role)
 
     def on_appended(self, now_ms: float, role: Leader) -> None:
-        """Answer the fetches that wait for the records just written at the log end."""
+        """Respond to the fetches that wait for the records just written at the log end."""
         self._complete_pending(now_ms, role)
 
     def _complete_pending(self, now_ms: float, role: Leader, due_only: bool = False) -> None:

@@ -100,7 +100,7 @@ def _known(at_ms: float) -> float | None:
     return at_ms if at_ms > -NEVER else None
 
 
-# A leader answers a fetch without new records after 500 ms; twice that means no contact.
+# A leader responds to a fetch without new records after 500 ms; twice that means no contact.
 CONTACT_MS = 1_000.0
 
 
@@ -108,7 +108,7 @@ def has_contact(core: RaftCore, fetch_timeout_ms: float, now_ms: float) -> bool:
     """Return whether this replica was recently in contact with a working quorum.
 
     A leader has contact if a majority of the voters has fetched within `CONTACT_MS`. A follower or
-    an observer has contact if the leader has answered one of its fetches within that time.
+    an observer has contact if the leader has responded to one of its fetches within that time.
 
     Args:
         core: the state machine of this replica.

@@ -51,6 +51,15 @@ def lookup_isolation(replica_id: int, isolation_level: int) -> FetchIsolation:
     return fetch_isolation(replica_id, isolation_level)
 
 
+class ReadLimit(msgspec.Struct):
+    """The limit of a response whose partitions are read in parts. Each part moves it."""
+
+    # Number of bytes that further partitions may return.
+    remaining: int
+    # Whether the next batch is returned whole, even above the limit.
+    min_one_batch: bool
+
+
 class FetchParams(msgspec.Struct):
     """The parameters of the request as a whole."""
 
@@ -83,6 +92,10 @@ class FetchParams(msgspec.Struct):
             self.is_from_follower = self.fetch_only_leader = True
         elif version < 11:
             self.fetch_only_leader = replica_id == CONSUMER_REPLICA_ID
+
+    def read_limit(self) -> ReadLimit:
+        """Return the limit of a response before its first partition is read."""
+        return ReadLimit(self.max_bytes, not self.has_hard_byte_limit)
 
 
 class FetchPartitionData(msgspec.Struct):

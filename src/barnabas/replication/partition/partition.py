@@ -42,7 +42,7 @@ _NONE = ErrorCode.NONE
 class Partition:
     """A replica of a partition. Its role changes only by metadata."""
 
-    __slots__ = ("_state", "role")
+    __slots__ = ("_role", "_state", "leader")
 
     def __init__(
         self,
@@ -52,19 +52,16 @@ class Partition:
         settings: PartitionSettings,
     ) -> None:
         self._state = PartitionState(topic_partition, topic_id, log, settings)
-        # Moved by `become_leader` and `become_follower`. Its leader epoch never decreases.
-        self.role: LeaderRole | FollowerRole | OfflineRole = OfflineRole()
-
-    @property
-    def leader(self) -> LeaderRole | None:
-        """The role of a leader, or None if this broker does not lead."""
-        role = self.role
-        return role if role.__class__ is LeaderRole else None
+        # Moved by `_take_role`. Its leader epoch never decreases.
+        self._role: LeaderRole | FollowerRole | OfflineRole
+        # The role if this broker leads, otherwise None. Moved together with the role.
+        self.leader: LeaderRole | None
+        self._take_role(OfflineRole())
 
     @property
     def follower(self) -> FollowerRole | None:
         """The role of a follower, or None if this broker leads or the partition has no leader."""
-        role = self.role
+        role = self._role
         return role if isinstance(role, FollowerRole) else None
 
     @property
@@ -85,12 +82,12 @@ class Partition:
     @property
     def leader_id(self) -> int:
         """Broker id of the leader, or -1."""
-        return self.role.leader_id
+        return self._role.leader_id
 
     @property
     def leader_epoch(self) -> int:
         """The leader epoch of the role. -1 before the first metadata."""
-        return self.role.leader_epoch
+        return self._role.leader_epoch
 
     @property
     def partition_epoch(self) -> int:
@@ -111,7 +108,7 @@ class Partition:
     @property
     def is_leader(self) -> bool:
         """Whether this broker is the leader."""
-        return self.role.__class__ is LeaderRole
+        return self.leader is not None
 
     @property
     def is_reassigning(self) -> bool:
@@ -153,7 +150,7 @@ class Partition:
         leader = self.leader
         if leader is None or registration.leader_epoch > leader.leader_epoch:
             leader = LeaderRole(self._state, registration, leader)
-            self.role = leader
+            self._take_role(leader)
         else:
             leader.on_registration(registration)
         return leader.maybe_increment_high_watermark()
@@ -168,16 +165,20 @@ class Partition:
             return False
         self._check_transition(registration)
         leader_id, leader_epoch = registration.leader, registration.leader_epoch
-        is_new_epoch = leader_epoch > self.role.leader_epoch
+        is_new_epoch = leader_epoch > self._role.leader_epoch
         self._state.assign(registration)
         if leader_id == NO_LEADER:
-            self.role = OfflineRole(leader_epoch)
+            self._take_role(OfflineRole(leader_epoch))
         else:
-            self.role = FollowerRole(self._state, leader_id, leader_epoch)
+            self._take_role(FollowerRole(self._state, leader_id, leader_epoch))
         return is_new_epoch
 
+    def _take_role(self, role: LeaderRole | FollowerRole | OfflineRole) -> None:
+        self._role = role
+        self.leader = role if isinstance(role, LeaderRole) else None
+
     def _check_transition(self, registration: PartitionRegistration) -> None:
-        known, new = self.role.leader_epoch, registration.leader_epoch
+        known, new = self._role.leader_epoch, registration.leader_epoch
         assert new >= known, f"{self.topic_partition}: leader_epoch={known} new={new}"
 
     def on_moved(self, log: Log) -> None:
@@ -194,7 +195,7 @@ class Partition:
 
     def check_access(self, current_leader_epoch: int, only_leader: bool) -> ErrorCode:
         """Return NONE, or the error if the client may not use this replica (KIP-320)."""
-        leader_epoch = self.role.leader_epoch
+        leader_epoch = self._role.leader_epoch
         if current_leader_epoch >= 0 and current_leader_epoch != leader_epoch:
             if current_leader_epoch < leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
@@ -256,10 +257,10 @@ class Partition:
 
         It may wait then. False means that `read` must decide.
         """
-        log, leader = self._state.log, self.role
+        log, leader = self._state.log, self.leader
         return (
             data.fetch_offset == log.offsets.log_end_offset
-            and leader.__class__ is LeaderRole
+            and leader is not None
             and data.current_leader_epoch == leader.leader_epoch
             and data.last_fetched_epoch == log.leader_epochs.latest_epoch
             and follower_id in leader.remote_replicas

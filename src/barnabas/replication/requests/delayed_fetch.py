@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.fetch_params import (
         FetchParams,
         FetchPartitionData,
+        ReadLimit,
         SessionPartition,
     )
     from barnabas.replication.partition.partition import Partition
@@ -47,15 +48,6 @@ _NONE = ErrorCode.NONE
 _AT_ONCE = 100
 # Sentinel: the available data completes the fetch, even if it is below `min_bytes`.
 _COMPLETE = None
-
-
-class ReadLimit(msgspec.Struct):
-    """The limit of a response whose partitions are read in parts. Each part moves it."""
-
-    # Number of bytes that further partitions may return.
-    remaining: int
-    # Whether the next batch is returned whole, even above the limit.
-    min_one_batch: bool
 
 
 class FetchSource(PartitionLookup, Protocol):
@@ -225,7 +217,7 @@ class DelayedFetch(DelayedOperation):
             fetches: holds the fetch while it waits.
         """
         params = self._params
-        limit = limit_of(params)
+        limit = params.read_limit()
         results: list[PartitionResult] = []
         size = 0
         # Whether these results are the response, and whether the watched partitions complete the
@@ -396,7 +388,7 @@ class DelayedFetch(DelayedOperation):
             self._run(self._finish())
 
     def _finish(self) -> Steps:
-        limit = limit_of(self._params)
+        limit = self._params.read_limit()
         results: list[PartitionResult] = []
         for some in in_parts(self._partitions, _AT_ONCE):
             results += self._read_changed(some, limit)
@@ -421,11 +413,6 @@ class DelayedFetch(DelayedOperation):
     def on_expiration(self) -> None:
         """Count the timeout, separately for followers and consumers."""
         self._source.count_expired_fetch(self._params.is_from_follower)
-
-
-def limit_of(params: FetchParams) -> ReadLimit:
-    """Return the limit of a response before its first partition is read."""
-    return ReadLimit(params.max_bytes, not params.has_hard_byte_limit)
 
 
 def completes_at_once(params: FetchParams, results: list[PartitionResult]) -> bool:

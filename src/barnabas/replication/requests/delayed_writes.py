@@ -121,7 +121,7 @@ class DelayedProduce(DelayedOperation):
         return ErrorCode.NONE if is_synced else None
 
     def on_complete(self) -> None:
-        """Answer with the results of all partitions."""
+        """Respond with the results of all partitions."""
         self._on_done(self._results)
 
     def on_expiration(self) -> None:
@@ -155,7 +155,7 @@ class Appender(Protocol):
         """Count and return the result of an append that failed."""
         ...
 
-    def park(
+    def wait_for_acks(
         self,
         timeout_ms: int,
         required_acks: int,
@@ -163,7 +163,7 @@ class Appender(Protocol):
         results: dict[TopicPartition, ProduceResult],
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> Cancellable:
-        """Answer when all pending appends are acknowledged."""
+        """Respond when all pending appends are acknowledged."""
         ...
 
 
@@ -255,7 +255,7 @@ class DeferredAppend:
         self._results.update(results)
         if self._pending:
             self._wait_for(
-                self._appender.park(
+                self._appender.wait_for_acks(
                     self._timeout_ms,
                     self._required_acks,
                     self._pending,
@@ -337,5 +337,5 @@ class DelayedDeleteRecords(DelayedOperation):
         return True
 
     def on_complete(self) -> None:
-        """Answer with the results of all partitions."""
+        """Respond with the results of all partitions."""
         self._on_done(self._results)

@@ -1,7 +1,7 @@
 """The partitions of a fetch request and of its response, with or without a session (KIP-227).
 
 `FetchSessionCache.open` returns the context. If its `error` is set, the response consists of this
-error. Otherwise read `partitions()` and pass the results to `answer`. Send its return value with
+error. Otherwise read `partitions()` and pass the results to `update`. Send its return value with
 the `session_id` and `error` that the context has after that call.
 """
 
@@ -207,7 +207,7 @@ class FetchContext(Protocol):
         """Return the partitions to read, in order. A topic with an unknown id has the name ""."""
         ...
 
-    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
+    def update(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Update the session and return the results for the response."""
         ...
 
@@ -227,7 +227,7 @@ class RefusedContext:
         """Return an empty list."""
         return []
 
-    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
+    def update(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Return an empty list."""
         assert not results
         return []
@@ -249,7 +249,7 @@ class SessionlessContext:
         """Return the partitions of the request."""
         return self._requested
 
-    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
+    def update(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Return all results."""
         return results
 
@@ -283,7 +283,7 @@ class FullContext:
         self._session = yield from self._make_session()
         self._is_created = True
 
-    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
+    def update(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Record all results in the session, and return them."""
         if not self._is_created:
             run_to_end(self.create_session())
@@ -313,7 +313,7 @@ class IncrementalContext:
         """Return the session's partitions, without the idle ones."""
         return self._session.partitions()
 
-    def answer(self, results: list[PartitionResult]) -> list[PartitionResult]:
+    def update(self, results: list[PartitionResult]) -> list[PartitionResult]:
         """Return the changed results. If a later request overtook this one, set `error` instead."""
         if self._session.epoch != next_epoch(self._request_epoch):
             self.error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
@@ -324,12 +324,12 @@ class IncrementalContext:
 def answer_in_steps(
     context: FetchContext, results: list[PartitionResult]
 ) -> Generator[None, None, list[PartitionResult]]:
-    """Do the same as `FetchContext.answer` for many results."""
+    """Do the same as `FetchContext.update` for many results."""
     if isinstance(context, FullContext):
         yield from context.create_session()
-    changed = list(context.answer([]))
+    changed = list(context.update([]))
     for part in in_parts(results):
-        changed += context.answer(part)
+        changed += context.update(part)
         if context.error is not _NONE:
             return []
         yield

@@ -185,7 +185,7 @@ class ReplicaAppends:
             return later.begin(deferred, results, pending, self._inspections)
         if pending:
             self.after_append(appended)
-            return self.park(timeout_ms, required_acks, pending, results, on_done)
+            return self.wait_for_acks(timeout_ms, required_acks, pending, results, on_done)
         # Send the response first: the requests that are woken do not depend on it.
         on_done(results)
         self.after_append(appended)
@@ -227,7 +227,7 @@ class ReplicaAppends:
             else:
                 self._wake_fetches(key)
 
-    def park(
+    def wait_for_acks(
         self,
         timeout_ms: int,
         required_acks: int,
@@ -235,7 +235,7 @@ class ReplicaAppends:
         results: dict[TopicPartition, ProduceResult],
         on_done: Callable[[dict[TopicPartition, ProduceResult]], None],
     ) -> DelayedProduce:
-        """Answer when all pending appends are acknowledged, or after the timeout."""
+        """Respond when all pending appends are acknowledged, or after the timeout."""
         needs_all = required_acks == ACKS_ALL
         operation = DelayedProduce(timeout_ms, needs_all, pending, results, self, on_done)
         self._produces.watch(operation, operation.pending)
@@ -450,7 +450,7 @@ class JointAppends:
         for request in requests:
             if request.pending:
                 request.producer.on_joint_append(appended_ms, True)
-                operation = self._appends.park(
+                operation = self._appends.wait_for_acks(
                     request.timeout_ms,
                     request.required_acks,
                     request.pending,

@@ -13,7 +13,6 @@ from barnabas.replication.requests.delayed_fetch import (
     DelayedFetch,
     WaitingPartition,
     completes_at_once,
-    limit_of,
 )
 from barnabas.storage.errors import DamagedLogError, StorageError, log_level_of
 from barnabas.storage.results import FetchIsolation
@@ -21,12 +20,15 @@ from barnabas.storage.results import FetchIsolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable
 
-    from barnabas.replication.partition.fetch_params import FetchParams, FetchPartitionData
+    from barnabas.replication.partition.fetch_params import (
+        FetchParams,
+        FetchPartitionData,
+        ReadLimit,
+    )
     from barnabas.replication.partition.isr_maintenance import IsrMaintenance
     from barnabas.replication.partition.partition_registry import PartitionRegistry
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
-    from barnabas.replication.requests.delayed_fetch import ReadLimit
     from barnabas.replication.requests.idle_partitions import IdlePartitionSet
     from barnabas.replication.requests.leadership_checks import LeadershipChecks
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
@@ -107,7 +109,7 @@ class ReplicaReads:
         idle: IdlePartitionSet | None = None,
         run: Callable[[Generator[None, None, None]], None] | None = None,
     ) -> DelayedFetch | None:
-        """Read the partitions in order. Answer when enough bytes are available or the wait is over.
+        """Read the partitions in order. Respond when enough bytes are there or the wait is over.
 
         Args:
             params: the request as a whole.
@@ -142,7 +144,7 @@ class ReplicaReads:
             return None
         waiting = self.waiting(params, partitions, results)
         operation = self._park(params, waiting, on_done, idle)
-        # After the fetch is parked, since completed operations may append to these partitions.
+        # After the fetch is pending, since completed operations may append to these partitions.
         self.end_first_read(params, results, moved)
         return operation
 
@@ -260,7 +262,7 @@ class ReplicaReads:
         limit: ReadLimit | None = None,
     ) -> list[PartitionResult]:
         """Read in order within the response's byte limit. The first batch may exceed the limit."""
-        limit = limit or limit_of(params)
+        limit = limit or params.read_limit()
         remaining, min_one_batch = limit.remaining, limit.min_one_batch
         results: list[PartitionResult] = []
         for where, data in partitions:

@@ -16,9 +16,13 @@ from math import frexp
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.protocol.codec import decode_from, decode_in_steps
+from barnabas.protocol.codec import (
+    decode_from,
+    decode_in_steps,
+    decode_request_header,
+    encode_response,
+)
 from barnabas.protocol.errors import ErrorCode, ProtocolError
-from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.server.dispatch.request import RequestContext
 from barnabas.server.dispatch.request_statistics import FIRST_BUCKET, SHORTEST_MS
 from barnabas.waiting.steps import Unfinished
@@ -127,7 +131,7 @@ class Dispatcher:
         if not slot.has_response:
             # A joint append counts the times of its requests.
             if not context.is_joint:
-                context.park(now_ms, local_ms)
+                context.mark_pending(now_ms, local_ms)
         elif connection.queued_ms > 0:
             context.count_queued(local_ms)
         else:
@@ -169,7 +173,7 @@ class Dispatcher:
         copy = memoryview(bytearray(frame))
         context.serve_large(entry.request_class, copy, header[4], entry.handle)
         now_ms = self._monotonic_ms()
-        context.park(now_ms, now_ms - connection.last_activity_ms)
+        context.mark_pending(now_ms, now_ms - connection.last_activity_ms)
 
 
 def unsupported_api_versions(first_version: int, last_version: int) -> Message:

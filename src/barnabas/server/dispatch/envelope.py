@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from barnabas.network.principal import Principal
-from barnabas.protocol.codec import decode, encode_onto
-from barnabas.protocol.errors import ErrorCode, ProtocolError
-from barnabas.protocol.headers import (
+from barnabas.protocol.codec import (
+    decode,
     decode_request_header,
     decode_response,
+    encode_onto,
     encode_request,
     encode_response,
 )
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.messages.nodes import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.records.security import DefaultPrincipalData
 from barnabas.server.listeners.listener import address_of

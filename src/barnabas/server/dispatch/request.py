@@ -10,9 +10,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from barnabas.network.principal import ANONYMOUS
-from barnabas.protocol.codec import decode_in_steps
+from barnabas.protocol.codec import (
+    decode_in_steps,
+    encode_response,
+    encode_response_in_steps,
+    frame_bytes,
+)
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.headers import encode_response, encode_response_in_steps, frame_bytes
 from barnabas.server.dispatch.failed_responses import give_up, truncate_error_messages
 from barnabas.server.dispatch.slices import release
 from barnabas.server.listeners.listener import address_of
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from barnabas.server.dispatch.slices import SliceQueue
     from barnabas.server.quotas.client_quotas import ClientQuotas
 
-    # Returns the response, or None if the request is parked and `respond` is called later.
+    # Returns the response, or None if the request is pending and `respond` is called later.
     Handle = Callable[["RequestContext", Any], Message | None]
 
 
@@ -145,7 +149,7 @@ class RequestContext:
         "_dependencies",
         "_large",
         "_origin",
-        "_parked_ms",
+        "_pending_since_ms",
         "_queued_ms",
         "_slot",
         "_total_ms",
@@ -183,7 +187,7 @@ class RequestContext:
         # The job of a request that is too large for one turn; None for other requests.
         self._large: _LargeJob | None = None
         # When the handler returned without a response, in ms of the monotonic clock; 0 before that.
-        self._parked_ms = 0.0
+        self._pending_since_ms = 0.0
         # Whether the request is handled together with others of its read. `end_joint` counts it.
         self.is_joint = False
         # Set later, all in ms. `local_ms` is the time in the handler, set when the handler returns.
@@ -289,9 +293,9 @@ class RequestContext:
             statistics.error_searches += 1
             statistics.count_errors(response, statistics.errors)
         statistics.response_bytes += frame_bytes(chunks)
-        if self._parked_ms:
+        if self._pending_since_ms:
             self._count_parked()
-            # A large request is parked from its first turn on.
+            # A large request is pending from its first turn on.
             if self._large is not None:
                 self._work(self._release(self._large))
 
@@ -366,7 +370,7 @@ class RequestContext:
         yield from self._handle_in_job(handle, result)
 
     def respond_in_slices(self, steps: Generator[None, None, Message | None]) -> None:
-        """Respond to a request that its handler has parked, with a generator as in `in_slices`."""
+        """Respond to a pending request, with a generator as in `in_slices`."""
         response = self.in_slices(steps)
         if response is not None:
             self.respond(response)
@@ -413,7 +417,7 @@ class RequestContext:
         self._slot.complete(chunks, self)
         self.statistics.error_searches += 1
         self.statistics.response_bytes += frame_bytes(chunks)
-        if self._parked_ms:
+        if self._pending_since_ms:
             self._count_parked()
         del chunks
         yield from self.statistics.count_errors_in_steps(response)
@@ -439,7 +443,7 @@ class RequestContext:
 
     def on_work_done(self, spent_ms: float) -> None:
         """Add the time of the slices to the local time. The slice queue calls this method."""
-        if self._parked_ms:
+        if self._pending_since_ms:
             self.local_ms += spent_ms
         self.connection.end_work()
 
@@ -478,7 +482,7 @@ class RequestContext:
         """Complete a request that has no response (Produce with acks=0)."""
         if self._dependencies.quotas.is_active:
             self._throttle(None, 0)
-        if self._parked_ms:
+        if self._pending_since_ms:
             self._count_parked()
         self._slot.skip()
 
@@ -500,9 +504,9 @@ class RequestContext:
         """
         give_up(self.connection, error, self.statistics.name, self.version)
 
-    def park(self, now_ms: float, local_ms: float) -> None:
+    def mark_pending(self, now_ms: float, local_ms: float) -> None:
         """Record that the handler returned without a response. Called by the dispatcher."""
-        self._parked_ms = now_ms
+        self._pending_since_ms = now_ms
         self.local_ms = local_ms
         self._queued_ms = self.connection.queued_ms
         if self._queued_ms > 0:
@@ -519,13 +523,13 @@ class RequestContext:
         """
         self.local_ms = now_ms - self.connection.read_ms
         if must_wait:
-            self._parked_ms = now_ms
+            self._pending_since_ms = now_ms
             self._queued_ms = 0.0
         else:
             self.statistics.immediate.add(self.local_ms)
 
     def _count_parked(self) -> None:
-        remote_ms = self._dependencies.clock.monotonic_ms() - self._parked_ms
+        remote_ms = self._dependencies.clock.monotonic_ms() - self._pending_since_ms
         statistics = self.statistics
         statistics.parked_local.add(self.local_ms)
         statistics.remote.add(remote_ms)
@@ -537,7 +541,7 @@ class RequestContext:
         self.local_ms = local_ms
         queued_ms = self.connection.queued_ms
         self._total_ms = queued_ms + local_ms
-        self._parked_ms = self._dependencies.clock.monotonic_ms()
+        self._pending_since_ms = self._dependencies.clock.monotonic_ms()
         self.statistics.count_queued(queued_ms, local_ms)
 
     def on_released(self, held_ms: float) -> None:
@@ -553,11 +557,11 @@ class RequestContext:
     def _extend_total(self, duration_ms: float) -> None:
         """Add a duration to the total time of a request that is already in the statistics."""
         statistics = self.statistics
-        if self._parked_ms:
+        if self._pending_since_ms:
             statistics.parked_total.remove(self._total_ms)
         else:
             # Move the request out of the requests whose total time equals the local time.
-            self._parked_ms = self._dependencies.clock.monotonic_ms()
+            self._pending_since_ms = self._dependencies.clock.monotonic_ms()
             self._total_ms = self.local_ms
             statistics.immediate.remove(self.local_ms)
             statistics.parked_local.add(self.local_ms)
@@ -570,7 +574,7 @@ class RequestContext:
         quotas, statistics = self._dependencies.quotas, self.statistics
         if throttle_ms == EXEMPT and not quotas.is_active:
             return
-        if self._parked_ms:
+        if self._pending_since_ms:
             spent_ms = self.local_ms
         else:
             spent_ms = self._dependencies.clock.monotonic_ms() - self.connection.last_activity_ms

@@ -2,7 +2,7 @@
 
 Most requests get their response while they are handled. Such a request costs one update of one
 distribution: its total time is its local time, and all other times are zero. Only requests that
-were parked or queued update more distributions.
+were pending or queued update more distributions.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class ApiStatistics:
         # Requests that got their response within the handler: local time, which is also the total
         # time.
         self.immediate = Times()
-        # Parked requests: time in the handler, time until the response, and their sum.
+        # Pending requests: time in the handler, time until the response, and their sum.
         self.parked_local = Times()
         self.remote = Times()
         self.parked_total = Times()

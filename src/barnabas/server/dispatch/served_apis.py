@@ -53,8 +53,8 @@ class ServedApi(NamedTuple):
     # versions are served, and their clients are throttled afterwards. None: the partition mutation
     # quota does not limit the API.
     strict_since: int | None = None
-    # Function of `module` that creates the handler from the dependencies. Empty: the name of the
-    # API, for example `join_group`.
+    # Function of `module` that creates the handler. Empty: the name of the API, for example
+    # `join_group`, or the class of the API, for example `ProduceHandler`.
     function: str = ""
     # Function of `module` that makes the response to a request that is too large. Empty: the size
     # is not limited.

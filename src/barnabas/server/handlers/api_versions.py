@@ -29,18 +29,17 @@ from barnabas.server.dispatch.client_software import ClientSoftware
 from barnabas.server.startup.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.metadata.image import ClusterImage
     from barnabas.protocol.schema import Message
+    from barnabas.raft.driver.raft_driver import RaftDriver
+    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeDependencies
+    from barnabas.server.dispatch.served_apis import ServedApi
 
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
-
-def api_versions(dependencies: NodeDependencies) -> Handle:
-    """Return the handler that describes API versions and features."""
-    return ApiVersionsHandler(dependencies).handle_api_versions
 
 
 class ApiVersionsHandler:
@@ -48,12 +47,19 @@ class ApiVersionsHandler:
 
     __slots__ = ("_cluster", "_cluster_id", "_node_id", "_quorum", "_served")
 
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._cluster_id = dependencies.cluster_id
-        self._node_id = dependencies.node_id
-        self._quorum = dependencies.quorum
-        self._served = dependencies.served
+    def __init__(
+        self,
+        cluster: ClusterView,
+        cluster_id: str,
+        node_id: int,
+        quorum: RaftDriver,
+        served: Mapping[int, ServedApi],
+    ) -> None:
+        self._cluster = cluster
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+        self._quorum = quorum
+        self._served = served
 
     def handle_api_versions(
         self, context: RequestContext, request: ApiVersionsRequest
@@ -109,12 +115,12 @@ class ApiVersionsHandler:
         return ErrorCode.NONE
 
 
-def sasl_handshake(_: NodeDependencies) -> Handle:
+def sasl_handshake() -> Handle:
     """Return the handler that refuses a handshake."""
     return _refuse_handshake
 
 
-def sasl_authenticate(_: NodeDependencies) -> Handle:
+def sasl_authenticate() -> Handle:
     """Return the handler that refuses a message of a mechanism."""
     return _refuse_message
 

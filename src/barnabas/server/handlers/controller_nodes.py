@@ -29,29 +29,30 @@ from barnabas.server.dispatch.envelope import (
 from barnabas.server.dispatch.served_apis import SERVED_APIS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.protocol.messages.nodes import (
         BrokerHeartbeatRequest,
         BrokerRegistrationRequest,
         BrokerRegistrationResponse,
     )
     from barnabas.protocol.schema import Message
+    from barnabas.server.controller_access.controller_access import ControllerAccess, QuorumApi
+    from barnabas.server.dispatch.dispatcher import Entry
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import (
-        ControllerListenerDependencies,
-        NodeDependencies,
-    )
+    from barnabas.server.quorum.broker_watch import BrokerWatch
 
 # APIs that Kafka's brokers forward and that this controller serves.
 FORWARDABLE = frozenset(key for key, api in SERVED_APIS.items() if api.is_forwarded)
 
 
-def controller_request(dependencies: NodeDependencies) -> Handle:
+def controller_request(forwarding: ControllerAccess) -> Handle:
     """Return the handler that passes requests of nodes to the controller of this process.
 
     The response follows when resulting changes are committed. An inactive controller responds with
     NOT_CONTROLLER.
     """
-    controller = dependencies.forwarding
+    controller = forwarding
 
     def handle_controller_request(context: RequestContext, request: Message) -> None:
         controller.send(request, context.respond_exempt, client_context=context)
@@ -59,12 +60,11 @@ def controller_request(dependencies: NodeDependencies) -> Handle:
     return handle_controller_request
 
 
-def quorum_request(dependencies: ControllerListenerDependencies) -> Handle:
+def quorum_request(raft: QuorumApi) -> Handle:
     """Return the handler that passes requests to the local replica of the quorum.
 
     The response is immediate, or follows when the replica can respond.
     """
-    raft = dependencies.raft
 
     def handle_quorum_request(context: RequestContext, request: Message) -> None:
         raft.serve(request, context.version, context.respond_exempt, context.listener_name)
@@ -72,10 +72,9 @@ def quorum_request(dependencies: ControllerListenerDependencies) -> Handle:
     return handle_quorum_request
 
 
-def broker_heartbeat(dependencies: ControllerListenerDependencies) -> Handle:
+def broker_heartbeat(forwarding: ControllerAccess, watch: BrokerWatch) -> Handle:
     """Return the handler that processes heartbeats of brokers."""
-    controller = dependencies.forwarding
-    watch = dependencies.watch
+    controller = forwarding
 
     def handle_broker_heartbeat(context: RequestContext, request: BrokerHeartbeatRequest) -> None:
         """Process a heartbeat. The response follows when resulting changes are committed."""
@@ -85,10 +84,9 @@ def broker_heartbeat(dependencies: ControllerListenerDependencies) -> Handle:
     return handle_broker_heartbeat
 
 
-def broker_registration(dependencies: ControllerListenerDependencies) -> Handle:
+def broker_registration(forwarding: ControllerAccess, watch: BrokerWatch) -> Handle:
     """Return the handler that registers brokers."""
-    controller = dependencies.forwarding
-    watch = dependencies.watch
+    controller = forwarding
 
     def handle_broker_registration(
         context: RequestContext, request: BrokerRegistrationRequest
@@ -105,9 +103,8 @@ def broker_registration(dependencies: ControllerListenerDependencies) -> Handle:
     return handle_broker_registration
 
 
-def envelope(dependencies: ControllerListenerDependencies) -> Handle:
+def envelope(find: Callable[[int], Entry | None]) -> Handle:
     """Return the handler that serves forwarded requests."""
-    find = dependencies.find
 
     def handle_envelope(
         context: RequestContext, envelope: EnvelopeRequest

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,6 +14,7 @@ from barnabas.server.dispatch.dispatcher import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import ModuleType
 
     from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.share.share_coordinator import ShareCoordinator
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class NodeDependencies(msgspec.Struct):
-    """Dependencies of the handlers of all listeners. A handler stores only those that it uses."""
+    """Dependencies of the handlers of all listeners. A handler gets those that it names."""
 
     node_id: int
     cluster_id: str
@@ -140,8 +142,7 @@ class HandlerTable:
             if api is None:
                 return None
             module = importlib.import_module(f"{__package__}.{api.module}")
-            create = getattr(module, api.function or ApiKey(api_key).name.lower())
-            handle: Handle = create(self._dependencies)
+            handle = make_handler(module, ApiKey(api_key), api.function, self._dependencies)
             guard = self._dependencies.guard
             if guard is not None:
                 handle = guard.wrap(api_key, handle)
@@ -158,3 +159,34 @@ class HandlerTable:
             )
             self._ready[api_key] = entry
         return entry
+
+
+def make_handler(
+    module: ModuleType, key: ApiKey, function: str, dependencies: NodeDependencies
+) -> Handle:
+    """Create the handler of an API, and give it the dependencies that its parameters name.
+
+    Args:
+        module: the module of the handler.
+        key: the API.
+        function: the name of the function in the module; empty for the name of the API.
+        dependencies: all dependencies of the node.
+    """
+    create = find_creator(module, key, function)
+    named = {name: getattr(dependencies, name) for name in signature(create).parameters}
+    created = create(**named)
+    is_class = isinstance(create, type)
+    handle: Handle = getattr(created, f"handle_{key.name.lower()}") if is_class else created
+    return handle
+
+
+def find_creator(module: ModuleType, key: ApiKey, function: str = "") -> Callable[..., Any]:
+    """Return what creates the handler of an API.
+
+    A module has a function that returns the handler, or a class of the API, for example
+    `ProduceHandler` with the method `handle_produce`.
+    """
+    create: Callable[..., Any] = getattr(module, function or key.name.lower(), None) or getattr(
+        module, f"{api_row(key).name}Handler"
+    )
+    return create

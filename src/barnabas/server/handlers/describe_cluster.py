@@ -18,15 +18,13 @@ from barnabas.server.handlers.authorized_operations import cluster_operations
 from barnabas.server.listeners.endpoint_type import BROKERS, CONTROLLERS, refuse_endpoint_type
 
 if TYPE_CHECKING:
+    from barnabas.raft.driver.raft_driver import RaftDriver
+    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies, NodeDependencies
 
 
-def describe_cluster(dependencies: BrokerDependencies) -> Handle:
+def describe_cluster(cluster: ClusterView, cluster_id: str, node_id: int) -> Handle:
     """Return the handler that describes the cluster and its brokers."""
-    cluster = dependencies.cluster
-    cluster_id = dependencies.cluster_id
-    node_id = dependencies.node_id
 
     def handle_describe_cluster(
         context: RequestContext, request: DescribeClusterRequest
@@ -59,11 +57,8 @@ def describe_cluster(dependencies: BrokerDependencies) -> Handle:
     return handle_describe_cluster
 
 
-def describe_controllers(dependencies: NodeDependencies) -> Handle:
+def describe_controllers(cluster: ClusterView, cluster_id: str, quorum: RaftDriver) -> Handle:
     """Return the handler that describes the controllers."""
-    cluster = dependencies.cluster
-    cluster_id = dependencies.cluster_id
-    quorum = dependencies.quorum
 
     def handle_describe_controllers(
         context: RequestContext, request: DescribeClusterRequest

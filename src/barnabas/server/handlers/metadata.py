@@ -37,16 +37,14 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.metadata.topics import TopicImage
-    from barnabas.server.dispatch.request import Access, Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.cluster.lost_leaders import LostLeaders
+    from barnabas.server.controller_access.auto_topics import AutoTopics
+    from barnabas.server.dispatch.request import Access, RequestContext
+    from barnabas.settings.definition import ParsedConfig
 
 
 _TOPIC_IDS_SINCE = 12
-
-
-def metadata(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that describes brokers, topics and leaders."""
-    return MetadataHandler(dependencies).handle_metadata
 
 
 class MetadataHandler:
@@ -54,12 +52,19 @@ class MetadataHandler:
 
     __slots__ = ("_auto_topics", "_cluster", "_cluster_id", "_lost_leaders", "_node_id")
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._cluster_id = dependencies.cluster_id
-        self._node_id = dependencies.node_id
-        self._auto_topics = dependencies.auto_topics
-        self._lost_leaders = dependencies.lost_leaders
+    def __init__(
+        self,
+        cluster: ClusterView,
+        cluster_id: str,
+        node_id: int,
+        auto_topics: AutoTopics,
+        lost_leaders: LostLeaders,
+    ) -> None:
+        self._cluster = cluster
+        self._cluster_id = cluster_id
+        self._node_id = node_id
+        self._auto_topics = auto_topics
+        self._lost_leaders = lost_leaders
 
     def handle_metadata(
         self, context: RequestContext, request: MetadataRequest
@@ -225,19 +230,14 @@ def _failed(
 _DESCRIBE, _TOPIC = int(AclOperation.DESCRIBE), int(AclResourceType.TOPIC)
 
 
-def describe_topic_partitions(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that describes topics in pages."""
-    return DescribeTopicPartitionsHandler(dependencies).handle_describe_topic_partitions
-
-
 class DescribeTopicPartitionsHandler:
     """Builds responses from the metadata image, with topics in the order of their names."""
 
     __slots__ = ("_cluster", "_partitions_max")
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._partitions_max = dependencies.config.integer("max.request.partition.size.limit")
+    def __init__(self, cluster: ClusterView, config: ParsedConfig) -> None:
+        self._cluster = cluster
+        self._partitions_max = config.integer("max.request.partition.size.limit")
 
     def handle_describe_topic_partitions(
         self,

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
         GetTelemetrySubscriptionsRequest,
         PushTelemetryRequest,
     )
+    from barnabas.runtime.rng import Rng
+    from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
+    from barnabas.server.metrics.client_telemetry import ClientTelemetry
 
 
-def get_telemetry_subscriptions(dependencies: BrokerDependencies) -> Handle:
+def get_telemetry_subscriptions(telemetry: ClientTelemetry | None, rng: Rng) -> Handle:
     """Return the handler that tells clients which metrics to push."""
-    telemetry, rng = dependencies.telemetry, dependencies.rng
     assert telemetry is not None
 
     def handle_get_telemetry_subscriptions(
@@ -66,9 +67,9 @@ def get_telemetry_subscriptions(dependencies: BrokerDependencies) -> Handle:
     return handle_get_telemetry_subscriptions
 
 
-def push_telemetry(dependencies: BrokerDependencies) -> Handle:
+def push_telemetry(telemetry: ClientTelemetry | None, conversions: ConversionQueue) -> Handle:
     """Return the handler that receives metrics from clients."""
-    telemetry, queue = dependencies.telemetry, dependencies.conversions
+    queue = conversions
     assert telemetry is not None
 
     def handle_push_telemetry(

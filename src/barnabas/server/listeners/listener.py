@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.principal import ANONYMOUS, UnknownPrincipalError
-from barnabas.protocol.headers import decode_request_header
+from barnabas.protocol.codec import decode_request_header
 from barnabas.runtime.line_limit import LineLimit
 from barnabas.runtime.sockets import ListenOptions
 from barnabas.runtime.tls.tls_error import TlsError

@@ -307,7 +307,7 @@ class BrokerServer:
             shared.cluster,
             runtime.rng,
             ShareServices(self.persister, LatestOffsets(self.replicas, self._peers)),
-            make_group_settings(self._config, shared.cluster, shared.dynamic),
+            make_group_settings(self._config, shared.dynamic),
         )
 
     def _create_transactions(self) -> None:
@@ -369,7 +369,6 @@ class BrokerServer:
         """Return the dependencies of the runtime of one coordinator."""
         return RuntimeDependencies(
             log=self.replicas,
-            partition_count=self._shared.cluster.partition_count,
             clock=clock,
             timer=self._runtime.timer,
             wheel=self._shared.wheel,

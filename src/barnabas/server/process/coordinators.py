@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from barnabas.coordinator.group.group_config import GroupSettings
 from barnabas.coordinator.group.kind_configs import ASSIGNMENT_INTERVALS
 from barnabas.coordinator.share.share_coordinator import ShareCoordinator, ShareDependencies
-from barnabas.metadata.configs_image import GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencies
     from barnabas.coordinator.share.config import ShareCoordinatorConfig
@@ -23,21 +22,14 @@ if TYPE_CHECKING:
     from barnabas.storage.topic_partition import TopicPartition
 
 
-def make_group_settings(
-    config: ParsedConfig, cluster: ClusterView, dynamic: DynamicBrokerConfig
-) -> GroupSettings:
-    """Return the configuration of groups.
+def make_group_settings(config: ParsedConfig, dynamic: DynamicBrokerConfig) -> GroupSettings:
+    """Return the configuration of groups. `MetadataFollower` adds the configs of single groups.
 
     Args:
         config: the configuration of the broker at its start.
-        cluster: has the configs of single groups.
         dynamic: the current configuration. The result follows it.
     """
-
-    def overrides(group_id: str) -> Mapping[str, str]:
-        return cluster.image.configs.get(GROUP, group_id)
-
-    settings = GroupSettings(config, overrides)
+    settings = GroupSettings(config)
 
     def apply(changed: ParsedConfig) -> None:
         settings.config = changed

@@ -15,6 +15,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from barnabas.metadata.configs_image import GROUP
 from barnabas.metadata.image import ClusterDelta, ClusterImage
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
 from barnabas.replication.partition.partition_registry import LeadershipChanges
@@ -99,6 +100,7 @@ class MetadataFollower:
         self.on_deleted: list[Callable[[Mapping[str, bytes]], None]] = [groups.on_topics_deleted]
         # The runtimes of all coordinators, by the internal topic that stores their state.
         self._coordinators = {each.topic: each for each in (groups.runtime, *coordinators)}
+        self._inform_coordinators()
         # Whether the logs are open, so that new images are applied.
         self.logs_open = False
         # Offset of the last metadata record that was applied; -1 before the first.
@@ -107,6 +109,7 @@ class MetadataFollower:
 
     def on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
         """Apply an image to the components of the broker. The cluster view has it already."""
+        self._inform_coordinators()
         if self.logs_open:
             self._cluster.backlog.add(self._apply(delta, image))
 
@@ -174,6 +177,12 @@ class MetadataFollower:
         """Update the configurations of all logs, because topics inherit from the broker's."""
         self._configs.apply_broker_config(broker)
         self._logs.update_configs(lambda topic: self._configs.of_topic(self._cluster.image, topic))
+
+    def _inform_coordinators(self) -> None:
+        """Give the coordinators the facts of the latest image that each request uses."""
+        for topic, runtime in self._coordinators.items():
+            runtime.partition_count = self._cluster.partition_count(topic)
+        self._groups.settings.overrides = self._cluster.image.configs.of_type(GROUP)
 
     def _update_coordinators(self, changes: LeadershipChanges) -> None:
         """Report won and lost leaderships of state partitions to their coordinators."""

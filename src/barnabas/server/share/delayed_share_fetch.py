@@ -12,7 +12,6 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.fetch_params import FetchPartitionData
-from barnabas.replication.requests.delayed_fetch import limit_of
 from barnabas.server.share.records.acquisition import BATCHES_MAX, cut, scan
 from barnabas.server.share.records.share_records import FetchedRecords
 from barnabas.storage.errors import StorageError
@@ -22,10 +21,9 @@ from barnabas.waiting.steps import in_parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 
-    from barnabas.replication.partition.fetch_params import FetchParams
+    from barnabas.replication.partition.fetch_params import FetchParams, ReadLimit
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
-    from barnabas.replication.requests.delayed_fetch import ReadLimit
     from barnabas.runtime.disk import FileSlice
     from barnabas.server.share.records.acquisition import AcquiredRange
     from barnabas.server.share.records.share_records import MemberRequest
@@ -396,7 +394,7 @@ class WideShareFetch(DelayedShareFetch):
 
     def _complete(self) -> Steps:
         results: ShareFetchResults = {}
-        allowed, limit = Allowed(self._options.records_max), limit_of(self._options.params)
+        allowed, limit = Allowed(self._options.records_max), self._options.params.read_limit()
         read_meters: list[PartitionMeters] = []
         for some in in_parts(list(self._partitions), AT_ONCE):
             if self._is_gone:

@@ -63,16 +63,10 @@ _DECOMPRESSED_BYTES_MIN = 4 << 20
 _DECOMPRESSED_RATIO_MAX = 1032
 
 
-def check_batch_size(header: BatchHeader, config: LogConfig) -> None:
-    """Check a batch against `max.message.bytes`.
-
-    Raises:
-        RecordTooLargeError: the batch is larger.
-    """
-    if header.batch_length + LOG_OVERHEAD > config.max_message_bytes:
-        raise RecordTooLargeError(
-            f"a batch has {header.size} bytes, max.message.bytes is {config.max_message_bytes}"
-        )
+def too_large_batch(header: BatchHeader, config: LogConfig) -> RecordTooLargeError:
+    """Return the error for a batch that exceeds `max.message.bytes`."""
+    limit = config.max_message_bytes
+    return RecordTooLargeError(f"a batch has {header.size} bytes, max.message.bytes is {limit}")
 
 
 def decompressed_limit(header: BatchHeader, config: LogConfig) -> int:
@@ -279,6 +273,10 @@ class Inspection:
         except CorruptBatchError as error:
             raise InvalidRecordError(str(error)) from None
 
+    def _check_size(self, header: BatchHeader) -> None:
+        if header.batch_length + LOG_OVERHEAD > self._config.max_message_bytes:
+            raise too_large_batch(header, self._config)
+
     def _rebuilt(
         self, whole: Buffer, header: BatchHeader, target: int, largest: int
     ) -> Generator[OffLoop | None, Buffer, bytearray]:
@@ -286,7 +284,7 @@ class Inspection:
         payload = memoryview(whole)[HEADER_SIZE:]
         content: Buffer = payload
         if target == NONE:
-            check_batch_size(header._replace(batch_length=len(whole) - LOG_OVERHEAD), self._config)
+            self._check_size(header._replace(batch_length=len(whole) - LOG_OVERHEAD))
         else:
             work = partial(compress, target, payload, _level(target, self._config))
             if len(payload) <= _COMPRESSED_INLINE_BYTES:
@@ -298,7 +296,7 @@ class Inspection:
             attributes=header.attributes & _KEPT_FLAGS | target,
             max_timestamp=largest,
         )
-        check_batch_size(changed, self._config)
+        self._check_size(changed)
         made = bytearray(HEADER_SIZE)
         HEADER.pack_into(made, 0, *changed)
         made += content

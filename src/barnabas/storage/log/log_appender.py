@@ -29,12 +29,13 @@ from barnabas.storage.log.validator import ordinary_header, read_followed_batche
 from barnabas.storage.producers.producer_entry import ProducerChange, read_end_marker
 from barnabas.storage.results import AppendInfo, AppendOrigin
 from barnabas.storage.segment.batch_scan import PlacedBatch
-from barnabas.storage.segment.segments import should_roll
+from barnabas.storage.segment.segment_indexes import RELATIVE_OFFSET_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.record.batch import BatchHeader
+    from barnabas.storage.config import LogConfig
     from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
     from barnabas.storage.log.batch_inspection import Batches, JoinedBatch, LeaderRecords
     from barnabas.storage.log.local_log import LocalLog
@@ -43,9 +44,11 @@ if TYPE_CHECKING:
     from barnabas.storage.log_dependencies import DiskGuard
     from barnabas.storage.producers.producer_entry import ProducerEntry, RememberedBatch
     from barnabas.storage.producers.producer_state import ProducerState
+    from barnabas.storage.segment.segment import Segment
 
 
 _RAFT = AppendOrigin.RAFT
+_CLIENT = AppendOrigin.CLIENT
 # The largest leader epoch, that is, no limit.
 _EPOCH_MAX = 0x7FFF_FFFF
 
@@ -255,7 +258,33 @@ def note_duplicate(info: AppendInfo, known: RememberedBatch) -> None:
     info.duplicate = True
 
 
-_CLIENT = AppendOrigin.CLIENT
+# Positions in the offset index have 31 bits.
+_BYTES_MAX = 0x7FFF_FFFF
+
+
+def should_roll(segment: Segment, info: AppendInfo, now_ms: int, config: LogConfig) -> bool:
+    """Return whether an append needs a new segment, by its size or by the segment's age."""
+    if segment.size > config.segment_bytes - info.size:
+        return True
+    if segment.size:
+        # The age counts by record timestamps, if there are any.
+        first = segment.first_batch_timestamp
+        if first is None:
+            first = segment.first_timestamp()
+        age_ms = info.max_timestamp - first if first >= 0 else now_ms - segment.created_ms
+        if age_ms > config.segment_ms_max - segment.roll_jitter_ms:
+            return True
+    return must_roll(segment, info)
+
+
+def must_roll(segment: Segment, info: AppendInfo) -> bool:
+    """Return whether the append cannot fit into the segment, regardless of the configuration."""
+    return (
+        segment.offset_index.is_full
+        or segment.time_index.is_full
+        or info.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+        or segment.size + info.size > _BYTES_MAX
+    )
 
 
 class LogAppender:
@@ -326,7 +355,6 @@ class LogAppender:
             self._commit_producers(changes)
         else:
             self._producers.map_end_offset = info.last_offset + 1
-        info.needs_flush = offsets.unsynced_count >= config.flush_messages
         return info
 
     def validate_for_joint_append(self, records: memoryview, now_ms: int) -> BatchHeader | None:
@@ -396,7 +424,7 @@ class LogAppender:
         except StorageError as error:
             return [each if isinstance(each, StorageError) else error for each in plan.outcomes]
         self._commit_producers(plan.changes)
-        if self._offsets.unsynced_count >= self._local.config.flush_messages:
+        if info.needs_flush:
             for each in plan.outcomes:
                 if isinstance(each, AppendInfo) and not each.duplicate:
                     each.needs_flush = True
@@ -436,7 +464,6 @@ class LogAppender:
         info.size = len(records)
         self._write(records, info, placed, self._roller.wall_ms(), epochs_of(found))
         self._commit_producers(changes)
-        info.needs_flush = self._offsets.unsynced_count >= self._local.config.flush_messages
         return info
 
     def _write(
@@ -464,7 +491,7 @@ class LogAppender:
         try:
             segment = self._local.segments.active
             if should_roll(segment, info, now_ms, self._local.config):
-                segment = self._roller.roll_for(info, now_ms)
+                segment = self._roller.roll_for(now_ms, is_required=must_roll(segment, info))
             segment.prepare_append()
             if epochs:
                 self._leader_epochs.assign_before_records(epochs)
@@ -475,7 +502,8 @@ class LogAppender:
         except OSError as error:
             raise self._guard.failure(error, is_half_done=True) from error
         self._local.is_changed = True
-        offsets.log_end_offset = info.last_offset + 1
+        offsets.log_end_offset = end = info.last_offset + 1
+        info.needs_flush = end - offsets.recovery_point >= self._local.config.flush_messages
 
     def _commit_producers(self, changes: list[ProducerChange]) -> None:
         """Apply the staged producer changes, now that their batches are in the file."""

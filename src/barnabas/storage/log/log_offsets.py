@@ -60,19 +60,15 @@ class LogOffsets:
         self._check_order()
 
     @property
-    def unsynced_count(self) -> int:
-        """Number of offsets at the end of the log that are not synced."""
-        return self.log_end_offset - self.recovery_point
-
-    @property
     def last_stable_offset(self) -> int:
         """First offset of an undecided transaction; at most the high watermark.
 
         A transaction that began below the log start counts from the log start, as in Kafka: its
         deleted records are not readable anyway.
         """
-        if self._transactions.is_any_undecided:
-            first = self._transactions.first_unstable_offset()
+        transactions = self._transactions
+        if transactions.ongoing or transactions.unreplicated:
+            first = transactions.first_unstable_offset()
             if first is not None and first < self.high_watermark:
                 return max(first, self.log_start_offset)
         return self.high_watermark

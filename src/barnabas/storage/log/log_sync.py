@@ -129,7 +129,9 @@ class LogSync:
     @property
     def is_due(self) -> bool:
         """Whether at least `flush.messages` records are not synced."""
-        return self._offsets.unsynced_count >= self._local.config.flush_messages
+        offsets = self._offsets
+        unsynced = offsets.log_end_offset - offsets.recovery_point
+        return unsynced >= self._local.config.flush_messages
 
     @property
     def is_synced(self) -> bool:

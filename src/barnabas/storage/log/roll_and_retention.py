@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.errors import KafkaStorageError
-from barnabas.storage.segment.segments import must_roll, roll_jitter
+from barnabas.storage.segment.segments import roll_jitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from barnabas.storage.log.log_sync import LogSync
     from barnabas.storage.log_dependencies import DiskGuard, LogDependencies
     from barnabas.storage.producers.producer_state import ProducerState
-    from barnabas.storage.results import AppendInfo
     from barnabas.storage.segment.segment import Segment
     from barnabas.storage.segment.segments import Segments
 
@@ -84,8 +83,13 @@ class LogRoller:
         # Sealed segments are synced soon, which keeps recovery after a crash short.
         self._sync.flush_async(lambda _: None)
 
-    def roll_for(self, info: AppendInfo, now_ms: int) -> Segment:
+    def roll_for(self, now_ms: int, *, is_required: bool) -> Segment:
         """Roll for an append, and return the segment to append to.
+
+        Args:
+            now_ms: wall clock.
+            is_required: whether the append does not fit into the active segment. If it fits, the
+                roll may fail for lack of a descriptor.
 
         Raises:
             OSError: the disk failed.
@@ -95,7 +99,7 @@ class LogRoller:
         try:
             self.roll_now(now_ms)
         except OSError as error:
-            if not is_out_of_descriptors(error) or must_roll(segment, info):
+            if not is_out_of_descriptors(error) or is_required:
                 raise
             # A segment that is too large or too old is better than a rejected append.
             self._dependencies.on_descriptor_shortage()

@@ -39,7 +39,7 @@ from barnabas.storage.errors import (
     InvalidRecordError,
     UnsupportedCompressionTypeError,
 )
-from barnabas.storage.log.batch_inspection import InspectionNeededError, check_batch_size
+from barnabas.storage.log.batch_inspection import InspectionNeededError, too_large_batch
 from barnabas.storage.results import AppendOrigin
 
 if TYPE_CHECKING:
@@ -268,7 +268,8 @@ def _check(header: BatchHeader, config: LogConfig, origin: AppendOrigin) -> None
         raise InvalidRecordError(f"{count} records do not fit into {header.size} bytes")
     if origin is _RAFT:
         return
-    check_batch_size(header, config)
+    if header.batch_length + LOG_OVERHEAD > config.max_message_bytes:
+        raise too_large_batch(header, config)
     if origin is _CLIENT:
         if attributes & CONTROL_FLAG:
             raise InvalidRecordError("clients must not write control records")

@@ -25,38 +25,33 @@ if TYPE_CHECKING:
 class OpenTransactions:
     """First offsets of the undecided transactions."""
 
-    __slots__ = ("_ongoing", "unreplicated")
+    __slots__ = ("ongoing", "unreplicated")
 
     def __init__(self) -> None:
         # Transactions without a marker: first offset -> producer id. Appends add to it; markers
         # remove from it. Ascending by first offset, because appends arrive in that order.
-        self._ongoing: dict[int, int] = {}
+        self.ongoing: dict[int, int] = {}
         # Ended transactions with a marker at or above the high watermark: first offset -> offset of
         # the marker. The high watermark removes them when it passes the marker.
         self.unreplicated: dict[int, int] = {}
 
-    @property
-    def is_any_undecided(self) -> bool:
-        """Whether the last stable offset can be below the high watermark."""
-        return bool(self._ongoing or self.unreplicated)
-
     def begin(self, first_offset: int, producer_id: int) -> None:
         """Record that the producer has a transaction from `first_offset` on."""
-        self._ongoing[first_offset] = producer_id
+        self.ongoing[first_offset] = producer_id
 
     def end(self, completed: CompletedTxn) -> None:
         """Record the marker of a transaction."""
-        self._ongoing.pop(completed.first_offset, None)
+        self.ongoing.pop(completed.first_offset, None)
         self.unreplicated[completed.first_offset] = completed.last_offset
 
     def clear(self) -> None:
         """Remove all transactions, before the log is read again."""
-        self._ongoing.clear()
+        self.ongoing.clear()
         self.unreplicated.clear()
 
     def first_unstable_offset(self) -> int | None:
         """Return the lowest first offset of the undecided transactions; None without any."""
-        first = min(self._ongoing, default=None)
+        first = min(self.ongoing, default=None)
         replicated = min(self.unreplicated, default=None)
         if first is None or (replicated is not None and replicated < first):
             return replicated
@@ -65,14 +60,14 @@ class OpenTransactions:
     @property
     def first_producer_id(self) -> int | None:
         """The producer of the oldest transaction without a marker; None without any."""
-        return next(iter(self._ongoing.values()), None)
+        return next(iter(self.ongoing.values()), None)
 
     def last_stable_offset_after(self, completed: CompletedTxn) -> int:
         """Return the last stable offset once this transaction has ended.
 
         That is the first offset of the next open transaction, or the offset after the marker.
         """
-        others = [first for first in self._ongoing if first != completed.first_offset]
+        others = [first for first in self.ongoing if first != completed.first_offset]
         return min(others, default=completed.last_offset + 1)
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:

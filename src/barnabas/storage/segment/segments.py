@@ -1,7 +1,7 @@
-"""Segments of a log in order of base offset, how they begin, and how they are replaced.
+"""Segments of a log in order of base offset, and how they are replaced.
 
-A log may have thousands of segments, so lookups use bisection. Kafka: LogSegments,
-LogSegment.shouldRoll, and replaceSegments for the replacement by a compacted segment.
+A log may have thousands of segments, so lookups use bisection. Kafka: LogSegments, and
+replaceSegments for the replacement by a compacted segment.
 
 After a crash at any step of a replacement, the next opening finds either all old segments or the
 complete new one. Once renaming begins, the files of the new segment end in `.swap` and take
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.record.batch import NO_TIMESTAMP
 from barnabas.storage.segment.batch_scan import headers
-from barnabas.storage.segment.segment_indexes import RELATIVE_OFFSET_MAX
 from barnabas.storage.topic_partition import (
     CLEANED_FILE_SUFFIX,
     INDEX_SUFFIX,
@@ -41,39 +40,9 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.rng import Rng
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.results import AppendInfo
     from barnabas.storage.segment.largest_timestamps import LargestTimestamps
     from barnabas.storage.segment.segment import Segment
     from barnabas.storage.segment.transaction_index import AbortedEntry
-
-
-# Positions in the offset index have 31 bits.
-_BYTES_MAX = 0x7FFF_FFFF
-
-
-def should_roll(segment: Segment, info: AppendInfo, now_ms: int, config: LogConfig) -> bool:
-    """Return whether an append needs a new segment, by its size or by the segment's age."""
-    if segment.size > config.segment_bytes - info.size:
-        return True
-    if segment.size:
-        # The age counts by record timestamps, if there are any.
-        first = segment.first_batch_timestamp
-        if first is None:
-            first = segment.first_timestamp()
-        age_ms = info.max_timestamp - first if first >= 0 else now_ms - segment.created_ms
-        if age_ms > config.segment_ms_max - segment.roll_jitter_ms:
-            return True
-    return must_roll(segment, info)
-
-
-def must_roll(segment: Segment, info: AppendInfo) -> bool:
-    """Return whether the append cannot fit into the segment, regardless of the configuration."""
-    return (
-        segment.offset_index.is_full
-        or segment.time_index.is_full
-        or info.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
-        or segment.size + info.size > _BYTES_MAX
-    )
 
 
 def roll_jitter(config: LogConfig, rng: Rng) -> int:

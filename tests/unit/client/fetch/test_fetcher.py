@@ -10,8 +10,8 @@ import pytest
 from barnabas.client.errors import CorruptRecordsError, OffsetOutOfRangeError
 from barnabas.client.fetch.fetcher import ReaderOptions
 from barnabas.client.fetch.record_set import FetchFailure, RecordSet, read_records
+from barnabas.network.frame_buffers import FrameBuffers
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.frame import FrameBuffers
 from barnabas.protocol.messages.fetch import FetchResponse
 from unit.client.fetch.started_fetcher import VERSION, answer, batch, fetching, restart, started
 from unit.client.scripted_cluster import ScriptedCluster

@@ -8,9 +8,8 @@ from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.protocol.api_keys import ApiKey, request_class, schema_versions
-from barnabas.protocol.codec import decode
+from barnabas.protocol.codec import decode, decode_request_header, encode_response
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import decode_request_header, encode_response
 from barnabas.protocol.messages.connection import ApiVersion, ApiVersionsResponse
 from barnabas.protocol.messages.metadata import (
     Coordinator,

@@ -15,7 +15,7 @@ from barnabas.protocol.messages.committed_offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from barnabas.protocol.records.topics import PartitionChangeRecord, PartitionRecord
+from barnabas.protocol.records.topics import PartitionChangeRecord
 from barnabas.record.batch import set_crc
 from steps import finish
 from unit.coordinator.coordinator_world import OFFSETS_ID, CoordinatorWorld
@@ -46,19 +46,7 @@ def test_a_broker_that_does_not_lead_the_partition_returns_not_coordinator() -> 
 def test_a_commit_to_a_partition_of_another_broker_returns_not_coordinator() -> None:
     """Clients retry NOT_COORDINATOR; INVALID_COMMIT_OFFSET_SIZE is fatal for them."""
     world = CoordinatorWorld()
-    elsewhere = PartitionRecord(
-        partition_id=1,
-        topic_id=OFFSETS_ID,
-        replicas=[2],
-        isr=[2],
-        removing_replicas=[],
-        adding_replicas=[],
-        leader=2,
-        leader_epoch=0,
-        partition_epoch=0,
-        directories=[],
-    )
-    world.replicas.replay(elsewhere)
+    world.coordinator.runtime.partition_count = 2
     group = next(
         f"g{n}" for n in range(50) if world.coordinator.runtime.partition_for(f"g{n}") == 1
     )

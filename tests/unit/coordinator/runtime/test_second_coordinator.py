@@ -17,7 +17,6 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import decode_coordinator_key, decode_coordinator_value
 from barnabas.protocol.records.coordinator_logs import TransactionLogKey, TransactionLogValue
 from barnabas.protocol.records.topics import PartitionRecord, TopicRecord
-from unit.coordinator.coordinator_world import Topics
 from unit.replication.replica_set import LEADER, ReplicaSet
 
 TOPIC = "__transactions"
@@ -118,13 +117,13 @@ class TransactionWorld:
         world = self.replicas.runtime
         dependencies = RuntimeDependencies(
             log=self.replicas.manager,
-            partition_count=Topics(self.replicas).partition_count,
             clock=world.clock,
             timer=world.timer,
             wheel=self.replicas.wheel,
             executor=world.executor,
         )
         self.runtime = CoordinatorRuntime(TOPIC, dependencies, TransactionShard)
+        self.runtime.partition_count = 1
         self.runtime.on_elected(0, leader_epoch)
         self.run_for(50)
 
@@ -171,6 +170,6 @@ def test_the_next_leader_epoch_replays_the_records_and_starts_the_timers() -> No
 
 def test_a_coordinator_whose_topic_does_not_exist_refuses_requests() -> None:
     world = TransactionWorld()
-    world.runtime.topic = "__missing"
+    world.runtime.partition_count = 0
     world.begin("t")
     assert world.responses == [(None, ErrorCode.NOT_COORDINATOR)]

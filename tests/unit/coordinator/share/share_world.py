@@ -22,7 +22,6 @@ from barnabas.protocol.messages import (
 from barnabas.protocol.records.topics import PartitionRecord, TopicRecord
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import run_in_slices
-from unit.coordinator.coordinator_world import Topics
 from unit.replication.replica_set import LEADER, ReplicaSet
 
 if TYPE_CHECKING:
@@ -82,7 +81,6 @@ class ShareWorld:
             CONFIG,
             RuntimeDependencies(
                 log=self.replicas.manager,
-                partition_count=Topics(self.replicas).partition_count,
                 clock=runtime.clock,
                 timer=runtime.timer,
                 wheel=self.replicas.wheel,
@@ -90,6 +88,7 @@ class ShareWorld:
             ),
             ShareDependencies(self._has_partition, lambda: self.is_enabled, self._delete_records),
         )
+        self.coordinator.runtime.partition_count = 1
         self.coordinator.runtime.on_elected(0, leader_epoch)
         self.run_for(50)
 

@@ -20,7 +20,6 @@ from barnabas.coordinator.transaction.transaction_metadata import (
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.records.topics import PartitionRecord, TopicRecord
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
-from unit.coordinator.coordinator_world import Topics
 from unit.replication.replica_set import LEADER, ReplicaSet
 
 ID, TIMEOUT_MS = "t", 30_000
@@ -101,7 +100,6 @@ class World:
         self.markers = HeldMarkers()
         dependencies = RuntimeDependencies(
             log=self.replicas.manager,
-            partition_count=Topics(self.replicas).partition_count,
             clock=runtime.clock,
             timer=runtime.timer,
             wheel=self.replicas.wheel,
@@ -110,6 +108,7 @@ class World:
         self.coordinator = TransactionCoordinator(
             self.config, dependencies, lambda: self.version, self._next_id, self.markers
         )
+        self.coordinator.runtime.partition_count = 1
         self.coordinator.runtime.on_elected(0, leader_epoch)
         self.run_for(50)
 

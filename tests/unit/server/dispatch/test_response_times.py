@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.metrics import names
-from barnabas.protocol.headers import encode_request
+from barnabas.protocol.codec import encode_request
 from barnabas.server.metrics.node_metrics import request_families
 from unit.runtime.streams import Recorder
 from unit.server.process.drain import long_fetch

@@ -146,7 +146,7 @@ def test_many_members_leave_in_steps() -> None:
     broker = broker_with_groups()
     context: Any = Context()
     members = [MemberIdentity(member_id="name")] * (10 * MEMBERS_AT_ONCE)
-    handle = leave_group(broker.node.broker.dependencies)
+    handle = leave_group(broker.node.broker.groups)
     handle(context, LeaveGroupRequest(group_id="g", members=members))
     assert context.steps == 10
     assert len(context.response.members) == 10 * MEMBERS_AT_ONCE

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import decode_response, encode_request
 from barnabas.protocol.messages.log_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

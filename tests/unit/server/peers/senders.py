@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.coordinator.share import state_api
 from barnabas.coordinator.transaction.transaction_metadata import Markers, Producer
+from barnabas.protocol.codec import encode_request
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.headers import encode_request
 from barnabas.protocol.messages import (
     produce as producing,
     transactions,

@@ -9,7 +9,7 @@ from barnabas.network.channel import ChannelDependencies
 from barnabas.network.connection import Connection
 from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
-from barnabas.protocol.headers import decode_request_header, encode_response
+from barnabas.protocol.codec import decode_request_header, encode_response
 from barnabas.protocol.messages.connection import ApiVersionsResponse
 from barnabas.server.quorum.probes import find_silent_voters
 from barnabas.server.quorum.quorum_watch import QuorumWait

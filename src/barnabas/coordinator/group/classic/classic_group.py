@@ -1,6 +1,6 @@
 """The states of a classic group, its members, generation, leader and protocol (ClassicGroup).
 
-The group answers queries and maintains its invariants. `rebalance` drives the state changes:
+The group has queries and maintains its invariants. `rebalance` drives the state changes:
 
       REBALANCE_STARTED               JOIN_COMPLETED
 EMPTY -----------------> PREPARING  -----------------> COMPLETING
@@ -31,9 +31,8 @@ from barnabas.waiting.state_machine import state_after
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from barnabas.coordinator.group.classic.classic_member import ClassicMember
+    from barnabas.coordinator.group.classic.classic_member import ClassicMember, PendingResponse
     from barnabas.coordinator.group.group_base import GroupMemory
-    from barnabas.coordinator.runtime.responses import PendingResponse
 
 
 class GroupState(Enum):
@@ -255,7 +254,7 @@ class ClassicGroup(Group):
     def remove(self, member_id: str) -> ClassicMember | None:
         """Remove a member or an issued id. Elect another leader if the member was the leader.
 
-        A pending SyncGroup of the member is answered. Its JoinGroup must have been answered before.
+        A pending SyncGroup of the member gets its response. Its JoinGroup has no pending response.
         """
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -464,7 +463,7 @@ class ClassicGroup(Group):
         ]
 
     def complete_join(self, member: ClassicMember, response: JoinGroupResponse) -> None:
-        """Answer the member's pending JoinGroup, if any."""
+        """Respond to the member's pending JoinGroup, if any."""
         pending = member.awaiting_join
         if pending is not None:
             member.awaiting_join = None
@@ -475,7 +474,7 @@ class ClassicGroup(Group):
             pending.complete(response)
 
     def complete_sync(self, member: ClassicMember, error: ErrorCode) -> bool:
-        """Answer the member's pending SyncGroup, if any, with its assignment or the error."""
+        """Respond to the member's pending SyncGroup, if any, with its assignment or the error."""
         pending = member.awaiting_sync
         if pending is None:
             return False
@@ -504,7 +503,7 @@ class ClassicGroup(Group):
     ) -> None:
         """Set the response of the pending JoinGroup.
 
-        A previous pending JoinGroup is answered first.
+        A previous pending JoinGroup gets its response first.
         """
         if member.awaiting_join is not None:
             error = ErrorCode.REBALANCE_IN_PROGRESS

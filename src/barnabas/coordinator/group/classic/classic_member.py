@@ -1,4 +1,4 @@
-"""Members of classic groups, and what consumers embed in JoinGroup and SyncGroup.
+"""Members of classic groups with their pending responses, and data that consumers embed.
 
 The coordinator of a classic group does not interpret the embedded assignments (ConsumerProtocol).
 It reads them when the group becomes a consumer group, and writes them for members of the classic
@@ -7,13 +7,13 @@ protocol in a consumer group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
 from barnabas.coordinator.group.group_base import TOPIC_NAMES_MAX, member_bytes
 from barnabas.protocol.codec import decode, decode_from
-from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.record_frame import encode_coordinator_value, read_prefix
 from barnabas.protocol.records.classic_groups import ConsumerProtocolSubscription
 from barnabas.protocol.records.consumer_protocol_assignment import (
@@ -22,9 +22,8 @@ from barnabas.protocol.records.consumer_protocol_assignment import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
-    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 
 
@@ -60,6 +59,53 @@ class MemberIdentity(msgspec.Struct, frozen=True):
             + len(self.client_id)
             + len(self.client_host)
         )
+
+
+R = TypeVar("R")
+
+
+class PendingResponse(Generic[R]):
+    """The response to a JoinGroup or SyncGroup. It is sent once.
+
+    It may need the request of another client or a timer first: a JoinGroup has its response when
+    all members have joined.
+    """
+
+    __slots__ = ("_has_failed", "_send")
+
+    def __init__(self, send: Callable[[R], None]) -> None:
+        # Sends the response. None after it was sent.
+        self._send: Callable[[R], None] | None = send
+        # Whether the response was sent because its write failed.
+        self._has_failed = False
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether the response was sent."""
+        return self._send is None
+
+    def complete(self, response: R) -> None:
+        """Send the response.
+
+        If the write of the request has failed, the client already has an error: ignore the late
+        response.
+        """
+        if self._has_failed:
+            return
+        send, self._send = self._send, None
+        assert send is not None, f"EveryRequestAnsweredOnce: second response {response!r}"
+        send(response)
+
+    def on_written(self, error: ErrorCode, failed: Callable[[ErrorCode], R]) -> None:
+        """Send a failure if the write of the request failed and the response is not yet sent.
+
+        Args:
+            error: the result of the write.
+            failed: returns the response with an error.
+        """
+        if error is not ErrorCode.NONE and not self.is_sent:
+            self.complete(failed(error))
+            self._has_failed = True
 
 
 class ClassicMember:
@@ -177,7 +223,6 @@ def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
 
 def _check_size(data: bytes) -> None:
     """Refuse a subscription whose decoding would hold the event loop. Raises ProtocolError."""
-    read_prefix(data)
     count = int.from_bytes(data[_PREFIX_BYTES : _PREFIX_BYTES + _COUNT_BYTES], signed=True)
     if count > TOPIC_NAMES_MAX or len(data) > _SUBSCRIPTION_BYTES_MAX:
         raise ProtocolError(

@@ -40,9 +40,9 @@ from barnabas.protocol.messages.groups import MemberResponse
 from barnabas.protocol.primitives import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.group.classic.classic_member import PendingResponse
     from barnabas.coordinator.group.classic.rebalance import Rebalance, Written
     from barnabas.coordinator.group.group_map import GroupMap
-    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.groups import (
         HeartbeatRequest,
         JoinGroupRequest,
@@ -72,7 +72,7 @@ class JoinRequest(msgspec.Struct, frozen=True):
     response: PendingResponse[JoinGroupResponse]
 
     def refuse(self, member_id: str, error: ErrorCode) -> None:
-        """Answer with an error."""
+        """Respond with an error."""
         self.response.complete(failed_join(member_id, error))
 
     def protocols(self) -> dict[str, bytes]:
@@ -134,7 +134,7 @@ class ClassicMembership:
     # JoinGroup.
 
     def join(self, joining: JoinRequest) -> Written:
-        """Add or update a member. It is answered when the group's next generation starts.
+        """Add or update a member. The response follows when the next generation starts.
 
         A request without a member id may create the group.
         """
@@ -333,7 +333,7 @@ class ClassicMembership:
             # The member was removed or replaced again during the write.
             return
         if not group.is_in(GroupState.STABLE):
-            # A rebalance has started. Its completion answers the member.
+            # A rebalance has started. Its completion sends the response.
             return
         if error is not ErrorCode.NONE:
             group.complete_join(new, failed_join(NO_MEMBER_ID, client_error(error)))
@@ -356,7 +356,7 @@ class ClassicMembership:
     def sync(
         self, request: SyncGroupRequest, response: PendingResponse[SyncGroupResponse]
     ) -> Written:
-        """Answer with the assignment after the leader's assignment is written."""
+        """Respond with the assignment after the leader's assignment is written."""
         group = self._classic.find(request.group_id)
         if group is None:
             response.complete(failed_sync(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -371,7 +371,7 @@ class ClassicMembership:
         if group.is_in(GroupState.STABLE):
             response.complete(group.sync_response(member))
             return nothing()
-        # If the member already has a pending SyncGroup, that request is answered first.
+        # If the member already has a pending SyncGroup, that request gets its response first.
         group.complete_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.awaiting_sync = response
         if group.leader_id != member_id:

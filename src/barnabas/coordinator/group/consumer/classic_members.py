@@ -47,11 +47,11 @@ from barnabas.protocol.messages.groups import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.coordinator.group.classic.classic_member import PendingResponse
     from barnabas.coordinator.group.classic.classic_membership import JoinRequest
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
     from barnabas.coordinator.group.consumer.consumer_membership import ConsumerMembership
     from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard
-    from barnabas.coordinator.runtime.responses import PendingResponse
     from barnabas.protocol.messages.groups import (
         HeartbeatRequest,
         JoinGroupResponse,
@@ -220,7 +220,7 @@ class ClassicMembers:
         request: SyncGroupRequest,
         response: PendingResponse[SyncGroupResponse],
     ) -> CoordinatorResult[None]:
-        """Answer with the partitions that the broker has assigned to the member."""
+        """Respond with the partitions that the broker has assigned to the member."""
         try:
             member, metadata = self._find(group, request)
             assignment = self._check_sync(group, request, member, metadata)

@@ -177,19 +177,13 @@ class ConsumerGroup(ReplayedGroup[ConsumerMember, Target]):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
-    def is_settled(self, member: ConsumerMember, now_ms: int) -> bool:
-        """Whether a heartbeat that reports no change leaves the group and the member as they are.
-
-        Args:
-            member: the member that sends the heartbeat.
-            now_ms: the wall clock.
-        """
+    def is_settled(self, member: ConsumerMember) -> bool:
+        """Whether a heartbeat that reports no change leaves the group and `member` as they are."""
         epoch = self.assignment_epoch
         return (
-            epoch >= self.group_epoch
+            epoch >= self.group_epoch >= self.compared_epoch
             and member.is_reconciled_to(epoch)
             and not self._regexes
-            and not self.needs_refresh(now_ms)
         )
 
     def target_of(self, member_id: str, instance_id: str | None) -> Target:

@@ -1,9 +1,4 @@
-"""The parts of a ConsumerGroupHeartbeat: the request, its checks, and heartbeats without changes.
-
-Nearly all heartbeats of a stable group change nothing. They write no records, and their responses
-have no news. `ConsumerMembership` gives the same response, but looks for each possible change. A
-test compares both for random groups.
-"""
+"""The request of a ConsumerGroupHeartbeat, and the search for its member."""
 
 from __future__ import annotations
 
@@ -12,9 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.consumer.consumer_group import (
-    ConsumerMember,
-)
+from barnabas.coordinator.group.consumer.consumer_group import ConsumerMember
 from barnabas.coordinator.group.consumer.consumer_records import (
     current_record,
     member_record,
@@ -23,32 +16,20 @@ from barnabas.coordinator.group.consumer.consumer_records import (
 )
 from barnabas.coordinator.group.group_base import (
     JOIN_EPOCH,
-    LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
-    TOPIC_NAMES_MAX,
-    RefusalError,
-    check_ids,
     check_instance,
-    check_static_leave,
-    check_topic_names,
     fenced_epoch,
-    invalid_request,
     unknown_member,
     unreleased_instance,
 )
-from barnabas.coordinator.group.kind_configs import consumer_assignors
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.coordinator.group.classic.classic_membership import ClientIdentity
     from barnabas.coordinator.group.consumer.consumer_group import ConsumerGroup
-    from barnabas.coordinator.group.consumer.consumer_shard import ConsumerShard, ConsumerTimers
     from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
     from barnabas.protocol.messages.groups import ConsumerGroupHeartbeatRequest
-    from barnabas.settings.definition import ParsedConfig
 
 
 class ConsumerHeartbeat(msgspec.Struct):
@@ -86,21 +67,6 @@ class ConsumerHeartbeat(msgspec.Struct):
             and request.topic_partitions is not None
         )
 
-    def has_changes(self, member: ConsumerMember) -> bool:
-        """Whether the request has fields of the member. They may be equal to the known ones."""
-        request, client = self.request, self.client
-        return (
-            request.subscribed_topic_names is not None
-            or request.rebalance_timeout_ms != -1
-            or request.instance_id is not None
-            or request.rack_id is not None
-            or request.server_assignor is not None
-            or request.subscribed_topic_regex is not None
-            or member.classic is not None
-            or client.client_id != member.client_id
-            or client.host != member.client_host
-        )
-
     def updated(self, member: ConsumerMember) -> ConsumerMember:
         """Return the member with the fields that the request has."""
         request, client = self.request, self.client
@@ -123,48 +89,6 @@ class ConsumerHeartbeat(msgspec.Struct):
         if request.subscribed_topic_regex is not None:
             changes["subscribed_topic_regex"] = request.subscribed_topic_regex
         return msgspec.structs.replace(member, **changes) if changes else member
-
-
-# The first version in which clients choose their member ids (KIP-1082).
-_CLIENT_MEMBER_ID_SINCE = 1
-
-
-def check_request(
-    request: ConsumerGroupHeartbeatRequest, version: int, config: ParsedConfig
-) -> None:
-    """Check the fields whose validity does not depend on the group. Raises RefusalError.
-
-    Args:
-        request: the request.
-        version: its version.
-        config: names the assignors that members may choose.
-    """
-    epoch = request.member_epoch
-    has_member_id = version >= _CLIENT_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
-    member_id = request.member_id if has_member_id else None
-    check_ids(member_id, request.group_id, request.instance_id, request.rack_id)
-    check_topic_names(request.subscribed_topic_names)
-    if len(request.topic_partitions or ()) > TOPIC_NAMES_MAX:
-        raise invalid_request(f"A member may own partitions of at most {TOPIC_NAMES_MAX} topics.")
-    if epoch == JOIN_EPOCH:
-        _check_join(request)
-    elif epoch < LEAVE_EPOCH:
-        check_static_leave(epoch, request.instance_id)
-    assignor = request.server_assignor
-    if assignor is not None and assignor not in (allowed := consumer_assignors(config)):
-        raise RefusalError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"The group coordinator has no assignor {assignor}. It has: {', '.join(allowed)}.",
-        )
-
-
-def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
-    if request.rebalance_timeout_ms == -1:
-        raise invalid_request("The heartbeat that joins needs a rebalance timeout.")
-    if request.topic_partitions is None or request.topic_partitions:
-        raise invalid_request("The heartbeat that joins must report an empty list of partitions.")
-    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise invalid_request("The heartbeat that joins needs topic names or a regular expression.")
 
 
 def find_dynamic(
@@ -262,36 +186,4 @@ def _owns_only_assigned(member: ConsumerMember, reported: Mapping[bytes, set[int
     return reported is not None and all(
         indexes <= member.assigned.get(topic_id, {}).keys()
         for topic_id, indexes in reported.items()
-    )
-
-
-# Attribute lookup on the enum class costs 100 ns, as much as a function call.
-_NONE = ErrorCode.NONE
-
-
-def quiet_consumer_heartbeat(
-    shard: ConsumerShard, timers: ConsumerTimers, heartbeat: ConsumerHeartbeat
-) -> ConsumerGroupHeartbeatResponse | None:
-    """Return the response to a heartbeat that changes nothing; None for other heartbeats."""
-    request = heartbeat.request
-    group_id, member_id, epoch = request.group_id, request.member_id, request.member_epoch
-    group = shard.groups.find(group_id)
-    if group is None:
-        return None
-    member = group.members.get(member_id)
-    if (
-        member is None
-        or epoch != member.member_epoch
-        or epoch <= JOIN_EPOCH
-        or heartbeat.has_changes(member)
-        or not group.is_settled(member, shard.clock.wall_ms())
-    ):
-        return None
-    timeout_ms, interval_ms = shard.session_and_interval_ms(group_id)
-    timers.restart_session(group_id, member_id, timeout_ms)
-    return ConsumerGroupHeartbeatResponse(
-        error_code=_NONE,
-        member_id=member_id,
-        member_epoch=epoch,
-        heartbeat_interval_ms=interval_ms,
     )

@@ -223,5 +223,5 @@ class GroupRegexes:
             epoch = group.group_epoch + 1
             records.append(epoch_record(group_id, epoch, metadata_hash))
             self._shard.metrics.consumer_rebalances += 1
-            group.note_refresh(self._shard.clock.wall_ms(), epoch)
+            group.compared_epoch = epoch
         return records

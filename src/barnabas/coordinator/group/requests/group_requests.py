@@ -285,14 +285,14 @@ def _deleted_offsets(
     topics: list[OffsetDeleteResponseTopic] = []
     for topic in request.topics:
         # If all partitions exist, a topic that the request has twice is in the response twice.
-        answers = unknown or {}
+        responses = unknown or {}
         for each in topic.partitions:
             key = (topic.name, each.partition_index)
             if key in found:
-                _add(answers, key, found[key])
+                _add(responses, key, found[key])
             yield
         if not unknown:
-            topics += answers.values()
+            topics += responses.values()
         yield
     return OffsetDeleteResponse(
         error_code=ErrorCode.NONE, topics=list(unknown.values()) if unknown else topics

@@ -14,14 +14,24 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.coordinator.group.classic.classic_group import failed_join, failed_sync
+from barnabas.coordinator.group.classic.classic_member import PendingResponse
 from barnabas.coordinator.group.classic.classic_membership import JoinRequest
 from barnabas.coordinator.group.consumer.consumer_membership import failed_heartbeat
-from barnabas.coordinator.group.consumer.heartbeats import check_request
-from barnabas.coordinator.group.group_base import PROTOCOLS_MAX, RefusalError
+from barnabas.coordinator.group.group_base import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    PROTOCOLS_MAX,
+    TOPIC_NAMES_MAX,
+    RefusalError,
+    check_ids,
+    check_static_leave,
+    check_topic_names,
+    invalid_request,
+)
 from barnabas.coordinator.group.kind_configs import consumer_assignors
 from barnabas.coordinator.group.requests.group_requests import describe_groups, failed_description
 from barnabas.coordinator.group.topics import NOTHING
-from barnabas.coordinator.runtime.responses import PendingResponse, client_error
+from barnabas.coordinator.runtime.responses import client_error
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -47,6 +57,7 @@ if TYPE_CHECKING:
     from barnabas.coordinator.group.topics import TopicsView
     from barnabas.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
     from barnabas.protocol.messages.groups import (
+        ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,
         HeartbeatRequest,
         JoinGroupRequest,
@@ -55,6 +66,7 @@ if TYPE_CHECKING:
         SyncGroupRequest,
         SyncGroupResponse,
     )
+    from barnabas.settings.definition import ParsedConfig
 
 
 # The types of members, by the protocol that they use.
@@ -108,6 +120,48 @@ def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: TopicsView) -
     return Assignment(topic_partitions=found)
 
 
+# The first version in which clients choose their member ids (KIP-1082).
+_CLIENT_MEMBER_ID_SINCE = 1
+
+
+def _check_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, version: int, config: ParsedConfig
+) -> None:
+    """Check the fields whose validity does not depend on the group. Raises RefusalError.
+
+    Args:
+        request: the request.
+        version: its version.
+        config: names the assignors that members may choose.
+    """
+    epoch = request.member_epoch
+    has_member_id = version >= _CLIENT_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+    member_id = request.member_id if has_member_id else None
+    check_ids(member_id, request.group_id, request.instance_id, request.rack_id)
+    check_topic_names(request.subscribed_topic_names)
+    if len(request.topic_partitions or ()) > TOPIC_NAMES_MAX:
+        raise invalid_request(f"A member may own partitions of at most {TOPIC_NAMES_MAX} topics.")
+    if epoch == JOIN_EPOCH:
+        _check_first_heartbeat(request)
+    elif epoch < LEAVE_EPOCH:
+        check_static_leave(epoch, request.instance_id)
+    assignor = request.server_assignor
+    if assignor is not None and assignor not in (allowed := consumer_assignors(config)):
+        raise RefusalError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"The group coordinator has no assignor {assignor}. It has: {', '.join(allowed)}.",
+        )
+
+
+def _check_first_heartbeat(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise invalid_request("The heartbeat that joins needs a rebalance timeout.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise invalid_request("The heartbeat that joins must report an empty list of partitions.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise invalid_request("The heartbeat that joins needs topic names or a regular expression.")
+
+
 class ConsumerRequests:
     """Requests for consumer groups."""
 
@@ -141,7 +195,7 @@ class ConsumerRequests:
             on_done(found)
 
         try:
-            check_request(heartbeat.request, version, self._settings.config)
+            _check_heartbeat(heartbeat.request, version, self._settings.config)
         except RefusalError as error:
             on_done(failed_heartbeat(error.error, error.message))
             return
@@ -189,9 +243,9 @@ class MemberRequests:
         client: ClientIdentity,
         on_done: Callable[[JoinGroupResponse], None],
     ) -> None:
-        """Handle JoinGroup, versions 0 to 9. It is answered when the generation starts."""
+        """Handle JoinGroup, versions 0 to 9. The response follows when the generation starts."""
         response: PendingResponse[JoinGroupResponse] = PendingResponse(
-            lambda answer: on_done(in_version(answer, version))
+            lambda joined: on_done(in_version(joined, version))
         )
         joining = JoinRequest(request, version, client, response)
         error = self._check_join(request)
@@ -227,7 +281,7 @@ class MemberRequests:
     ) -> None:
         """Handle SyncGroup, versions 0 to 5.
 
-        It is answered when the leader's assignment is written.
+        The response follows when the leader's assignment is written.
         """
         response = PendingResponse(on_done)
         names = (request.protocol_type, request.protocol_name)

@@ -418,8 +418,8 @@ def fetch_group(
     else:
         found = []
         for each in group.topics:
-            answered = yield from _topic(each, offsets, topics, uses_ids)
-            found.append(answered)
+            response = yield from _topic(each, offsets, topics, uses_ids)
+            found.append(response)
             yield
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=found)
 

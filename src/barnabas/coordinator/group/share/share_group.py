@@ -154,16 +154,10 @@ class ShareGroup(ReplayedGroup[ShareMember, Target]):
         """STABLE with members, EMPTY without."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
-    def is_settled(self, member: ShareMember, now_ms: int) -> bool:
-        """Whether a heartbeat that reports no change leaves the group and the member as they are.
-
-        Args:
-            member: the member that sends the heartbeat.
-            now_ms: the wall clock.
-        """
+    def is_settled(self, member: ShareMember) -> bool:
+        """Whether a heartbeat that reports no change leaves the group and `member` as they are."""
         return (
-            member.member_epoch == self.assignment_epoch >= self.group_epoch
-            and not self.needs_refresh(now_ms)
+            member.member_epoch == self.assignment_epoch >= self.group_epoch >= self.compared_epoch
             and self.has_all_state()
             and not self.has_unassigned_state()
         )

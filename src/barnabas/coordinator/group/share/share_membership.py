@@ -160,7 +160,7 @@ def quiet_share_heartbeat(
         or request.rack_id is not None
         or client.client_id != member.client_id
         or client.host != member.client_host
-        or not group.is_settled(member, shard.clock.wall_ms())
+        or not group.is_settled(member)
     ):
         return None
     timeout_ms, interval_ms = shard.session_and_interval_ms(group_id)
@@ -278,8 +278,7 @@ class ShareMembership:
         is_bumped = updated.subscribed_topic_names != member.subscribed_topic_names
         if group.assignment_epoch >= epoch:
             is_bumped |= group.has_unassigned_state()
-        now_ms = self._shard.clock.wall_ms()
-        if not is_bumped and not group.needs_refresh(now_ms):
+        if not is_bumped and not group.needs_refresh:
             return epoch, False, None
         names = group.subscribed_names_with(member, updated)
         metadata_hash = self._shard.hashes.of_topics(names)
@@ -288,7 +287,7 @@ class ShareMembership:
             epoch += 1
             heartbeat.records.append(epoch_record(group.group_id, epoch, metadata_hash))
             self._shard.metrics.share_rebalances += 1
-        group.note_refresh(now_ms, epoch)
+        group.compared_epoch = epoch
         return epoch, is_bumped, names
 
     def _update_target(

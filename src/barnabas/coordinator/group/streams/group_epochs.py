@@ -191,14 +191,13 @@ class GroupEpochs:
             )
         metadata_hash = group.metadata_hash
         configured = group.configured
-        now_ms = self._shard.clock.wall_ms()
-        is_outdated = group.needs_refresh(now_ms)
+        is_outdated = group.needs_refresh
         has_new_hash = False
         if known is None or configured is None or is_outdated:
             metadata_hash = self._shard.hashes.of_topics(topology.required_topics)
             has_new_hash = metadata_hash != group.metadata_hash
             if not has_new_hash:
-                group.note_refresh(now_ms, group.group_epoch)
+                group.compared_epoch = group.group_epoch
         if known is None or configured is None or has_new_hash:
             configured = _configure(heartbeat, topology, self._shard.topics, metadata_hash)
             group.configured, group.first_configured = configured, None
@@ -215,10 +214,8 @@ class GroupEpochs:
             return None
         if topology is None:
             topology = StreamsTopology(value)
-        if group is not None and group.configured is not None:
-            is_outdated = group.needs_refresh(self._shard.clock.wall_ms())
-            if not is_outdated:
-                return None
+        if group is not None and group.configured is not None and not group.needs_refresh:
+            return None
         return value, self._shard.hashes.of_topics(topology.required_topics)
 
     # Group epoch and target assignment.
@@ -261,7 +258,7 @@ class GroupEpochs:
                 epoch_record(group, epoch, prepared.metadata_hash, validated, configs)
             )
             self._shard.metrics.streams_rebalances += 1
-            group.note_refresh(self._shard.clock.wall_ms(), epoch)
+            group.compared_epoch = epoch
         if not group.members:
             self._start_delay(group.group_id, heartbeat.configs.initial_rebalance_delay_ms)
         return self._target(heartbeat, epoch, prepared.configured, member, is_refined=is_refined)

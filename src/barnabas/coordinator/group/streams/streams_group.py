@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from barnabas.coordinator.group.group_config import NO_OVERRIDES
 from barnabas.coordinator.group.group_kind import KindShard
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, ReplayedGroup
 from barnabas.coordinator.group.streams.task_assignors import NO_MEMBER_TASKS, MemberTasks
@@ -190,13 +191,8 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
             return StreamsGroupState.RECONCILING
         return StreamsGroupState.STABLE
 
-    def is_settled(self, member: StreamsMember, now_ms: int) -> bool:
-        """Whether a heartbeat that reports no change leaves the group and the member as they are.
-
-        Args:
-            member: the member that sends the heartbeat.
-            now_ms: the wall clock.
-        """
+    def is_settled(self, member: StreamsMember) -> bool:
+        """Whether a heartbeat that reports no change leaves the group and `member` as they are."""
         topology, configured = self._topology, self._configured
         return (
             topology is not None
@@ -204,8 +200,7 @@ class StreamsGroup(ReplayedGroup[StreamsMember, MemberTasks]):
             and configured.problem is None
             and topology.epoch == self.validated_topology_epoch
             and member.topology_epoch >= topology.epoch
-            and not self.needs_refresh(now_ms)
-            and self.assignment_epoch >= self.group_epoch
+            and self.assignment_epoch >= self.group_epoch >= self.compared_epoch
             and member.is_reconciled_to(self.assignment_epoch)
             and (
                 self._reconciled.get(self.assignment_epoch, 0) < len(self.members)
@@ -361,7 +356,8 @@ class StreamsShard(KindShard[StreamsGroup]):
 
     def configs_of(self, group: StreamsGroup) -> StreamsConfigs:
         """Return the current configs of a group."""
-        broker, own = self._settings.config, self._settings.overrides(group.group_id)
+        settings = self._settings
+        broker, own = settings.config, settings.overrides.get(group.group_id, NO_OVERRIDES)
         known = group.configs
         if known is None or not known.is_of(broker, own):
             # Groups without own configs share the object.

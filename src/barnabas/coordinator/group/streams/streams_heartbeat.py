@@ -383,7 +383,7 @@ def quiet_heartbeat(
         or configs.assignment != group.assignment_configs
         or group.endpoint_epoch != request.endpoint_information_epoch
         or group.shutdown_member_id is not None
-        or not group.is_settled(member, shard.clock.wall_ms())
+        or not group.is_settled(member)
     ):
         return None
     timers.restart_session(group.group_id, member.member_id, configs.session_timeout_ms)

@@ -51,11 +51,6 @@ def topology_value(topology: streams_groups.Topology) -> StreamsGroupTopologyVal
     )
 
 
-def is_same_topology(one: StreamsGroupTopologyValue, two: StreamsGroupTopologyValue) -> bool:
-    """Whether two topologies are equal. The order of their subtopologies does not matter."""
-    return one.epoch == two.epoch and _by_id(one) == _by_id(two)
-
-
 def required_topics(value: StreamsGroupTopologyValue) -> list[str]:
     """Return the names of all topics that the topology reads or keeps its state in, each once."""
     return list(dict.fromkeys(_required(value)))

@@ -18,35 +18,41 @@ from barnabas.protocol.messages.security import (
     DescribeAclsResponse,
 )
 from barnabas.protocol.resources import PatternType
-from barnabas.server.handlers.forwarded import forward_request
+from barnabas.server.handlers.forwarded import forwarded
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from barnabas.metadata.acls import AclsImage
     from barnabas.protocol.messages.security import CreateAclsRequest, DeleteAclsRequest
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeDependencies
+    from barnabas.server.dispatch.served_apis import ServedApi
 
 
-def create_acls(dependencies: NodeDependencies) -> Handle:
+def create_acls(
+    served: Mapping[int, ServedApi], forwarding: ControllerAccess, cluster: ClusterView
+) -> Handle:
     """Return the handler that creates access control entries."""
+    forward = forwarded(served, forwarding, cluster)
 
     def handle_create_acls(context: RequestContext, request: CreateAclsRequest) -> None:
-        context.after(
-            _check_creations(request), lambda _: forward_request(dependencies, context, request)
-        )
+        context.after(_check_creations(request), lambda _: forward(context, request))
 
     return handle_create_acls
 
 
-def delete_acls(dependencies: NodeDependencies) -> Handle:
+def delete_acls(
+    served: Mapping[int, ServedApi], forwarding: ControllerAccess, cluster: ClusterView
+) -> Handle:
     """Return the handler that deletes access control entries."""
+    forward = forwarded(served, forwarding, cluster)
 
     def handle_delete_acls(context: RequestContext, request: DeleteAclsRequest) -> None:
         context.after(
             _check_filters(request, context.version),
-            lambda _: forward_request(dependencies, context, request),
+            lambda _: forward(context, request),
         )
 
     return handle_delete_acls
@@ -76,9 +82,8 @@ def _check_filters(request: DeleteAclsRequest, version: int) -> Generator[None, 
 _COMPARED_AT_ONCE = 100
 
 
-def describe_acls(dependencies: NodeDependencies) -> Handle:
+def describe_acls(find_acls: Callable[[], AclsImage] | None) -> Handle:
     """Return the handler that lists access control entries."""
-    find_acls = dependencies.find_acls
 
     def handle_describe_acls(
         context: RequestContext, request: DescribeAclsRequest

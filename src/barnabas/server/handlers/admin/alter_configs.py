@@ -36,17 +36,27 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from barnabas.protocol.schema import Message
+    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.configs.config_admin import Outcomes
+    from barnabas.server.configs.dynamic_config import DynamicBrokerConfig
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeDependencies
+    from barnabas.server.listeners.node_sockets import NodeSockets
 
 
-def alter_configs(dependencies: NodeDependencies) -> Handle:
+def alter_configs(
+    node_id: int,
+    forwarding: ControllerAccess,
+    alters_any_broker: bool,
+    cluster: ClusterView,
+    dynamic_config: DynamicBrokerConfig,
+    sockets: NodeSockets,
+) -> Handle:
     """Return the handler that replaces configurations."""
-    node_id, limits = dependencies.node_id, _limits_of(dependencies)
+    # A controller accepts all changes.
+    limits = None if alters_any_broker else BrokerLimits(cluster, dynamic_config, sockets)
     classes = (AlterConfigsResponse, AlterConfigsResourceResponse)
-    forward = partial(_forward, dependencies.forwarding, classes)
+    forward = partial(_forward, forwarding, classes)
 
     def handle_alter_configs(
         context: RequestContext, request: AlterConfigsRequest
@@ -58,11 +68,19 @@ def alter_configs(dependencies: NodeDependencies) -> Handle:
     return handle_alter_configs
 
 
-def incremental_alter_configs(dependencies: NodeDependencies) -> Handle:
+def incremental_alter_configs(
+    node_id: int,
+    forwarding: ControllerAccess,
+    alters_any_broker: bool,
+    cluster: ClusterView,
+    dynamic_config: DynamicBrokerConfig,
+    sockets: NodeSockets,
+) -> Handle:
     """Return the handler that changes single configuration values."""
-    node_id, limits = dependencies.node_id, _limits_of(dependencies)
+    # A controller accepts all changes.
+    limits = None if alters_any_broker else BrokerLimits(cluster, dynamic_config, sockets)
     classes = (IncrementalAlterConfigsResponse, IncrementalResourceResponse)
-    forward = partial(_forward, dependencies.forwarding, classes)
+    forward = partial(_forward, forwarding, classes)
 
     def handle_incremental_alter_configs(
         context: RequestContext, request: IncrementalAlterConfigsRequest
@@ -110,21 +128,18 @@ def _forward(
     )
 
 
-def _limits_of(dependencies: NodeDependencies) -> BrokerLimits | None:
-    """Return the limits of this broker, or None on a controller, which accepts all changes."""
-    return None if dependencies.alters_any_broker else BrokerLimits(dependencies)
-
-
 class BrokerLimits:
     """The limits of gradual keys, and the checks of new key stores."""
 
     __slots__ = ("_cluster", "_dynamic", "_gradual", "_sockets")
 
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._dynamic = dependencies.dynamic_config
+    def __init__(
+        self, cluster: ClusterView, dynamic_config: DynamicBrokerConfig, sockets: NodeSockets
+    ) -> None:
+        self._cluster = cluster
+        self._dynamic = dynamic_config
         self._gradual = GradualKeys(self._dynamic, self._cluster)
-        self._sockets = dependencies.sockets
+        self._sockets = sockets
 
     def check(self, resource: str, changes: Mapping[str, str | None]) -> None:
         """Check changes before the controller accepts them.

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
     from barnabas.metadata.configs_image import QuotaEntity
+    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
 # Kafka's tables of quotas are created for no keys.
@@ -52,9 +52,8 @@ class _FilterError(Exception):
         self.error_code = error_code
 
 
-def describe_client_quotas(dependencies: BrokerDependencies) -> Handle:
+def describe_client_quotas(cluster: ClusterView) -> Handle:
     """Return the handler that lists client quotas."""
-    cluster = dependencies.cluster
 
     def handle_describe_client_quotas(
         context: RequestContext,

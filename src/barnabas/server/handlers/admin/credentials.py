@@ -32,11 +32,11 @@ from barnabas.protocol.messages.security import (
 )
 from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.server.dispatch.slices import drained
-from barnabas.server.handlers.forwarded import forward_request
+from barnabas.server.handlers.forwarded import forwarded
 from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from barnabas.metadata.credentials import Tokens
     from barnabas.protocol.messages.security import (
@@ -48,13 +48,16 @@ if TYPE_CHECKING:
         RenewDelegationTokenRequest,
     )
     from barnabas.protocol.records.security import DelegationTokenRecord
+    from barnabas.protocol.schema import Message
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.dispatch.request import Access, Handle, RequestContext
-    from barnabas.server.handlers.dependencies import NodeDependencies
+    from barnabas.server.dispatch.served_apis import ServedApi
+    from barnabas.settings.definition import ParsedConfig
 
 
-def describe_user_scram_credentials(dependencies: NodeDependencies) -> Handle:
+def describe_user_scram_credentials(cluster: ClusterView) -> Handle:
     """Return the handler that lists SCRAM credentials."""
-    cluster = dependencies.cluster
 
     def handle_describe_user_scram_credentials(
         context: RequestContext,
@@ -122,7 +125,7 @@ _NO_TIME = -1
 _RENEWERS_AT_ONCE = 1_000
 
 
-def create_delegation_token(dependencies: NodeDependencies) -> Handle:
+def create_delegation_token(forwarding: ControllerAccess) -> Handle:
     """Return the handler that creates a token."""
 
     def handle_create_delegation_token(
@@ -131,7 +134,7 @@ def create_delegation_token(dependencies: NodeDependencies) -> Handle:
         def serve(error: ErrorCode | None) -> CreateDelegationTokenResponse | None:
             if error is not None:
                 return _refused(context, request, error)
-            dependencies.forwarding.send(
+            forwarding.send(
                 request,
                 lambda response: context.respond_forwarded(_in_version(context, response)),
                 client_context=context,
@@ -143,34 +146,38 @@ def create_delegation_token(dependencies: NodeDependencies) -> Handle:
     return handle_create_delegation_token
 
 
-def renew_delegation_token(dependencies: NodeDependencies) -> Handle:
+def renew_delegation_token(
+    served: Mapping[int, ServedApi], forwarding: ControllerAccess, cluster: ClusterView
+) -> Handle:
     """Return the handler that renews a token."""
+    forward = forwarded(served, forwarding, cluster)
 
     def handle_renew_delegation_token(
         context: RequestContext, request: RenewDelegationTokenRequest
-    ) -> RenewDelegationTokenResponse | None:
+    ) -> Message | None:
         if not may_use_tokens(context):
             return RenewDelegationTokenResponse(
                 error_code=_NOT_ALLOWED, expiry_timestamp_ms=_NO_TIME
             )
-        forward_request(dependencies, context, request)
-        return None
+        return forward(context, request)
 
     return handle_renew_delegation_token
 
 
-def expire_delegation_token(dependencies: NodeDependencies) -> Handle:
+def expire_delegation_token(
+    served: Mapping[int, ServedApi], forwarding: ControllerAccess, cluster: ClusterView
+) -> Handle:
     """Return the handler that expires a token."""
+    forward = forwarded(served, forwarding, cluster)
 
     def handle_expire_delegation_token(
         context: RequestContext, request: ExpireDelegationTokenRequest
-    ) -> ExpireDelegationTokenResponse | None:
+    ) -> Message | None:
         if not may_use_tokens(context):
             return ExpireDelegationTokenResponse(
                 error_code=_NOT_ALLOWED, expiry_timestamp_ms=_NO_TIME
             )
-        forward_request(dependencies, context, request)
-        return None
+        return forward(context, request)
 
     return handle_expire_delegation_token
 
@@ -221,9 +228,9 @@ def _in_version(
 _COMPARED_AT_ONCE = 100
 
 
-def describe_delegation_token(dependencies: NodeDependencies) -> Handle:
+def describe_delegation_token(config: ParsedConfig, cluster: ClusterView) -> Handle:
     """Return the handler that lists tokens."""
-    secret_key = dependencies.config.optional_string(SECRET_KEY) or ""
+    secret_key = config.optional_string(SECRET_KEY) or ""
 
     def handle_describe_delegation_token(
         context: RequestContext, request: DescribeDelegationTokenRequest
@@ -232,7 +239,7 @@ def describe_delegation_token(dependencies: NodeDependencies) -> Handle:
             return _response(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, [])
         if not secret_key:
             return _response(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, [])
-        tokens = dependencies.cluster.image.tokens
+        tokens = cluster.image.tokens
         return context.in_slices(_make_response(context, request, tokens, secret_key))
 
     return handle_describe_delegation_token

@@ -39,9 +39,9 @@ from barnabas.waiting.steps import gradually
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from barnabas.server.configs.described_configs import DescribedConfig
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.configs.described_configs import DescribedConfig, DescribedConfigs
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies, NodeDependencies
 
 
 Refusal = tuple[ErrorCode, str]
@@ -50,20 +50,17 @@ Refusal = tuple[ErrorCode, str]
 _KINDS = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
 
 
-def describe_configs(dependencies: NodeDependencies) -> Handle:
-    """Return the handler that describes configurations."""
-    return DescribeConfigsHandler(dependencies).handle_describe_configs
-
-
 class DescribeConfigsHandler:
     """Builds responses from key declarations, the static configuration and the metadata image."""
 
     __slots__ = ("_cluster", "_configs", "_node_id")
 
-    def __init__(self, dependencies: NodeDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._configs = dependencies.described_configs
-        self._node_id = dependencies.node_id
+    def __init__(
+        self, cluster: ClusterView, described_configs: DescribedConfigs, node_id: int
+    ) -> None:
+        self._cluster = cluster
+        self._configs = described_configs
+        self._node_id = node_id
 
     def handle_describe_configs(
         self,
@@ -191,9 +188,8 @@ def _shown(
 _TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
-def list_config_resources(dependencies: BrokerDependencies) -> Handle:
+def list_config_resources(cluster: ClusterView) -> Handle:
     """Return the handler that lists configuration resources."""
-    cluster = dependencies.cluster
 
     def handle_list_config_resources(
         context: RequestContext, request: ListConfigResourcesRequest

@@ -28,18 +28,16 @@ from barnabas.waiting.steps import gradually
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from barnabas.replication.log_dir_moves import LogDirMoves
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.runtime.disk import Disk
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.log.log import Log
+    from barnabas.storage.manager.log_manager import LogManager
 
 
 _UNKNOWN_LAG = -1
-
-
-def describe_log_dirs(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that describes data directories."""
-    return DescribeLogDirsHandler(dependencies).handle_describe_log_dirs
 
 
 class DescribeLogDirsHandler:
@@ -47,10 +45,10 @@ class DescribeLogDirsHandler:
 
     __slots__ = ("_disk", "_logs", "_replicas")
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._disk = dependencies.disk
-        self._logs = dependencies.logs
-        self._replicas = dependencies.replicas
+    def __init__(self, disk: Disk, logs: LogManager, replicas: ReplicaManager) -> None:
+        self._disk = disk
+        self._logs = logs
+        self._replicas = replicas
 
     def handle_describe_log_dirs(
         self,
@@ -136,9 +134,8 @@ def _offline(path: str) -> DescribeLogDirsResult:
     return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=[])
 
 
-def alter_replica_log_dirs(dependencies: BrokerDependencies) -> Handle:
+def alter_replica_log_dirs(log_dir_moves: LogDirMoves) -> Handle:
     """Return the handler that moves replicas between data directories."""
-    moves = dependencies.log_dir_moves
 
     def handle_alter_replica_log_dirs(
         context: RequestContext,
@@ -160,7 +157,7 @@ def alter_replica_log_dirs(dependencies: BrokerDependencies) -> Handle:
         results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
         for key, path in drained(paths):
             result = AlterReplicaLogDirPartitionResult(
-                partition_index=key.partition, error_code=moves.alter(key, path)
+                partition_index=key.partition, error_code=log_dir_moves.alter(key, path)
             )
             results.setdefault(key.topic, []).append(result)
             yield

@@ -26,14 +26,15 @@ from barnabas.server.handlers.authorized_operations import GROUP_OPERATIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.metadata.metadata_version import FeaturesImage
     from barnabas.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerGroup
     from barnabas.protocol.messages.groups import DescribeGroupsRequest
     from barnabas.protocol.messages.share_groups import DescribedGroup as ShareGroup
     from barnabas.protocol.messages.streams_group_describe import DescribedGroup as StreamsGroup
     from barnabas.protocol.schema import Message
+    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import Access, Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
 
     # Describes groups in steps, and passes the descriptions to its argument.
     Describe = Callable[[Callable[[list[Any]], None]], Generator[None, None, None]]
@@ -42,9 +43,8 @@ _DESCRIBE = int(AclOperation.DESCRIBE)
 _GROUP, _TOPIC = int(AclResourceType.GROUP), int(AclResourceType.TOPIC)
 
 
-def describe_groups(dependencies: BrokerDependencies) -> Handle:
+def describe_groups(groups: GroupCoordinator) -> Handle:
     """Return the handler that describes groups."""
-    groups = dependencies.groups.groups
 
     def handle_describe_groups(
         context: RequestContext, request: DescribeGroupsRequest
@@ -58,7 +58,7 @@ def describe_groups(dependencies: BrokerDependencies) -> Handle:
         access = context.access
         described = []
         for group_id in request.groups:
-            group = groups.describe(group_id, context.version)
+            group = groups.groups.describe(group_id, context.version)
             if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
                 group.authorized_operations = (
                     GROUP_OPERATIONS if access is None else access.operations(_GROUP, group_id)
@@ -86,23 +86,23 @@ class _Kind(NamedTuple):
     missing_feature: str | None = None
 
 
-def consumer_group_describe(dependencies: BrokerDependencies) -> Handle:
+def consumer_group_describe(groups: GroupCoordinator, cluster: ClusterView) -> Handle:
     """Return the handler that describes consumer groups."""
-    describe = dependencies.groups.consumers.describe
-    return _handler(dependencies, _CONSUMER, lambda request: partial(describe, request.group_ids))
+    describe = groups.consumers.describe
+    return _handler(cluster, _CONSUMER, lambda request: partial(describe, request.group_ids))
 
 
-def share_group_describe(dependencies: BrokerDependencies) -> Handle:
+def share_group_describe(groups: GroupCoordinator, cluster: ClusterView) -> Handle:
     """Return the handler that describes share groups."""
-    describe = dependencies.groups.shares.describe
-    return _handler(dependencies, _SHARE, lambda request: partial(describe, request.group_ids))
+    describe = groups.shares.describe
+    return _handler(cluster, _SHARE, lambda request: partial(describe, request.group_ids))
 
 
-def streams_group_describe(dependencies: BrokerDependencies) -> Handle:
+def streams_group_describe(groups: GroupCoordinator, cluster: ClusterView) -> Handle:
     """Return the handler that describes streams groups."""
-    describe = dependencies.groups.streams.describe
+    describe = groups.streams.describe
     return _handler(
-        dependencies,
+        cluster,
         _STREAMS,
         lambda request: partial(
             describe,
@@ -112,18 +112,15 @@ def streams_group_describe(dependencies: BrokerDependencies) -> Handle:
     )
 
 
-def _handler(
-    dependencies: BrokerDependencies, kind: _Kind, describe: Callable[[Any], Describe]
-) -> Handle:
+def _handler(cluster: ClusterView, kind: _Kind, describe: Callable[[Any], Describe]) -> Handle:
     """Return the handler of one kind of groups.
 
     Args:
-        dependencies: the dependencies of the broker's handlers.
+        cluster: has the features of the cluster.
         kind: what differs between the kinds.
         describe: returns the function that describes the groups of a request in steps, and passes
             the descriptions to its argument.
     """
-    cluster = dependencies.cluster
 
     def handle(context: RequestContext, request: Any) -> Message | None:
         if not kind.is_enabled(cluster.image.features):

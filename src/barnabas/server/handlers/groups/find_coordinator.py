@@ -26,8 +26,10 @@ from barnabas.waiting.steps import gradually
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.cluster.lost_leaders import LostLeaders
+    from barnabas.server.controller_access.auto_topics import AutoTopics
+    from barnabas.server.dispatch.request import RequestContext
 
 
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
@@ -37,20 +39,17 @@ _SHARE_SINCE = 6
 _BATCHED_SINCE = 4
 
 
-def find_coordinator(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that finds coordinators."""
-    return FindCoordinatorHandler(dependencies).handle_find_coordinator
-
-
 class FindCoordinatorHandler:
     """Builds responses from the metadata image, and creates a missing internal topic."""
 
     __slots__ = ("_auto_topics", "_cluster", "_lost_leaders")
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._auto_topics = dependencies.auto_topics
-        self._lost_leaders = dependencies.lost_leaders
+    def __init__(
+        self, cluster: ClusterView, auto_topics: AutoTopics, lost_leaders: LostLeaders
+    ) -> None:
+        self._cluster = cluster
+        self._auto_topics = auto_topics
+        self._lost_leaders = lost_leaders
 
     def handle_find_coordinator(
         self, context: RequestContext, request: FindCoordinatorRequest

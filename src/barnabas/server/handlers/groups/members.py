@@ -35,6 +35,7 @@ from barnabas.waiting.steps import in_parts
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.group.requests.member_requests import MemberRequests
     from barnabas.coordinator.group.streams.streams_heartbeat import StreamsHeartbeatResult
     from barnabas.protocol.messages.groups import (
@@ -59,9 +60,9 @@ if TYPE_CHECKING:
         StreamsGroupTopologyDescriptionUpdateRequest,
     )
     from barnabas.protocol.schema import Message
+    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.auto_topics import InternalStreamsTopics
     from barnabas.server.dispatch.request import Access, Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
 _CREATE, _DESCRIBE = int(AclOperation.CREATE), int(AclOperation.DESCRIBE)
@@ -81,7 +82,7 @@ def client_of(context: RequestContext) -> ClientIdentity:
     return ClientIdentity(context.client_id or "", f"/{context.host}")
 
 
-def join_group(dependencies: BrokerDependencies) -> Handle:
+def join_group(groups: GroupCoordinator) -> Handle:
     """JoinGroup (key 11, v0-9): join a group or rejoin it.
 
     v1 adds the rebalance timeout. From v4 on, a new member gets an id first and joins again
@@ -89,7 +90,7 @@ def join_group(dependencies: BrokerDependencies) -> Handle:
     (KIP-800) and v9 leaders that skip the assignment (KIP-814). The response
     follows when the next generation of the group begins.
     """
-    members = dependencies.groups.members
+    members = groups.members
 
     def handle_join_group(context: RequestContext, request: JoinGroupRequest) -> None:
         members.join(request, context.version, client_of(context), context.respond)
@@ -97,7 +98,7 @@ def join_group(dependencies: BrokerDependencies) -> Handle:
     return handle_join_group
 
 
-def sync_group(dependencies: BrokerDependencies) -> Handle:
+def sync_group(groups: GroupCoordinator) -> Handle:
     """SyncGroup (key 14, v0-5): exchange the assignments of a group.
 
     v3 adds static members (KIP-345), v5 the type and name of the protocol (KIP-559).
@@ -105,7 +106,7 @@ def sync_group(dependencies: BrokerDependencies) -> Handle:
     The leader sends the assignments of all members, and each member receives its own. The response
     follows when the leader's assignment is written.
     """
-    members = dependencies.groups.members
+    members = groups.members
 
     def handle_sync_group(context: RequestContext, request: SyncGroupRequest) -> None:
         members.sync(request, context.version, context.respond)
@@ -113,13 +114,13 @@ def sync_group(dependencies: BrokerDependencies) -> Handle:
     return handle_sync_group
 
 
-def heartbeat(dependencies: BrokerDependencies) -> Handle:
+def heartbeat(groups: GroupCoordinator) -> Handle:
     """Heartbeat (key 12, v0-4): keep a group member alive, and report a rebalance to it.
 
     v3 adds static members (KIP-345). The response is immediate unless a write of the group is
     pending.
     """
-    members = dependencies.groups.members
+    members = groups.members
 
     def handle_heartbeat(context: RequestContext, request: HeartbeatRequest) -> None:
         members.heartbeat(request, context.respond)
@@ -127,37 +128,35 @@ def heartbeat(dependencies: BrokerDependencies) -> Handle:
     return handle_heartbeat
 
 
-def list_groups(dependencies: BrokerDependencies) -> Handle:
+def list_groups(groups: GroupCoordinator) -> Handle:
     """ListGroups (key 16, v0-5): list groups of this broker (v4 KIP-518, v5 KIP-848)."""
-    groups = dependencies.groups.groups
 
     def handle_list_groups(
         context: RequestContext, request: ListGroupsRequest
     ) -> ListGroupsResponse | None:
-        return context.in_slices(groups.list_groups(request))
+        return context.in_slices(groups.groups.list_groups(request))
 
     return handle_list_groups
 
 
-def delete_groups(dependencies: BrokerDependencies) -> Handle:
+def delete_groups(groups: GroupCoordinator) -> Handle:
     """DeleteGroups (key 42, v0-3): delete groups without members (KIP-229).
 
     v3 adds error messages. The response follows when all of them are deleted or rejected.
     """
-    groups = dependencies.groups.groups
 
     def handle_delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> None:
-        context.in_slices(groups.delete(request.groups_names, context.respond))
+        context.in_slices(groups.groups.delete(request.groups_names, context.respond))
 
     return handle_delete_groups
 
 
-def leave_group(dependencies: BrokerDependencies) -> Handle:
+def leave_group(groups: GroupCoordinator) -> Handle:
     """LeaveGroup (key 13, v0-5): remove members (v3 batches, KIP-345; v5 reasons, KIP-800).
 
     The response follows when the new state of the group is written.
     """
-    members = dependencies.groups.members
+    members = groups.members
 
     def handle_leave_group(
         context: RequestContext, request: LeaveGroupRequest
@@ -203,13 +202,13 @@ def _merge_responses(responses: list[LeaveGroupResponse]) -> LeaveGroupResponse:
     return LeaveGroupResponse(error_code=ErrorCode.NONE, members=members)
 
 
-def consumer_group_heartbeat(dependencies: BrokerDependencies) -> Handle:
+def consumer_group_heartbeat(groups: GroupCoordinator, cluster: ClusterView) -> Handle:
     """ConsumerGroupHeartbeat (key 68, v0-1): membership of consumer groups (KIP-848).
 
     v1 adds regular expressions and member ids that clients choose (KIP-1082). The response follows
     when its records are committed.
     """
-    consumers, cluster = dependencies.groups.consumers, dependencies.cluster
+    consumers = groups.consumers
 
     def handle_consumer_group_heartbeat(
         context: RequestContext, request: ConsumerGroupHeartbeatRequest
@@ -236,12 +235,12 @@ def _always(_topic: str) -> bool:
     return True
 
 
-def share_group_heartbeat(dependencies: BrokerDependencies) -> Handle:
+def share_group_heartbeat(groups: GroupCoordinator, cluster: ClusterView) -> Handle:
     """ShareGroupHeartbeat (key 76, v1): membership of share groups (KIP-932).
 
     The response follows when its records are committed.
     """
-    shares, cluster = dependencies.groups.shares, dependencies.cluster
+    shares = groups.shares
 
     def handle_share_group_heartbeat(
         context: RequestContext, request: ShareGroupHeartbeatRequest
@@ -257,14 +256,15 @@ def share_group_heartbeat(dependencies: BrokerDependencies) -> Handle:
     return handle_share_group_heartbeat
 
 
-def streams_group_heartbeat(dependencies: BrokerDependencies) -> Handle:
+def streams_group_heartbeat(
+    groups: GroupCoordinator, cluster: ClusterView, streams_topics: InternalStreamsTopics
+) -> Handle:
     """StreamsGroupHeartbeat (key 88, v0-1): membership of streams groups (KIP-1071).
 
     v1 can ask for descriptions of topologies (KIP-1331). The response follows when its records are
     committed.
     """
-    streams, cluster = dependencies.groups.streams, dependencies.cluster
-    topics = dependencies.streams_topics
+    streams = groups.streams
 
     def handle_streams_group_heartbeat(
         context: RequestContext, request: StreamsGroupHeartbeatRequest
@@ -286,7 +286,7 @@ def streams_group_heartbeat(dependencies: BrokerDependencies) -> Handle:
             if heartbeat.to_create:
                 # Kafka remembers errors for two heartbeats.
                 errors_ms = 2 * heartbeat.response.heartbeat_interval_ms
-                _create_topics(context.access, topics, heartbeat, errors_ms)
+                _create_topics(context.access, streams_topics, heartbeat, errors_ms)
             response = heartbeat.response
             context.respond(response, is_clean=response.error_code == ErrorCode.NONE)
 
@@ -331,13 +331,12 @@ def _create_topics(
 _NO_PLUGIN = "The broker has no streams group topology description plugin configured."
 
 
-def streams_group_topology_description_update(dependencies: BrokerDependencies) -> Handle:
+def streams_group_topology_description_update(cluster: ClusterView) -> Handle:
     """StreamsGroupTopologyDescriptionUpdate (key 93, v0): descriptions of topologies (KIP-1331).
 
     Kafka passes descriptions to a plugin. Without a plugin, which is the default, it refuses them.
     A client sends a description only if a heartbeat has asked for it, which needs a plugin as well.
     """
-    cluster = dependencies.cluster
 
     def handle_topology_description_update(
         _context: RequestContext, _request: StreamsGroupTopologyDescriptionUpdateRequest

@@ -42,6 +42,7 @@ from barnabas.waiting.steps import gradually
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.coordinator.group.requests.share_offset_requests import ShareOffsetDescriptions
     from barnabas.protocol.messages.committed_offsets import OffsetDeleteRequest
     from barnabas.protocol.messages.share_groups import (
@@ -53,16 +54,15 @@ if TYPE_CHECKING:
         DescribeShareGroupOffsetsResponseGroup,
     )
     from barnabas.protocol.schema import Message
+    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
 
     Described = Generator[None, None, DescribeShareGroupOffsetsResponseGroup]
 
 
-def offset_commit(dependencies: BrokerDependencies) -> Handle:
+def offset_commit(cluster: ClusterView, groups: GroupCoordinator) -> Handle:
     """Return the handler that commits offsets."""
-    cluster = dependencies.cluster
-    offsets = dependencies.groups.offsets
+    offsets = groups.offsets
 
     def handle_offset_commit(
         context: RequestContext, request: OffsetCommitRequest
@@ -92,9 +92,9 @@ def offset_commit(dependencies: BrokerDependencies) -> Handle:
     return handle_offset_commit
 
 
-def offset_fetch(dependencies: BrokerDependencies) -> Handle:
+def offset_fetch(groups: GroupCoordinator) -> Handle:
     """Return the handler that reads committed offsets."""
-    offsets = dependencies.groups.offsets
+    offsets = groups.offsets
 
     def handle_offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> Message | None:
         """Return the committed offsets, or an error for each group."""
@@ -132,13 +132,12 @@ def _refused(request: OffsetFetchRequest) -> Generator[None, None, OffsetFetchRe
     return OffsetFetchResponse(topics=topics)
 
 
-def offset_delete(dependencies: BrokerDependencies) -> Handle:
+def offset_delete(groups: GroupCoordinator) -> Handle:
     """Return the handler that deletes committed offsets."""
-    groups = dependencies.groups.groups
 
     def handle_offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> None:
         """Delete the offsets. The response follows when all of them are deleted or rejected."""
-        context.in_slices(groups.delete_offsets(request, context.respond_in_slices))
+        context.in_slices(groups.groups.delete_offsets(request, context.respond_in_slices))
 
     return handle_offset_delete
 
@@ -146,9 +145,9 @@ def offset_delete(dependencies: BrokerDependencies) -> Handle:
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
 
 
-def describe_share_group_offsets(dependencies: BrokerDependencies) -> Handle:
+def describe_share_group_offsets(groups: GroupCoordinator, cluster: ClusterView) -> Handle:
     """Return the handler that describes offsets and lags of several groups."""
-    descriptions, cluster = dependencies.groups.share_descriptions, dependencies.cluster
+    descriptions = groups.share_descriptions
 
     def handle_describe_share_group_offsets(
         context: RequestContext, request: DescribeShareGroupOffsetsRequest
@@ -190,9 +189,9 @@ def _describe(
         yield
 
 
-def alter_share_group_offsets(dependencies: BrokerDependencies) -> Handle:
+def alter_share_group_offsets(groups: GroupCoordinator, cluster: ClusterView) -> Handle:
     """Return the handler that sets the start offsets of a group without members."""
-    offsets, cluster = dependencies.groups.share_offsets, dependencies.cluster
+    offsets = groups.share_offsets
 
     def handle_alter_share_group_offsets(
         context: RequestContext, request: AlterShareGroupOffsetsRequest
@@ -205,9 +204,9 @@ def alter_share_group_offsets(dependencies: BrokerDependencies) -> Handle:
     return handle_alter_share_group_offsets
 
 
-def delete_share_group_offsets(dependencies: BrokerDependencies) -> Handle:
+def delete_share_group_offsets(groups: GroupCoordinator, cluster: ClusterView) -> Handle:
     """Return the handler that deletes the offsets of topics of a group without members."""
-    offsets, cluster = dependencies.groups.share_offsets, dependencies.cluster
+    offsets = groups.share_offsets
 
     def handle_delete_share_group_offsets(
         context: RequestContext, request: DeleteShareGroupOffsetsRequest

@@ -47,9 +47,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.protocol.schema import Message
+    from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.replication.requests.fetch_session import FetchContext
-    from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
+    from barnabas.replication.requests.fetch_session_cache import FetchSessionCache
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.conversion.conversion_queue import ConversionQueue
+    from barnabas.server.dispatch.request import RequestContext
+    from barnabas.server.security.authorizer.guard import Guard
+    from barnabas.settings.definition import ParsedConfig
 
     RequestedPartition = tuple[TopicIdPartition, FetchPartitionData]
 
@@ -71,11 +76,6 @@ _CLUSTER_ACTION, _CLUSTER = int(AclOperation.CLUSTER_ACTION), int(AclResourceTyp
 _NONE = ErrorCode.NONE
 
 
-def fetch(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that reads records for consumers and followers."""
-    return FetchHandler(dependencies).handle_fetch
-
-
 class FetchHandler:
     """Opens the fetch session, reads partitions, and responds with those that have changed."""
 
@@ -84,20 +84,26 @@ class FetchHandler:
         "_is_guarded",
         "_max_bytes",
         "_old",
-        "_quotas",
         "_replicas",
         "_sessions",
     )
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._quotas = dependencies.quotas
-        self._replicas = dependencies.replicas
-        self._sessions = dependencies.fetch_sessions
-        self._max_bytes = dependencies.config.integer("fetch.max.bytes")
-        self._old = OldFetch(dependencies.replicas, dependencies.conversions)
+    def __init__(
+        self,
+        cluster: ClusterView,
+        replicas: ReplicaManager,
+        fetch_sessions: FetchSessionCache,
+        config: ParsedConfig,
+        conversions: ConversionQueue,
+        guard: Guard | None,
+    ) -> None:
+        self._cluster = cluster
+        self._replicas = replicas
+        self._sessions = fetch_sessions
+        self._max_bytes = config.integer("fetch.max.bytes")
+        self._old = OldFetch(replicas, conversions)
         # Whether clients need rights: READ on each topic, CLUSTER_ACTION for followers.
-        self._is_guarded = dependencies.guard is not None
+        self._is_guarded = guard is not None
 
     def handle_fetch(self, context: RequestContext, request: FetchRequest) -> Message | None:
         """Respond when enough bytes are available, or immediately if the request is invalid."""
@@ -172,7 +178,7 @@ class FetchHandler:
         max_bytes = min(request.max_bytes, self._max_bytes)
         if version < FETCH_MAGIC_2_SINCE:
             max_bytes = bytes_limit(request, max_bytes)
-        if self._quotas.is_active and replica_id < 0:
+        if context.quotas.is_active and replica_id < 0:
             max_bytes = within_quota(context, max_bytes)
         return FetchParams(
             version=version,

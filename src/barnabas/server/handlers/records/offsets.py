@@ -46,8 +46,10 @@ from barnabas.waiting.steps import gradually, in_parts
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.waiting.steps import OffLoop
 
 
@@ -59,19 +61,14 @@ _NOT_AVAILABLE_SINCE = 5
 _LOOKUPS_PER_STEP = 20
 
 
-def list_offsets(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that looks up offsets by timestamp."""
-    return ListOffsetsHandler(dependencies).handle_list_offsets
-
-
 class ListOffsetsHandler:
     """Looks up offsets in the replica of each partition."""
 
     __slots__ = ("_queue", "_replicas")
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._replicas = dependencies.replicas
-        self._queue = dependencies.conversions
+    def __init__(self, replicas: ReplicaManager, conversions: ConversionQueue) -> None:
+        self._replicas = replicas
+        self._queue = conversions
 
     def handle_list_offsets(
         self, context: RequestContext, request: ListOffsetsRequest
@@ -203,9 +200,8 @@ def _failed(index: int, error: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=index, error_code=error)
 
 
-def offset_for_leader_epoch(dependencies: BrokerDependencies) -> Handle:
+def offset_for_leader_epoch(replicas: ReplicaManager) -> Handle:
     """Return the handler that finds end offsets of leader epochs."""
-    replicas = dependencies.replicas
 
     def handle_offset_for_leader_epoch(
         context: RequestContext,
@@ -246,10 +242,8 @@ def offset_for_leader_epoch(dependencies: BrokerDependencies) -> Handle:
 _AT_ONCE = 10
 
 
-def delete_records(dependencies: BrokerDependencies) -> Handle:
+def delete_records(cluster: ClusterView, replicas: ReplicaManager) -> Handle:
     """Return the handler that deletes records below an offset."""
-    cluster = dependencies.cluster
-    replicas = dependencies.replicas
 
     def handle_delete_records(context: RequestContext, request: DeleteRecordsRequest) -> None:
         """Delete records. Each result has the lowest log start offset of all replicas."""

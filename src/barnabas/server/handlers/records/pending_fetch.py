@@ -203,7 +203,7 @@ class PendingFetch:
             if is_wide:
                 changed = yield from answer_in_steps(session, results)
             else:
-                changed = session.answer(results)
+                changed = session.update(results)
             if self.old is not None:
                 yield from self._adapt(self.old, changed)
                 return
@@ -282,7 +282,7 @@ class PendingFetch:
         quota.unrecord(context.user, client_id, size)
         if self._session.session_id:
             # Only check that the session still has the epoch of this request.
-            self._session.answer([])
+            self._session.update([])
         response = FetchResponse(
             error_code=self._session.error, session_id=self._session.session_id, responses=[]
         )

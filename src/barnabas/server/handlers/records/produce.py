@@ -39,11 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.replication.partition.results import ProduceResult
+    from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.replication.requests.delayed_writes import DeferredAppend
     from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.conversion.old_versions import Converted
-    from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
+    from barnabas.server.dispatch.request import RequestContext
+    from barnabas.server.peers.transaction_verification import TransactionVerification
+    from barnabas.server.security.authorizer.guard import Guard
 
 
 _TOPIC_IDS_SINCE = 13
@@ -67,23 +70,25 @@ _MAGIC = 2
 _TRANSACTIONAL_BIT = 0x10
 
 
-def produce(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that appends records to partitions."""
-    return ProduceHandler(dependencies).handle_produce
-
-
 class ProduceHandler:
     """Passes the records of a request to the replica manager, as views into the receive buffer."""
 
     __slots__ = ("_cluster", "_is_guarded", "_old", "_replicas", "_transactions")
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._replicas = dependencies.replicas
-        self._old = OldProduce(dependencies.replicas, dependencies.conversions)
-        self._transactions = ProducedTransactions(dependencies.verification)
+    def __init__(
+        self,
+        cluster: ClusterView,
+        replicas: ReplicaManager,
+        conversions: ConversionQueue,
+        verification: TransactionVerification,
+        guard: Guard | None,
+    ) -> None:
+        self._cluster = cluster
+        self._replicas = replicas
+        self._old = OldProduce(replicas, conversions)
+        self._transactions = ProducedTransactions(verification)
         # Whether clients need rights: WRITE on each topic, and on the id of a transaction.
-        self._is_guarded = dependencies.guard is not None
+        self._is_guarded = guard is not None
 
     def handle_produce(self, context: RequestContext, request: ProduceRequest) -> None:
         """Append the records. The response follows when `acks` is met, perhaps immediately."""

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     )
     from barnabas.protocol.schema import Message
     from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
+    from barnabas.server.dispatch.request import RequestContext
     from barnabas.server.share.share_partitions import SharePartitions
 
     ShareRequest = ShareAcknowledgeRequest | share_consumers.ShareFetchRequest
@@ -46,19 +45,14 @@ if TYPE_CHECKING:
     AcknowledgeResults = dict[TopicIdPartition, tuple[ErrorCode, str | None]]
 
 
-def share_acknowledge(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler of acknowledgements."""
-    return ShareAcknowledgeHandler(dependencies).handle_share_acknowledge
-
-
 class ShareAcknowledgeHandler:
     """Checks the session, writes the acknowledgements, and ends the session at its last request."""
 
     __slots__ = ("_cluster", "_shares")
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._shares = dependencies.shares
+    def __init__(self, cluster: ClusterView, shares: SharePartitions) -> None:
+        self._cluster = cluster
+        self._shares = shares
 
     def handle_share_acknowledge(
         self, context: RequestContext, request: ShareAcknowledgeRequest

@@ -42,13 +42,15 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.messages.share_consumers import ShareFetchRequest
     from barnabas.protocol.schema import Message
-    from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.dispatch.request import RequestContext
     from barnabas.server.handlers.records.share_acknowledge import (
         AcknowledgeResults,
         CheckedAcknowledgements,
     )
+    from barnabas.server.share.share_partitions import SharePartitions
     from barnabas.server.share.share_sessions import ShareSession
+    from barnabas.settings.definition import ParsedConfig
 
     Results = dict[TopicIdPartition, ShareFetchResult]
 
@@ -61,21 +63,20 @@ ACQUIRE_MODES = (BATCH_OPTIMIZED, RECORD_LIMIT)
 _NONE = ErrorCode.NONE
 
 
-def share_fetch(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that acquires and acknowledges records."""
-    return ShareFetchHandler(dependencies).handle_share_fetch
-
-
 class ShareFetchHandler:
     """Opens the session, acknowledges, acquires, and responds with changed partitions."""
 
-    __slots__ = ("_clock", "_cluster", "_fetch_bytes_max", "_quotas", "_shares")
+    __slots__ = ("_clock", "_cluster", "_fetch_bytes_max", "_shares")
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._shares = dependencies.shares
-        self._quotas = dependencies.quotas
-        self._fetch_bytes_max = dependencies.config.integer("fetch.max.bytes")
+    def __init__(
+        self,
+        cluster: ClusterView,
+        shares: SharePartitions,
+        config: ParsedConfig,
+    ) -> None:
+        self._cluster = cluster
+        self._shares = shares
+        self._fetch_bytes_max = config.integer("fetch.max.bytes")
 
     def handle_share_fetch(
         self, context: RequestContext, request: ShareFetchRequest
@@ -196,7 +197,7 @@ class ShareFetchHandler:
 
     def _options(self, context: RequestContext, request: ShareFetchRequest) -> ShareFetchOptions:
         max_bytes = min(request.max_bytes, self._fetch_bytes_max)
-        if self._quotas.is_active:
+        if context.quotas.is_active:
             max_bytes = within_quota(context, max_bytes)
         assert request.group_id is not None, "checked"
         assert request.member_id is not None, "checked"

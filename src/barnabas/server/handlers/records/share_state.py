@@ -20,14 +20,14 @@ from barnabas.coordinator.share.state_api import (
 )
 
 if TYPE_CHECKING:
+    from barnabas.coordinator.share.share_coordinator import ShareCoordinator
     from barnabas.protocol.schema import Message
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
 
 
-def _handler(api: StateApi, dependencies: BrokerDependencies) -> Handle:
+def _handler(api: StateApi, share_coordinator: ShareCoordinator) -> Handle:
     """Return the handler of an API."""
-    coordinator = dependencies.share_coordinator
+    coordinator = share_coordinator
 
     def handle(context: RequestContext, request: Any) -> Message | None:
         def resume() -> None:

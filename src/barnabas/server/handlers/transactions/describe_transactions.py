@@ -36,14 +36,15 @@ if TYPE_CHECKING:
 
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
+    from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.runtime.clock import Clock
+    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.storage.producers.producer_entry import ProducerEntry
 
 
-def describe_transactions(dependencies: BrokerDependencies) -> Handle:
+def describe_transactions(transactions: TransactionCoordinator) -> Handle:
     """Return the handler that describes transactions."""
-    transactions = dependencies.transactions
 
     def handle_describe_transactions(
         context: RequestContext, request: DescribeTransactionsRequest
@@ -107,10 +108,9 @@ _AT_ONCE = 500
 _MATCHED_AT_ONCE = 1
 
 
-def list_transactions(dependencies: BrokerDependencies) -> Handle:
+def list_transactions(transactions: TransactionCoordinator, clock: Clock) -> Handle:
     """Return the handler that lists transactions."""
-    runtime = dependencies.transactions.runtime
-    clock = dependencies.clock
+    runtime = transactions.runtime
 
     def handle_list_transactions(
         context: RequestContext, request: ListTransactionsRequest
@@ -179,10 +179,8 @@ def _failed_list(error: ErrorCode) -> ListTransactionsResponse:
 _STEP = 500
 
 
-def describe_producers(dependencies: BrokerDependencies) -> Handle:
+def describe_producers(cluster: ClusterView, replicas: ReplicaManager) -> Handle:
     """Return the handler that lists the producers of partitions."""
-    cluster = dependencies.cluster
-    replicas = dependencies.replicas
 
     def handle_describe_producers(
         context: RequestContext,

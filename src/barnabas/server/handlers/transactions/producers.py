@@ -42,9 +42,13 @@ from barnabas.storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator
 
+    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
+    from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from barnabas.coordinator.transaction.transaction_metadata import TransactionMetadata
+    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.controller_access.auto_topics import AutoTopics
+    from barnabas.server.controller_access.broker_requests import ProducerIds
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
 
     Results = dict[TopicPartition, ErrorCode]
 
@@ -53,19 +57,14 @@ if TYPE_CHECKING:
 _INIT_FENCED_SINCE = 4
 
 
-def init_producer_id(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that assigns producer ids."""
-    return InitProducerIdHandler(dependencies).handle_init_producer_id
-
-
 class InitProducerIdHandler:
     """Assigns producer ids, with the transaction coordinator if there is a transactional id."""
 
     __slots__ = ("_producer_ids", "_transactions")
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._producer_ids = dependencies.producer_ids
-        self._transactions = dependencies.transactions
+    def __init__(self, producer_ids: ProducerIds, transactions: TransactionCoordinator) -> None:
+        self._producer_ids = producer_ids
+        self._transactions = transactions
 
     def handle_init_producer_id(
         self, context: RequestContext, request: InitProducerIdRequest
@@ -138,19 +137,14 @@ _BATCHED_SINCE = 4
 _STEP = 200
 
 
-def add_partitions_to_txn(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that adds and verifies partitions."""
-    return AddPartitionsToTxnHandler(dependencies).handle_add_partitions_to_txn
-
-
 class AddPartitionsToTxnHandler:
     """Passes each transaction to the coordinator, and responds when all have a result."""
 
     __slots__ = ("_cluster", "_transactions")
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._cluster = dependencies.cluster
-        self._transactions = dependencies.transactions
+    def __init__(self, cluster: ClusterView, transactions: TransactionCoordinator) -> None:
+        self._cluster = cluster
+        self._transactions = transactions
 
     def handle_add_partitions_to_txn(
         self, context: RequestContext, request: AddPartitionsToTxnRequest
@@ -318,10 +312,10 @@ def _result(index: int, error: ErrorCode) -> AddPartitionsToTxnPartitionResult:
     return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
 
 
-def add_offsets_to_txn(dependencies: BrokerDependencies) -> Handle:
+def add_offsets_to_txn(
+    transactions: TransactionCoordinator, groups: GroupCoordinator, auto_topics: AutoTopics
+) -> Handle:
     """Return the handler that adds the partition with the group's offsets."""
-    transactions, groups = dependencies.transactions, dependencies.groups
-    auto_topics = dependencies.auto_topics
 
     def handle_add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest) -> None:
         def on_done(error: ErrorCode) -> None:
@@ -349,9 +343,8 @@ _EPOCH_BUMP_SINCE = 5
 _FENCED_SINCE = 2
 
 
-def end_txn(dependencies: BrokerDependencies) -> Handle:
+def end_txn(transactions: TransactionCoordinator) -> Handle:
     """Return the handler that ends transactions."""
-    transactions = dependencies.transactions
 
     def handle_end_txn(context: RequestContext, request: EndTxnRequest) -> None:
         version = context.version

@@ -32,9 +32,10 @@ from barnabas.storage.topic_partition import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.protocol.messages.committed_offsets import OffsetCommitResponse
-    from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
+    from barnabas.server.dispatch.request import RequestContext
+    from barnabas.server.peers.transaction_verification import TransactionVerification
 
 
 _TOPIC_IDS_SINCE = 6
@@ -56,19 +57,14 @@ _NOT_READY = frozenset(
 )
 
 
-def txn_offset_commit(dependencies: BrokerDependencies) -> Handle:
-    """Return the handler that commits offsets with a transaction."""
-    return TxnOffsetCommitHandler(dependencies).handle_txn_offset_commit
-
-
 class TxnOffsetCommitHandler:
     """Verifies the transaction, and passes the offsets to the group coordinator."""
 
     __slots__ = ("_groups", "_verification")
 
-    def __init__(self, dependencies: BrokerDependencies) -> None:
-        self._groups = dependencies.groups
-        self._verification = dependencies.verification
+    def __init__(self, groups: GroupCoordinator, verification: TransactionVerification) -> None:
+        self._groups = groups
+        self._verification = verification
 
     def handle_txn_offset_commit(
         self, context: RequestContext, request: TxnOffsetCommitRequest

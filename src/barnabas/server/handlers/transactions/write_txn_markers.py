@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.dispatch.request import Handle, RequestContext
-    from barnabas.server.handlers.dependencies import BrokerDependencies
+    from barnabas.server.peers.markers import MarkerWriter
 
     Results = dict[TopicPartition, ErrorCode]
 
@@ -38,10 +39,8 @@ _REJECTED = -1
 _STEP = 100
 
 
-def write_txn_markers(dependencies: BrokerDependencies) -> Handle:
+def write_txn_markers(replicas: ReplicaManager, marker_writer: MarkerWriter) -> Handle:
     """Return the handler that writes markers."""
-    replicas = dependencies.replicas
-    writer = dependencies.marker_writer
 
     def handle_write_txn_markers(
         context: RequestContext, request: WriteTxnMarkersRequest
@@ -84,7 +83,7 @@ def write_txn_markers(dependencies: BrokerDependencies) -> Handle:
                     found[key] = _unless_fenced(error, marker, partition)
             for some in in_parts(online, WRITTEN_AT_ONCE):
                 waiting += len(some)
-                writer.write(_create_ending(marker), some, partial(on_result, found))
+                marker_writer.write(_create_ending(marker), some, partial(on_result, found))
                 yield
         if not waiting:
             return (yield from _response(results))

@@ -16,8 +16,8 @@ from barnabas.coordinator.group.streams.configuring import (
 )
 from barnabas.coordinator.group.streams.topology import (
     TOPOLOGY_SIZE_MAX,
+    StreamsTopology,
     check_topology,
-    is_same_topology,
     required_topics,
     topology_value,
 )
@@ -172,12 +172,10 @@ def test_regular_expressions_are_refused() -> None:
 
 def test_the_order_of_subtopologies_does_not_make_another_topology() -> None:
     parts = [subtopology("0", "a"), subtopology("1", "b")]
-    one = topology_value(Topology(epoch=0, subtopologies=parts))
-    two = topology_value(Topology(epoch=0, subtopologies=parts[::-1]))
-    assert is_same_topology(one, two)
-    other = topology_value(Topology(epoch=0, subtopologies=parts[:1]))
-    assert not is_same_topology(one, other)
-    assert required_topics(one) == ["a", "b"]
+    one = StreamsTopology(topology_value(Topology(epoch=0, subtopologies=parts)))
+    assert one.is_same(topology_value(Topology(epoch=0, subtopologies=parts[::-1])))
+    assert not one.is_same(topology_value(Topology(epoch=0, subtopologies=parts[:1])))
+    assert required_topics(one.value) == ["a", "b"]
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,7 @@ def test_an_envelope_carries_type_and_token_of_a_principal(cluster: SecuredClust
 
         def watch(connection: Any, frame: memoryview, before: Any = before) -> None:
             if int.from_bytes(frame[:2]) == EnvelopeRequest.__api_key__:
-                from barnabas.protocol.codec import decode
-                from barnabas.protocol.headers import decode_request_header
+                from barnabas.protocol.codec import decode, decode_request_header
 
                 offset = decode_request_header(frame)[4]
                 envelope = decode(EnvelopeRequest, 0, frame, offset)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-
 import pytest
 
 from barnabas.protocol.api_table import ApiKey
-from barnabas.server.dispatch.served_apis import CONTROLLER_APIS, Right, ServedApi, served_apis
+from barnabas.server.dispatch.served_apis import CONTROLLER_APIS, Right, served_apis
 from barnabas.server.security.authorizer.checks import refusals
 from barnabas.server.security.authorizer.guard import Guard, UncheckedApiError, load_check
 
@@ -35,12 +33,6 @@ def test_what_the_controller_of_the_process_does_not_serve_is_checked_by_the_lis
     own = [api for api in CONTROLLER_APIS.values() if not api.is_forwarded]
     assert own
     assert not any(is_left_to_controller(api.right) for api in own)
-
-
-@pytest.mark.parametrize(("key", "api"), ROWS, ids=lambda each: str(each)[:40])
-def test_each_handler_is_there(key: int, api: ServedApi) -> None:
-    module = importlib.import_module(f"barnabas.server.handlers.{api.module}")
-    assert callable(getattr(module, api.function or ApiKey(key).name.lower()))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.protocol.frame import FrameBuffers, may_keep
+from barnabas.network.frame_buffers import FrameBuffers, may_keep
 
 MIB = 1 << 20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.coordinator.runtime.responses import PendingResponse
+from barnabas.coordinator.group.classic.classic_member import PendingResponse
 from barnabas.protocol.errors import ErrorCode
 
 

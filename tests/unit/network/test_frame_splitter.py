@@ -7,8 +7,9 @@ import struct
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from barnabas.network.frame_buffers import FrameBuffers
+from barnabas.network.framed_protocol import FrameSplitter
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.frame import FrameBuffers, FrameSplitter
 
 
 def frame(content: bytes) -> bytes:
