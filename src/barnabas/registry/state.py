@@ -119,8 +119,8 @@ class RegistryState:
                     self._context(context)
             case NoopRecord(last_ids):
                 for name, last_id in last_ids.items():
-                    context = self._context(name)
-                    context.last_id = max(context.last_id, last_id)
+                    found = self._context(name)
+                    found.last_id = max(found.last_id, last_id)
             case _:
                 assert_never(record)
 
