@@ -177,6 +177,32 @@ def test_ports_are_separate_and_brokers_share_the_settings(tmp_path: Path) -> No
     assert "advertised" not in text
 
 
+@pytest.mark.parametrize(
+    ("listener", "of_second"),
+    [
+        ("127.0.0.1:8081", "127.0.0.1:8082"),
+        ("http://[::1]:8081", "http://[::1]:8082"),
+        ("127.0.0.1:0", "127.0.0.1:0"),
+    ],
+)
+def test_each_broker_has_a_port_for_its_registry(listener: str, of_second: str) -> None:
+    from barnabas.cli.nodes.cluster_nodes import new_layout
+
+    key = "barnabas.registry.listener"
+    layout = new_layout(2, 1, 19092, {key: listener}, metrics=False)
+    lines = [layout.properties(node, Path("/data")).splitlines() for node in layout.nodes]
+    for expected, found in zip((listener, of_second, None), lines, strict=True):
+        of_registry = [line for line in found if line.startswith(key)]
+        assert of_registry == ([] if expected is None else [f"{key}={expected}"])
+
+
+def test_nodes_do_not_share_an_address_or_a_directory(tmp_path: Path) -> None:
+    words = ("cluster", "start", "-d", str(tmp_path), "--set", "listeners=PLAINTEXT://:9092")
+    done = Shell("").run_in_process(*words)
+    assert done.returncode == 2
+    assert "--set listeners: each of the 3 nodes needs its own value" in done.stderr
+
+
 def test_closing_the_terminal_ends_the_cluster(shell: Shell) -> None:
     words = shell.command("cluster", "start", "-n", "1", "-p", "0")
     process = subprocess.Popen(words, env=shell.environment, stdout=subprocess.PIPE, text=True)

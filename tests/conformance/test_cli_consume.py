@@ -192,3 +192,25 @@ def test_members_share_partitions_and_continue_at_committed_offsets(records: Rec
 def test_a_position_applies_to_partitions_without_a_committed_offset(records: Records) -> None:
     words = ("consume", records.topic, "-g", f"{records.topic}-late", "-f", "%p:%o\\n")
     assert sorted(records.shell.ok(*words, "--from", "-1", "-e").split()) == ["0:9", "1:9"]
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("beginning", ()),
+        ("beginning", ("-p", "0", "-p", "1")),
+        ("end", ("-X", "isolation.level=read_committed")),
+    ],
+    ids=["member", "partitions", "committed"],
+)
+def test_a_group_continues_in_partitions_from_which_nothing_was_printed(
+    broker: BrokerProcess | KafkaProcess, place: str, words: tuple[str, ...]
+) -> None:
+    shell = Shell(broker.bootstrap)
+    shell.ok("topics", "create", shell.topic, "--partitions", "2")
+    shell.ok("produce", shell.topic, "-p", "0", stdin="first\n")
+    consume = ("consume", shell.topic, "-g", f"{shell.topic}-group", "-e", *words)
+    assert shell.ok(*consume, "--from", place) == ("first\n" if place == "beginning" else "")
+    shell.ok("produce", shell.topic, "-p", "0", stdin="second\n")
+    shell.ok("produce", shell.topic, "-p", "1", stdin="third\n")
+    assert sorted(shell.ok(*consume).split()) == ["second", "third"]

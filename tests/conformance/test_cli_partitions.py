@@ -187,13 +187,15 @@ def test_a_throttle_is_set_during_the_reassignment_and_removed(shell: Shell) -> 
     rate = ("broker", str(third), "follower.replication.throttled.rate")
     eventually_equal(lambda: config_of(shell, *rate), "1000000")
 
-    def is_over() -> bool:
-        moving = shell.json("partitions", "reassign", shell.topic, "--status")
-        # A command that finds no reassignment removes the throttles.
-        return not moving and not config_of(shell, *of_topic, followers)
-
-    eventually(is_over)
-    assert shell.run_in_process("partitions", "reassign", "--status").stdout == "nothing moves\n"
+    status = ("partitions", "reassign", shell.topic, "--status")
+    eventually(lambda: not shell.json(*status))
+    assert "`barnabas rebalance stop` removes" in shell.run_in_process(*status).stderr
+    assert config_of(shell, *of_topic, followers) == f"0:{third}"
+    done = shell.run_in_process("partitions", "reassign", shell.topic, "--cancel")
+    assert done.stdout == "nothing moves\n"
+    assert done.stderr == f"removed throttles of {shell.topic}\n"
+    eventually(lambda: not config_of(shell, *of_topic, followers))
+    eventually(lambda: config_of(shell, *rate) != "1000000")
 
 
 def config_of(shell: Shell, kind: str, name: str, key: str) -> str | None:

@@ -141,6 +141,24 @@ def test_ctrl_c_leaves_the_moves_running_and_stop_cancels_them(
     assert shell.ok("rebalance", "status") == "nothing moves\n"
 
 
+def test_throttles_of_others_stay(shell: Shell) -> None:
+    key = "follower.replication.throttled.replicas"
+    other = f"{shell.topic}-other"
+    shell.ok("topics", "create", other, "--config", f"{key}=0:1")
+    await_known(shell, other)
+    shell.ok("configs", "set", "topic", shell.topic, f"{key}=*")
+    eventually(lambda: is_throttled(shell))
+    assert (
+        f"{other}: replication is throttled" in shell.run_in_process("rebalance", "status").stderr
+    )
+    assert shell.run_in_process("rebalance", "stop", shell.topic).stderr == ""
+    assert is_throttled(shell)
+    stopped = shell.run_in_process("rebalance", "stop")
+    assert stopped.stderr == f"removed throttles of {other}\n"
+    assert is_throttled(shell)
+    shell.ok("topics", "delete", other, "--yes")
+
+
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [

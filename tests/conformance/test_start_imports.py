@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
 # Modules that cost milliseconds and are not needed before the first request. `dataclasses` compiles
 # classes at each start, so values are instances of `msgspec.Struct`.
-UNWANTED = {"aiokafka", "click", "dataclasses", "h11", "prometheus_client", "pyarrow", "rich"}
+UNWANTED = {
+    "aiokafka",
+    "click",
+    "cramjam",
+    "dataclasses",
+    "h11",
+    "prometheus_client",
+    "pyarrow",
+    "rich",
+}
 
 
 PRELOADED = "Background imports finished"

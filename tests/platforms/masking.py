@@ -22,7 +22,7 @@ MASK = Path(__file__).parent / "mask"
 STUBS = Path(mypy.__file__).parent / "typeshed" / "stdlib"
 # Modules whose content depends on the operating system.
 MODULES = ("errno", "fcntl", "mmap", "os", "resource", "select", "signal", "socket", "time")
-MACOS, WINDOWS = "darwin", "win32"
+LINUX, MACOS, WINDOWS = "linux", "darwin", "win32"
 # Modules that Windows lacks.
 NOT_ON_WINDOWS = (
     "fcntl",
@@ -39,7 +39,7 @@ NOT_ON_WINDOWS = (
     "uvloop",
 )
 # Packages call these without looking, where `sys.platform` is that of Linux.
-NOT_REMOVED = {WINDOWS: {"uname"}, MACOS: set[str]()}
+NOT_REMOVED = {WINDOWS: {"uname"}, MACOS: set[str](), LINUX: set[str]()}
 # Functions of the C library that macOS lacks.
 NOT_IN_LIBRARY = ("mallopt", "malloc_trim", "prctl", "syncfs")
 
@@ -50,7 +50,7 @@ def masked(
     """Return the environment variables of a process, and its children, on another system.
 
     Args:
-        system: `MACOS` or `WINDOWS`, as in `sys.platform`.
+        system: `LINUX`, `MACOS` or `WINDOWS`, as in `sys.platform`.
         directory: gets a file with the names.
         without: modules that cannot be imported.
         note: a file that gets the id of each process.

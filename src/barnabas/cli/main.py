@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 from barnabas.cli.nodes.start_options import StartOptions
+from barnabas.runtime.packages import MissingPackageError
 from barnabas.runtime.process import (
     EXIT_INTERRUPTED,
     discard_standard_output,
@@ -35,6 +36,18 @@ def main(arguments: list[str] | None = None) -> Any:
     words = sys.argv[1:] if arguments is None else arguments
     if words == [_LAUNCH_OPTION]:
         return sys.stdout.write(_launch_command())
+    try:
+        return _run(words)
+    except MissingPackageError as error:
+        sys.exit(f"error: {error}")
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module in ("", "barnabas"):
+            raise
+        sys.exit(f"error: {MissingPackageError(module, 'this command')}")
+
+
+def _run(words: list[str]) -> Any:
     options = StartOptions.parse(words[1:]) if words[:1] == ["start"] else None
     if options is not None:
         # Imports create 60,000 objects, of which 600 are garbage. Repeated collections would take a

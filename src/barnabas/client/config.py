@@ -12,7 +12,7 @@ from typing import Any
 
 from barnabas.client.accepted_keys import IGNORED, ONLY_VALUES, UNSUPPORTED
 from barnabas.client.errors import ClientConfigError
-from barnabas.record.compression import CODES, LEVELS
+from barnabas.record.compression import CODES, GZIP, LEVELS, NONE, codecs_for
 
 __all__ = ["ClientConfig", "is_secret", "keys_with_servers"]
 
@@ -330,8 +330,10 @@ class ClientConfig(_WrittenKeys):
             )
 
     def _check_level(self) -> None:
-        """Refuse a compression level that the codec does not support."""
+        """Refuse a codec that is not installed, and a level that the codec does not support."""
         code = CODES[self.compression_type]
+        if code not in (NONE, GZIP):
+            codecs_for(code)
         if self.compression_level is None or code not in LEVELS:
             return
         low, high, _ = LEVELS[code]

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import mmap
 import zlib
+from functools import lru_cache
 from struct import Struct, error
-from typing import TYPE_CHECKING
-
-import cramjam
+from typing import TYPE_CHECKING, Any
 
 from barnabas.record.record import CorruptBatchError, DecompressedTooLargeError
+from barnabas.runtime.packages import needed_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from barnabas.record.batch import Buffer
 
 NONE = 0
@@ -68,6 +66,22 @@ _GZIP_WBITS = 31
 _OVERFLOW = "whole buffer"
 
 
+@lru_cache
+def codecs_for(code: int) -> Any:
+    """Return the library that has a codec.
+
+    Args:
+        code: `SNAPPY`, `LZ4` or `ZSTD`; gzip belongs to Python.
+
+    Raises:
+        MissingPackageError: It is not installed.
+    """
+    with needed_for(f"the compression {NAMES[code]}"):
+        import cramjam
+
+        return cramjam
+
+
 def compress(code: int, data: Buffer, level: int | None = None) -> Buffer:
     """Compress `data` as Java clients expect it.
 
@@ -90,7 +104,8 @@ def compress(code: int, data: Buffer, level: int | None = None) -> Buffer:
     if code == LZ4:
         return _compress_lz4(data, level)
     if code == ZSTD:
-        return bytes(cramjam.zstd.compress(data, level=LEVELS[ZSTD][2] if level is None else level))
+        level = LEVELS[ZSTD][2] if level is None else level
+        return bytes(codecs_for(ZSTD).zstd.compress(data, level=level))
     raise ValueError(f"unknown compression code {code}")
 
 
@@ -110,21 +125,21 @@ def decompress(
     Raises:
         CorruptBatchError: the code is unknown, the data is malformed, or the output exceeds
             `max_bytes`.
+        MissingPackageError: the library of the codec is not installed.
     """
     if code == NONE:
         return bytearray().join((head, data)) if head else data
+    if not NONE < code <= ZSTD:
+        raise CorruptBatchError(f"unknown compression code {code}")
+    invalid = zlib.error if code == GZIP else codecs_for(code).DecompressionError
     try:
         if code == GZIP:
             return _decompress_gzip(data, _Output(max_bytes, head))
         if code == SNAPPY:
             return _decompress_snappy(data, _Output(max_bytes, head))
-        if code == LZ4:
-            return _decompress_growing(cramjam.lz4.decompress_into, data, max_bytes, head)
-        if code == ZSTD:
-            return _decompress_growing(cramjam.zstd.decompress_into, data, max_bytes, head)
-    except (cramjam.DecompressionError, zlib.error, error) as problem:
+        return _decompress_growing(code, data, max_bytes, head)
+    except (invalid, error) as problem:
         raise CorruptBatchError(f"bytes are not valid {NAMES[code]}: {problem}") from None
-    raise CorruptBatchError(f"unknown compression code {code}")
 
 
 def decompressed_bytes_max(code: int, size: int, max_bytes: int = DECOMPRESSED_BYTES_MAX) -> int:
@@ -137,14 +152,14 @@ def _too_large(max_bytes: int) -> DecompressedTooLargeError:
     return DecompressedTooLargeError(f"records decompress to more than {max_bytes} bytes")
 
 
-def _decompress_growing(
-    decompress_into: Callable[[Buffer, Buffer], int], data: Buffer, max_bytes: int, head: Buffer
-) -> Buffer:
+def _decompress_growing(code: int, data: Buffer, max_bytes: int, head: Buffer) -> Buffer:
     """Decompress into a buffer that is enlarged fourfold until it suffices, up to `max_bytes`.
 
     Neither format has a reliable decompressed size. If the library allocated the output, the sender
     would control the memory use.
     """
+    codecs = codecs_for(code)
+    decompress_into = (codecs.lz4 if code == LZ4 else codecs.zstd).decompress_into
     start = len(head)
     capacity = min(max_bytes, max(_GUESS_BYTES_MIN, len(data) * _GUESS_RATIO))
     while True:
@@ -159,7 +174,7 @@ def _decompress_growing(
         view[:start] = head
         try:
             size = decompress_into(data, view[start : start + capacity])
-        except cramjam.DecompressionError as problem:
+        except codecs.DecompressionError as problem:
             if _OVERFLOW not in str(problem):
                 raise
             if capacity >= max_bytes:
@@ -251,10 +266,11 @@ def _decompress_gzip(data: Buffer, output: _Output) -> Buffer:
 
 
 def _compress_xerial(data: Buffer) -> bytes:
+    snappy = codecs_for(SNAPPY).snappy
     chunks = [_XERIAL_HEADER]
     with memoryview(data) as view:
         for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-            block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+            block = bytes(snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
             chunks.append(_BLOCK_LENGTH.pack(len(block)))
             chunks.append(block)
         return b"".join(chunks)
@@ -281,14 +297,15 @@ def _decompress_snappy(data: Buffer, output: _Output) -> Buffer:
 
 
 def _decompress_raw_snappy(data: memoryview, output: _Output) -> bytes:
-    output.check_room(cramjam.snappy.decompress_raw_len(data))
-    return bytes(cramjam.snappy.decompress_raw(data))
+    snappy = codecs_for(SNAPPY).snappy
+    output.check_room(snappy.decompress_raw_len(data))
+    return bytes(snappy.decompress_raw(data))
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
     # Kafka's default level 9 selects the fast compressor; Java reads only independent blocks.
     fast = level is None or level == LEVELS[LZ4][2]
-    compressor = cramjam.lz4.Compressor(
+    compressor = codecs_for(LZ4).lz4.Compressor(
         level=0 if fast else level, content_checksum=False, block_linked=False
     )
     with memoryview(data) as view:

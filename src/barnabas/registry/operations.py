@@ -37,6 +37,7 @@ from barnabas.registry.records import (
     ContextRecord,
     DeleteSubjectRecord,
     ModeRecord,
+    NoopRecord,
     Record,
     SchemaRecord,
     StoredSchema,
@@ -256,6 +257,9 @@ class Registry:
             for each in state.versions(subject, Deleted(only=True))
             if each.id == schema_id and each.version < version
         ]
+        if state.get(subject, version, ALL) is not None:
+            # An import replaces the version, and perhaps the only record of its id.
+            records.append(NoopRecord(state.last_ids))
         new = StoredSchema(subject, version, schema_id, content, more=request.more)
         records.append(SchemaRecord(subject, version, new))
         await self._store.write(records)
@@ -349,10 +353,12 @@ class Registry:
             self._check_unreferenced(schema)
             if permanent and not schema.deleted:
                 raise version_not_soft_deleted(subject, schema.version)
-            left = None if permanent else schema._replace(deleted=True)
-            records: list[Record] = [SchemaRecord(subject, schema.version, left)]
-            if not permanent and self.state.versions(subject) == [schema]:
-                records += self._settings_removed(subject)
+            if permanent:
+                records = self._removed([schema])
+            else:
+                records = [SchemaRecord(subject, schema.version, schema._replace(deleted=True))]
+                if self.state.versions(subject) == [schema]:
+                    records += self._settings_removed(subject)
             await self._store.write(records)
             return schema.version
 
@@ -385,12 +391,17 @@ class Registry:
                     raise subject_not_soft_deleted(subject)
             records: list[Record]
             if permanent:
-                records = [SchemaRecord(subject, each.version, None) for each in versions]
+                records = self._removed(versions)
             else:
                 records = [DeleteSubjectRecord(subject, versions[-1].version)]
                 records += self._settings_removed(subject)
             await self._store.write(records)
             return [each.version for each in versions]
+
+    def _removed(self, versions: Sequence[StoredSchema]) -> list[Record]:
+        """Return the tombstones of versions, after a record that keeps the last ids."""
+        tombstones = (SchemaRecord(each.subject, each.version, None) for each in versions)
+        return [NoopRecord(self.state.last_ids), *tombstones]
 
     def _check_unreferenced(self, schema: StoredSchema) -> None:
         if self.state.referents(schema.subject, schema.version):
@@ -456,7 +467,7 @@ class Registry:
                 deleted = self.state.all_versions(subject)
                 for each in deleted:
                     self._check_unreferenced(each)
-                records = [SchemaRecord(each.subject, each.version, None) for each in deleted]
+                records = self._removed(deleted)
                 records.append(ClearSubjectRecord(subject))
             await self._store.write([*records, ModeRecord(subject, mode)])
 

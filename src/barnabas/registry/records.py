@@ -21,6 +21,7 @@ AVRO = "AVRO"
 # The member of a configuration that is its compatibility level.
 LEVEL = "compatibilityLevel"
 _TENANT = "default"
+_LAST_IDS = "lastIds"
 _SCHEMA_MAGIC = 1
 _MAGIC = 0
 # Members of a schema's value that `StoredSchema` has as fields.
@@ -99,7 +100,14 @@ class ContextRecord(NamedTuple):
 
 
 class NoopRecord(NamedTuple):
-    """A record without meaning: a new leader reads up to its own."""
+    """A record that changes no schema: a new leader reads up to its own.
+
+    Other registries do not read its value, so the last ids can be there. They outlive the
+    compaction of the records of deleted schemas: no id is ever used for a second schema.
+    """
+
+    # The largest id that was used, by context.
+    last_ids: Mapping[str, int] = MappingProxyType({})
 
 
 Record: TypeAlias = (
@@ -136,8 +144,9 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
         case ContextRecord(context, exists):
             key = {"keytype": "CONTEXT", "tenant": _TENANT, "context": context}
             value = {"tenant": _TENANT, "context": context} if exists else None
-        case NoopRecord():
-            key, value = {"keytype": "NOOP"}, None
+        case NoopRecord(last_ids):
+            key = {"keytype": "NOOP"}
+            value = {_LAST_IDS: last_ids} if last_ids else None
     key["magic"] = _SCHEMA_MAGIC if isinstance(record, SchemaRecord) else _MAGIC
     return msgspec.json.encode(key), None if value is None else msgspec.json.encode(value)
 
@@ -199,9 +208,16 @@ def decode(key: bytes | None, value: bytes | None) -> Record:
         case "CONTEXT":
             return ContextRecord(_text(members, "context"), content is not None)
         case "NOOP":
-            return NoopRecord()
+            return NoopRecord(_last_ids(content or {}))
         case _:
             raise DamagedRecordError(f"unknown key type {kind!r}")
+
+
+def _last_ids(value: Mapping[str, Any]) -> Mapping[str, int]:
+    found = value.get(_LAST_IDS) or {}
+    if not isinstance(found, dict):
+        raise DamagedRecordError(f"{_LAST_IDS} is {found!r}, not an object")
+    return {context: _number(found, context) for context in found}
 
 
 def _check_level(config: Mapping[str, Any]) -> None:

@@ -117,8 +117,10 @@ class RegistryState:
             case ContextRecord(context, exists):
                 if exists:
                     self._context(context)
-            case NoopRecord():
-                pass
+            case NoopRecord(last_ids):
+                for name, last_id in last_ids.items():
+                    found = self._context(name)
+                    found.last_id = max(found.last_id, last_id)
             case _:
                 assert_never(record)
 
@@ -280,6 +282,11 @@ class RegistryState:
         """Return the largest id of a context; 0 without one."""
         found = self._contexts.get(context)
         return 0 if found is None else found.last_id
+
+    @property
+    def last_ids(self) -> dict[str, int]:
+        """The largest id of each context that has used ids."""
+        return {name: each.last_id for name, each in self._contexts.items() if each.last_id}
 
     def find(
         self, subject: str, content: Content, which: Deleted = UNDELETED

@@ -113,6 +113,11 @@ class TopicReader:
         self._waiting: set[Callable[[], None]] = set()
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def last_ids(self) -> Mapping[str, int]:
+        """The largest id of each context, as read so far."""
+        return self._state.last_ids
+
     def start(self) -> None:
         """Read in the background until `close`."""
         self._task = asyncio.get_running_loop().create_task(self._run())

@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from barnabas.runtime.packages import needed_for
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -111,8 +113,8 @@ def _measured(text: str) -> _Size:
 
 
 def _compiled(text: str, *, has_captures: bool) -> Any:
-    # Imported at the first pattern.
-    import re2
+    with needed_for("a regular expression"):
+        import re2
 
     options = re2.Options()
     options.max_mem = _MEMORY

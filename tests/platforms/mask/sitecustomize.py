@@ -2,6 +2,8 @@
 
 Python imports `sitecustomize` automatically if its directory is in PYTHONPATH.
 
+Linux: only modules are taken away.
+
 macOS: `sys.platform` is "darwin". Limits of open files are as on macOS. Locks of open file
 descriptions are refused. Stand-ins for what only macOS has: kqueue by `poll`, and `_scproxy`
 without proxies. F_FULLFSYNC is absent.
@@ -32,6 +34,9 @@ class _Blocker:
 
 
 def _apply(mask):
+    if mask["system"] == "linux":
+        _block(mask["modules"])
+        return
     if mask["system"] == "darwin":
         _look_like_macos()
     # First, because asyncio chooses its selector when it is imported.
@@ -43,9 +48,13 @@ def _apply(mask):
     for module, names in mask["names"].items():
         _remove(module, names)
     _remove_functions(mask["library"])
-    for name in mask["modules"]:
+    _block(mask["modules"])
+
+
+def _block(modules):
+    for name in modules:
         sys.modules.pop(name, None)
-    sys.meta_path.insert(0, _Blocker(mask["modules"]))
+    sys.meta_path.insert(0, _Blocker(modules))
 
 
 def _remove(module, names):

@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,12 +76,16 @@ class ScriptedCluster:
         self.directories = [LogDirectory("/data", None, 100 * GIB, 50 * GIB, {})]
         self.configs: list[ConfigEntry] = []
         self.supported: dict[str, tuple[int, int]] = {}
+        # What a broker supports differently.
+        self.supported_by: dict[int, dict[str, tuple[int, int]]] = {}
         self.finalized: dict[str, int] = {}
         self.config = CLIENT_CONFIG
         # What ListOffsets returns; by default, all logs are empty.
         self.offsets: Any = lambda _tp, _spec: ListedOffset(0, -1, -1)
         self.admin = SimpleNamespace(
-            describe_versions=lambda _node: Versions(self.apis, self.supported, self.finalized),
+            describe_versions=lambda node: Versions(
+                self.apis, self.supported | self.supported_by.get(node, {}), self.finalized
+            ),
             describe_quorum=self._quorum,
             list_reassignments=dict,
             list_groups=list,
@@ -414,6 +419,40 @@ def test_a_disabled_feature_that_all_brokers_support_is_noted() -> None:
             "to enable it: barnabas features upgrade share.version=1",
         )
     ]
+
+
+def test_brokers_of_different_versions_are_noted() -> None:
+    def change(cluster: ScriptedCluster) -> None:
+        first = cluster.brokers[0]
+        cluster.brokers = tuple(replace(first, id=number) for number in (1, 2, 3))
+        cluster.supported = {"metadata.version": (7, 33)}
+        cluster.supported_by = {2: {"metadata.version": (7, 29)}}
+        cluster.finalized = {"metadata.version": 29}
+
+    noted = [(f.what, f.remedy) for f in examined(change) if "metadata.version up" in f.what]
+    what = (
+        "the brokers run 2 different versions: brokers 1, 3 (metadata.version up to 33); "
+        "broker 2 (metadata.version up to 29)"
+    )
+    remedy = (
+        "complete the upgrade: restart the older brokers with the newer version, one after the "
+        "other"
+    )
+    assert noted == [(what, remedy)]
+
+
+@pytest.mark.parametrize(("level", "is_noted"), [(29, True), (33, False), (0, False)])
+def test_a_metadata_version_that_was_not_raised_is_noted(level: int, is_noted: bool) -> None:
+    def change(cluster: ScriptedCluster) -> None:
+        cluster.supported = {"metadata.version": (7, 33)}
+        cluster.finalized = {"metadata.version": level} if level else {}
+
+    noted = [f.remedy for f in examined(change) if "an upgrade is not complete" in f.what]
+    remedy = (
+        "if no broker has to go back to its old version: "
+        "barnabas features upgrade metadata.version=33"
+    )
+    assert noted == ([remedy] if is_noted else [])
 
 
 def test_little_free_space_is_reported_by_bytes_and_by_percentage() -> None:

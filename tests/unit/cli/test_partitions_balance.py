@@ -145,6 +145,41 @@ def test_ten_thousand_partitions_are_planned() -> None:
         assert max(values) < limit * sum(values) / len(brokers), name
 
 
+def random_cluster(seed: int) -> tuple[Replicas, Loads, Racks]:
+    """Return a cluster with partitions of many sizes, on all brokers but one."""
+    chance = random.Random(seed)
+    brokers = list(range(1, chance.randint(4, 7)))
+    factor = chance.randint(1, len(brokers) - 1)
+    current, loads = cluster(
+        *(
+            (
+                chance.sample(brokers[:-1], factor),
+                int(chance.paretovariate(1.5) * GIB),
+                chance.random() * 1e5,
+            )
+            for _ in range(chance.choice([6, 12, 30, 100]))
+        )
+    )
+    return current, loads, racks(*brokers)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_second_plan_moves_nothing(seed: int) -> None:
+    current, loads, brokers = random_cluster(seed)
+    planned = plan_balance(current, loads, brokers)
+    assert planned != current
+    assert plan_balance(planned, loads, brokers) == planned
+
+
+def test_a_little_more_traffic_moves_nothing_after_a_plan() -> None:
+    parts = [([number % 3 + 1, (number + 1) % 3 + 1], GIB, 5.0) for number in range(300)]
+    current, loads = cluster(*parts)
+    planned = plan_balance(current, loads, racks(1, 2, 3, 4))
+    chance = random.Random(1)
+    later = {tp: PartitionLoad(GIB, 5.0 * chance.uniform(0.7, 1.3)) for tp in loads}
+    assert plan_balance(planned, later, racks(1, 2, 3, 4)) == planned
+
+
 @pytest.mark.parametrize(
     ("record_rate", "records", "log_bytes", "rate"),
     [(10.0, 100, 5000, 500.0), (10.0, 0, 0, 0.0), (0.0, 100, 5000, 0.0), (-5.0, 100, 5000, 0.0)],

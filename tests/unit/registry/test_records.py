@@ -77,6 +77,7 @@ RECORDS: list[tuple[Record, bytes, bytes | None]] = [
         b'{"tenant":"default","context":".staging"}',
     ),
     (NoopRecord(), b'{"keytype":"NOOP","magic":0}', None),
+    (NoopRecord({".": 7}), b'{"keytype":"NOOP","magic":0}', b'{"lastIds":{".":7}}'),
 ]
 
 
@@ -131,6 +132,8 @@ def test_a_null_schema_type_is_avro() -> None:
         (b"[]", None),
         (b"{", None),
         (b'{"keytype":"OTHER","magic":0}', b"{}"),
+        (b'{"keytype":"NOOP","magic":0}', b'{"lastIds":7}'),
+        (b'{"keytype":"NOOP","magic":0}', b'{"lastIds":{".":"x"}}'),
         (b'{"keytype":"SCHEMA","subject":5,"version":1}', b"{}"),
         (b'{"keytype":"SCHEMA","subject":"a","version":true}', b"{}"),
         (b'{"keytype":"SCHEMA","subject":"a","version":1}', b'{"schema":"x"}'),

@@ -88,6 +88,7 @@ def content_of(state: RegistryState) -> dict[str, Any]:
             for name in (None, "a", "b", ":.s:a", ":.s:b", ":.s:")
         },
         "contexts": state.contexts,
+        "last_ids": state.last_ids,
     }
 
 
@@ -114,6 +115,15 @@ def test_a_restarted_registry_answers_as_before(seed: int) -> None:
         wanted = content_of(registry.state)
         assert content_of(read(records)) == wanted
         assert content_of(read(compacted(records))) == wanted
+
+
+def test_the_last_id_of_a_replaced_version_is_not_used_again() -> None:
+    with RegistryInMemory() as registry:
+        registry.request("PUT", "/mode/a", {"mode": "IMPORT"})
+        for number, schema in ((7, SCHEMAS[0]), (3, SCHEMAS[1])):
+            body = {"schema": schema, "id": number, "version": 1}
+            assert registry.request("POST", "/subjects/a/versions", body).status == 200
+        assert read(compacted(registry.store.records)).last_id(".") == 7
 
 
 @pytest.mark.parametrize("seed", range(25, 40))

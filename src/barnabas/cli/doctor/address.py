@@ -27,12 +27,11 @@ from barnabas.cli.doctor.directory import check_space
 from barnabas.cli.doctor.groups import examine_groups
 from barnabas.cli.doctor.probe import Peer, offered_mechanisms, report_failed_login, responder
 from barnabas.cli.doctor.traffic import examine_traffic, partitions_of, read_ends
+from barnabas.cli.doctor.versions import examine_versions
 from barnabas.cli.why.reasons import transaction_reasons
 from barnabas.client.admin.configs import ConfigResource, ResourceType
-from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
-from barnabas.protocol.api_keys import ApiKey
 from barnabas.server.configs.endpoints import is_loopback
 
 if TYPE_CHECKING:
@@ -47,14 +46,6 @@ if TYPE_CHECKING:
 
 # Common ports of brokers.
 _USUAL_PORTS = (9092, 9093, 9094, 19092, 29092)
-# The APIs that a client needs.
-_NEEDED = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.LIST_OFFSETS)
-# Features that clients notice -> the effect of level 0.
-_FEATURES = {
-    "group.version": "consumers with group.protocol=consumer cannot join groups",
-    "share.version": "share consumers cannot join groups",
-    "transaction.version": "transactions use the older protocol, without the protection of KIP-890",
-}
 
 
 def examine_address(
@@ -172,8 +163,7 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
 
     checks: list[Callable[[], None]] = [
         partitions,
-        lambda: _examine_versions(client, found.answering, diagnosis),
-        lambda: _examine_features(client, found.answering, diagnosis),
+        lambda: examine_versions(client, found.answering, diagnosis),
         lambda: _examine_directories(client, found.answering, diagnosis),
         lambda: _examine_configs(client, found.answering, count, diagnosis),
     ]
@@ -192,40 +182,6 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
             check()
         except ClientError as error:
             diagnosis.unexamined(str(error))
-
-
-def _examine_versions(client: Client, nodes: list[NodeInfo], diagnosis: Diagnosis) -> None:
-    for node in nodes:
-        versions = client.admin.describe_versions(node.id)
-        unusable = []
-        for api in _NEEDED:
-            low, high = CLIENT_VERSIONS[api]
-            served = versions.apis.get(api, (1, 0))
-            if max(low, served[0]) > min(high, served[1]):
-                unusable.append(f"{api.name} {served[0]}-{served[1]}")
-        level = versions.finalized_features.get("metadata.version")
-        metadata = "" if level is None else f", metadata.version {level}"
-        if unusable:
-            diagnosis.wrong(
-                f"broker {node.id} and this client have no version in common for "
-                f"{', '.join(unusable)}",
-                "use a broker of Apache Kafka 2.1 or later",
-            )
-        else:
-            diagnosis.ok(f"broker {node.id} serves {len(versions.apis)} APIs{metadata}")
-
-
-def _examine_features(client: Client, nodes: list[NodeInfo], diagnosis: Diagnosis) -> None:
-    """Report features that all brokers support, but that are disabled in the cluster."""
-    versions = [client.admin.describe_versions(node.id) for node in nodes]
-    for name, disables in _FEATURES.items():
-        levels = (each.supported_features.get(name, (0, 0))[1] for each in versions)
-        supported = min(levels, default=0)
-        if supported > 0 and not any(each.finalized_features.get(name) for each in versions):
-            diagnosis.note(
-                f"the feature {name} has level 0: {disables}",
-                f"to enable it: {Advice.ENABLE_FEATURE.text(feature=name, level=supported)}",
-            )
 
 
 def _examine_directories(client: Client, nodes: list[NodeInfo], diagnosis: Diagnosis) -> None:

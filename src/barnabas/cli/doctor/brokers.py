@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.doctor.diagnosis import listed, named_brokers
 from barnabas.cli.doctor.probe import BROKERS, Peer, Probes, Reply, tls_of
 from barnabas.cli.why.reasons import duration
 from barnabas.client.admin.configs import ConfigResource, ResourceType
@@ -327,7 +328,7 @@ def examine_partitions(
         why = Advice.WHY_PARTITION.text(topic=topic, partition=partition)
         diagnosis.wrong(
             f"{len(offline)} partition(s) have no leader: {_some(offline)}",
-            f"start the brokers that have replicas of them: {_ids(holders)}"
+            f"start the brokers that have replicas of them: {listed(holders)}"
             if holders
             else "their brokers run, so they get a leader when one with all committed records is "
             f"ready: repeat this command; if they stay without one: {why}",
@@ -364,12 +365,12 @@ def _report_under_replicated(
     offsets = f"; one of them belongs to {_OFFSETS}, to which groups commit" if internal else ""
     what = f"{len(under)} partition(s) have replicas that are not in sync: {_some(names)}{offsets}"
     if missing <= set(down):
-        remedy = f"start {_brokers(missing)}: their replicas then catch up automatically"
+        remedy = f"start {named_brokers(missing)}: their replicas then catch up automatically"
     else:
         lagging = missing - set(down)
         topic, _, partition = names[0].rpartition("-")
         remedy = (
-            f"the replicas on {_brokers(lagging)} lag, although the broker answers: "
+            f"the replicas on {named_brokers(lagging)} lag, although the broker answers: "
             f"{Advice.WHY_PARTITION.text(topic=topic, partition=partition)}"
         )
     diagnosis.wrong(what, remedy)
@@ -408,9 +409,10 @@ def _examine_min_isr(
         diagnosis.wrong(
             f"{len(refusing)} partition(s) reject writes with acks=all, because fewer "
             f"than {_MIN_ISR} replicas are in sync: {_some(refusing)}",
-            f"start {_brokers(needed & set(down))}; do not lower {_MIN_ISR}"
+            f"start {named_brokers(needed & set(down))}; do not lower {_MIN_ISR}"
             if needed & set(down)
-            else f"bring the replicas on {_brokers(needed)} back in sync; do not lower {_MIN_ISR}",
+            else f"bring the replicas on {named_brokers(needed)} back in sync; do not lower "
+            f"{_MIN_ISR}",
         )
 
 
@@ -472,14 +474,6 @@ def _throttles(
             if e.name in (_FOLLOWER_RATE, _LEADER_RATE) and e.value and int(e.value) < _UNLIMITED
         }
     return found
-
-
-def _brokers(ids: Collection[int]) -> str:
-    return f"broker{'' if len(ids) == 1 else 's'} {_ids(ids)}"
-
-
-def _ids(ids: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(ids)))
 
 
 def _some(names: list[str]) -> str:

@@ -116,7 +116,8 @@ Examples:
 Prints "ready HOST:PORT,..." on standard output when all nodes answer. Ctrl-C, SIGTERM and closing
 the terminal stop all nodes; with --detach, they run until `barnabas cluster stop`. Brokers have the
 ids 1, 2, ..., separate controllers 101, 102, ... Brokers listen at the base port and the following
-ones, controllers at base port + 100, metrics listeners at base port + 200.
+ones, controllers at base port + 100, metrics listeners at base port + 200. With
+--set barnabas.registry.listener=127.0.0.1:8081, each broker has a registry, and the ports count up.
 """,
 )
 @click.option(
@@ -176,6 +177,7 @@ def start_cluster(
             place.mkdir(parents=True, exist_ok=True)
             port = 9092 if base_port is None else base_port
             layout = new_layout(brokers or 3, controllers or 0, port, given, metrics=metrics)
+        _refuse_shared(layout)
         layout.write(place)
     except (LayoutError, OSError) as error:
         fail(str(error))
@@ -197,6 +199,18 @@ def _refuse_change(
                 f"{name} {wanted}: the directory contains a cluster with {there}; omit "
                 "the option, or use another --directory"
             )
+
+
+def _refuse_shared(layout: ClusterLayout) -> None:
+    """Refuse keys that would give all nodes one address, directory or id."""
+    from barnabas.cli.nodes.cluster_nodes import node_keys
+
+    shared = node_keys(layout.settings, len(layout.nodes))
+    if shared:
+        raise click.UsageError(
+            f"--set {shared[0]}: each of the {len(layout.nodes)} nodes needs its own value, which "
+            "the command chooses (--base-port, --directory, --metrics)"
+        )
 
 
 def _with_settings(layout: ClusterLayout, given: dict[str, str]) -> ClusterLayout:

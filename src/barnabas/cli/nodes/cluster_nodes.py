@@ -37,6 +37,15 @@ _REPLICAS_MAX = 3
 _INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
 _CLIENTS = "PLAINTEXT"
 _CONTROLLERS = "CONTROLLER"
+_REGISTRY_PREFIX = "barnabas.registry."
+_REGISTRY_LISTENER = f"{_REGISTRY_PREFIX}listener"
+# Keys whose value belongs to one node.
+_OF_ONE_NODE = frozenset(
+    {
+        *("node.id", "broker.id", "process.roles", "listeners", "advertised.listeners"),
+        *("log.dir", "log.dirs", "metadata.log.dir", "metrics.listener"),
+    }
+)
 
 
 class LayoutError(Exception):
@@ -119,14 +128,34 @@ class ClusterLayout:
             keys["advertised.listeners"] = f"{_CLIENTS}://{HOST}:{node.port}"
         if node.metrics_port:
             keys["metrics.listener"] = node.metrics_address
-        keys |= _replication(self.brokers) | dict(self.settings)
+        keys |= _replication(self.brokers) | self._settings_of(node)
         # Values need no escaped colons, and people read this file.
         return format_properties(keys).replace("\\:", ":")
+
+    def _settings_of(self, node: NodeLayout) -> dict[str, str]:
+        """Return the broker keys of a node. The registries of the brokers have one port each."""
+        if not node.is_broker:
+            return {
+                key: value
+                for key, value in self.settings.items()
+                if not key.startswith(_REGISTRY_PREFIX)
+            }
+        found = dict(self.settings)
+        address, colon, port = found.get(_REGISTRY_LISTENER, "").rpartition(":")
+        if port.isdigit() and int(port):
+            index = [each.id for each in self.nodes if each.is_broker].index(node.id)
+            found[_REGISTRY_LISTENER] = f"{address}{colon}{int(port) + index}"
+        return found
 
     def write(self, directory: Path) -> None:
         """Write the layout to a directory."""
         text = json.dumps(asdict(self), indent=2) + "\n"
         (directory / FILE).write_text(text)
+
+
+def node_keys(settings: Mapping[str, str], nodes: int) -> list[str]:
+    """Return the keys of settings that several nodes must not share."""
+    return sorted(_OF_ONE_NODE.intersection(settings)) if nodes > 1 else []
 
 
 def _listeners(node: NodeLayout) -> list[str]:

@@ -5,12 +5,14 @@ replicas receive, and the number of its replicas. Loads are divided by the avera
 brokers, so that 1 is the average in each dimension.
 
 First, replicas leave the brokers that must be empty. Then replicas move from a broker above the
-average to a broker below it, as long as one of the two differs by more than the tolerance. Of
-the replicas that fit, the replica with the largest effect per copied byte moves. Each move reduces
-the weighted sum of all squared loads. At last, preferred leaders change, which copies nothing.
+average to a broker below it. A broker that differs from the average by more than the tolerance
+starts this, and it goes on until all brokers are within half of the tolerance: after the moves,
+a little more traffic is no reason for further ones. Of the replicas that fit, the replica with the
+largest effect per copied byte moves. At last, preferred leaders change, which copies nothing.
 
-The number of racks with a replica of a partition never becomes smaller, except when a rack has no
-broker left. Each replica moves at most once to balance the brokers, so that planning ends.
+Each move reduces the weighted sum of all squared loads. Planning ends when no move does, so a
+second plan has nothing to move. The number of racks with a replica of a partition never becomes
+smaller, except when a rack has no broker left.
 
 A search for the best plan was turned down: it takes minutes for thousands of partitions, and the
 loads change before the moves end.
@@ -31,8 +33,10 @@ if TYPE_CHECKING:
 TOLERANCE = 0.1
 # A move closes at least half of the difference between two brokers, unless it fits completely.
 _SHARE_OF_GAP_MAX = 0.75
-# Differences of squared loads below this are rounding errors.
-_EPSILON = 1e-12
+# Differences of loads, and of squared loads, below this are rounding errors.
+_EPSILON = 1e-9
+# Most plans need fewer passes over the brokers; thousands of partitions would need many more.
+_PASSES_MAX = 20
 
 # Size, traffic and number of replicas, divided by the average of the brokers.
 Load = tuple[float, float, float]
@@ -123,11 +127,10 @@ class _Balancer:
         self._current = current
         self._racks = racks
         self._movable = frozenset(movable)
-        self._high = 1 + tolerance
-        self._low = 1 - tolerance
+        # Brokers outside these bounds are balanced, until they are within the inner bounds.
+        self._high, self._low = 1 + tolerance, 1 - tolerance
+        self._inner_high, self._inner_low = 1 + tolerance / 2, 1 - tolerance / 2
         self.replicas = {tp: list(nodes) for tp, nodes in current.items()}
-        # Replicas that `even_out` has created: they do not move again.
-        self._settled: set[tuple[TopicPartition, int]] = set()
         # Bytes that a move of a replica copies.
         self._sizes = {tp: load.size for tp, load in loads.items()}
         size, rate, count = self._averages(loads)
@@ -210,8 +213,16 @@ class _Balancer:
 
     def even_out(self) -> None:
         """Move replicas from brokers above the average to brokers below it."""
-        while any(self._even_out(dimension) for dimension in _DIMENSIONS):
-            pass
+        for _ in range(_PASSES_MAX):
+            if not any(map(self._even_out, filter(self._is_uneven, _DIMENSIONS))):
+                break
+
+    def _is_uneven(self, dimension: int) -> bool:
+        return self._are_uneven([load[dimension] for load in self._load.values()])
+
+    def _are_uneven(self, loads: Sequence[float]) -> bool:
+        """Return whether loads differ too much from their average, which is 1, or 0 if idle."""
+        return max(loads) > self._high or min(loads) < self._low <= max(loads)
 
     def _even_out(self, dimension: int) -> bool:
         """Even out the loads in one dimension. Return whether a replica moved."""
@@ -232,7 +243,6 @@ class _Balancer:
             nodes[nodes.index(over)] = under
             self._remove(tp, over)
             self._add(tp, under)
-            self._settled.add((tp, under))
             has_moved = True
         return has_moved
 
@@ -241,11 +251,13 @@ class _Balancer:
         by_load = sorted(self._load, key=lambda broker: (self._load[broker][dimension], broker))
         for over in reversed(by_load):
             above = self._load[over][dimension]
-            if above <= 1:
+            if above <= 1 + _EPSILON:
                 break
             for under in by_load:
                 below = self._load[under][dimension]
-                if below >= 1 or (above <= self._high and below >= self._low):
+                if below >= 1 - _EPSILON or (
+                    above <= self._inner_high and below >= self._inner_low
+                ):
                     break
                 if (over, under) not in tried:
                     return over, under
@@ -266,9 +278,7 @@ class _Balancer:
         found = [
             tp
             for tp in self._on[broker]
-            if tp in self._movable
-            and (tp, broker) not in self._settled
-            and self._weights[tp][dimension] > 0
+            if tp in self._movable and self._weights[tp][dimension] > 0
         ]
         return sorted(found, key=rank, reverse=True)
 
@@ -328,6 +338,8 @@ class _Balancer:
         for tp, nodes in led.items():
             for dimension, weight in enumerate(weights[tp]):
                 leads[nodes[0]][dimension] += weight
+        if not any(map(self._are_uneven, zip(*leads.values(), strict=True))):
+            return
         order = sorted(self._movable & led.keys(), key=lambda tp: (weights[tp], tp), reverse=True)
         has_changed = True
         while has_changed:
@@ -360,7 +372,8 @@ class _Balancer:
             is_unbalanced = False
             for weight, has, gets in zip(weights, leads[leader], leads[follower], strict=True):
                 change += weight * (gets + weight - has)
-                is_unbalanced = is_unbalanced or has > self._high or gets < self._low
+                is_outside = has > self._inner_high or gets < self._inner_low
+                is_unbalanced = is_unbalanced or (weight > 0 and is_outside)
             if is_unbalanced and change < best_change:
                 best, best_change = follower, change
         return best

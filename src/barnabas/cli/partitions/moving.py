@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem
+from barnabas.cli.common.output import EXIT_FAILED, echo_json, problem, warning
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import dim, echo_table, good, warn
 from barnabas.cli.partitions.move_progress import await_moves
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
 
 _WAY_ON = (
-    "`barnabas rebalance status` shows the progress and removes throttles at the end, "
-    "`barnabas rebalance stop` cancels"
+    "`barnabas rebalance status` shows the progress, `barnabas rebalance stop` cancels, and "
+    "removes throttles also after the moves"
 )
 
 
@@ -77,6 +77,8 @@ def run_moves(
     )
     _report(results, "began", as_json=as_json)
     if any(results.values()):
+        if throttle is not None and all(results.values()):
+            clear_throttles(client, {move.partition.topic for move in planned})
         return False
     if not planned and not as_json:
         echo_moves(planned)
@@ -115,13 +117,14 @@ def _report(
 
 
 def echo_status(client: Client, topics: Sequence[str], *, as_json: bool) -> None:
-    """Print the active reassignments; if there are none, remove leftover throttles."""
+    """Print the active reassignments; if there are none, name topics that are throttled yet."""
     rows = moves_with_progress(client, topics)
-    if not rows:
-        throttled = throttled_topics(client)
-        if throttled:
-            clear_throttles(client, throttled)
-            echo(f"removed throttles of {', '.join(throttled)}", err=True)
+    throttled = [] if rows else _throttled_by_moves(client, topics)
+    if throttled:
+        warning(
+            f"{', '.join(throttled)}: replication is throttled, and nothing moves; "
+            "`barnabas rebalance stop` removes the throttles of moves"
+        )
     if as_json:
         echo_json(
             [
@@ -199,19 +202,20 @@ def _moving(client: Client, topics: Sequence[str]) -> dict[TopicPartition, Reass
 
 
 def cancel_moves(client: Client, topics: Sequence[str], *, as_json: bool) -> None:
-    """Cancel the active reassignments, and remove their throttles."""
+    """Cancel the active reassignments, and remove the throttles of these and of earlier ones."""
     moving = _moving(client, topics)
-    if not moving:
-        if as_json:
-            echo_json([])
-        else:
-            echo("nothing moves")
-        return
-    results = client.admin.alter_reassignments(dict.fromkeys(moving), raise_errors=False)
-    _report(results, "cancelled", as_json=as_json)
-    throttled = set(throttled_topics(client)) & {tp.topic for tp in moving}
+    results: Mapping[TopicPartition, BrokerError | None] = {}
+    if moving:
+        results = client.admin.alter_reassignments(dict.fromkeys(moving), raise_errors=False)
+        _report(results, "cancelled", as_json=as_json)
+    elif as_json:
+        echo_json([])
+    else:
+        echo("nothing moves")
+    throttled = _throttled_by_moves(client, topics)
     if throttled:
         clear_throttles(client, throttled)
+        echo(f"removed throttles of {', '.join(throttled)}", err=True)
     if any(error is not None for error in results.values()):
         sys.exit(EXIT_FAILED)
 
@@ -241,22 +245,39 @@ def set_throttles(client: Client, planned: Sequence[Move], bytes_per_second: int
 
 
 def clear_throttles(client: Client, topics: Iterable[str]) -> None:
-    """Remove the throttles from the topics and from all brokers."""
-    for topic in sorted(topics):
+    """Remove the throttles of topics, and those of all brokers if no other topic is throttled."""
+    cleared = set(topics)
+    others = throttled_replicas(client).keys() - cleared
+    for topic in sorted(cleared):
         resource = ConfigResource(ResourceType.TOPIC, topic)
         client.admin.alter_configs(resource, dict.fromkeys((_LEADERS, _FOLLOWERS)))
+    if others:
+        return
     for broker in client.describe_cluster().brokers:
         resource = ConfigResource(ResourceType.BROKER, str(broker.id))
         client.admin.alter_configs(resource, dict.fromkeys(_RATES))
 
 
-def throttled_topics(client: Client) -> list[str]:
-    """Return the topics that have throttled replicas."""
+def throttled_replicas(client: Client) -> dict[str, set[str]]:
+    """Return the topics that have throttled replicas, with the lists of these replicas."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in client.topics(internal=True)]
-    found = []
+    found: dict[str, set[str]] = {}
     for resource, entries in client.admin.describe_configs(resources).items():
         if isinstance(entries, ClientError):
             raise entries
-        if any(e.name in (_LEADERS, _FOLLOWERS) and e.value for e in entries):
-            found.append(resource.name)
+        lists = {e.value for e in entries if e.name in (_LEADERS, _FOLLOWERS) and e.value}
+        if lists:
+            found[resource.name] = lists
     return found
+
+
+def _throttled_by_moves(client: Client, topics: Sequence[str]) -> list[str]:
+    """Return which of the topics (all if empty) have throttles as moves set them.
+
+    Moves name each replica. A list of `*` is the choice of a user, and stays.
+    """
+    return sorted(
+        topic
+        for topic, lists in throttled_replicas(client).items()
+        if "*" not in lists and (not topics or topic in topics)
+    )

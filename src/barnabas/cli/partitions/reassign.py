@@ -85,7 +85,7 @@ of the moving replicas until all have moved.
     "--throttle", type=Size(1), metavar="SIZE", help="Bytes per second and broker, such as 50MB."
 )
 @click.option("--status", is_flag=True, help="Show the active reassignments and their progress.")
-@click.option("--cancel", is_flag=True, help="Cancel the active reassignments.")
+@click.option("--cancel", is_flag=True, help="Cancel the active reassignments, remove throttles.")
 @header_option
 @client_options
 def reassign_partitions(
@@ -103,8 +103,8 @@ def reassign_partitions(
 ) -> None:
     """Move replicas to other brokers. Without --execute, only show the plan.
 
-    While the command waits, Ctrl-C ends it but not the reassignments. --status, after the last one
-    has finished, or --cancel then removes the throttles.
+    While the command waits, Ctrl-C ends it but not the reassignments. --cancel then removes the
+    throttles, also after the last one has finished.
     """
     ways = [bool(specs), path is not None, brokers is not None, status, cancel]
     if sum(ways) != 1:

@@ -72,7 +72,7 @@ Kafka's tool, with more fields.
 
 \b
 Ctrl-C ends the command but not the moves: `barnabas rebalance status` shows them, and
-`barnabas rebalance stop` cancels them. Both remove the throttles.
+`barnabas rebalance stop` cancels them. It removes their throttles, also after the moves.
 """
 
 
@@ -376,7 +376,7 @@ def _elect(client: Client, planned: Sequence[Move]) -> None:
 @header_option
 @client_options
 def show_status(topics: Sequence[str], options: ClientOptions) -> None:
-    """Show the active moves and their progress; without moves, remove throttles that are left."""
+    """Show the active moves and their progress; without moves, name throttles that are left."""
     with connected(options, DEFAULTS) as client:
         echo_status(client, topics, as_json=options.as_json)
 
@@ -389,6 +389,6 @@ def show_status(topics: Sequence[str], options: ClientOptions) -> None:
 @topic_arguments("topics", required=False)
 @client_options
 def stop_moves(topics: Sequence[str], options: ClientOptions) -> None:
-    """Cancel the active moves, and remove their throttles."""
+    """Cancel the active moves; remove their throttles, and those of moves that are complete."""
     with connected(options, DEFAULTS) as client:
         cancel_moves(client, topics, as_json=options.as_json)

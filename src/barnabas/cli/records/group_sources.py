@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.output import warning
-from barnabas.cli.records.source import Chunk, Place, PlaceKind, resolve
+from barnabas.cli.records.source import Chunk, resolve
 from barnabas.client.consumer.assignment.subscription import RebalanceListener
 from barnabas.client.consumer.errors import CommitFailedError
 from barnabas.client.errors import CorruptRecordsError
@@ -19,7 +19,7 @@ from barnabas.client.share.acknowledgements import AcknowledgeType
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from barnabas.cli.records.source import ErrorPolicy
+    from barnabas.cli.records.source import ErrorPolicy, Place
     from barnabas.client.consumer.consumer import Consumer
     from barnabas.client.consumer.partition_records import PartitionRecords
     from barnabas.client.errors import ClientError, RecordDeserializationError
@@ -69,6 +69,9 @@ class GroupSource(RebalanceListener):
         self._ends: dict[TopicPartition, int] = {}
         # Offset of the next record by assigned partition, as far as it is known.
         self._positions: dict[TopicPartition, int] = {}
+        # Where partitions without a committed offset start. The next commit includes these offsets:
+        # without them, a later run could start after records that are written in the meantime.
+        self._uncommitted_starts: dict[TopicPartition, int] = {}
         self._has_joined = False
 
     def subscribe(self, topics: Sequence[str]) -> None:
@@ -86,13 +89,11 @@ class GroupSource(RebalanceListener):
         latest = self._client.list_offsets(dict.fromkeys(added, "latest"))
         ends = {tp: found.offset for tp, found in latest.items()}
         self._ends.update(ends)
-        if self._start.kind in (PlaceKind.BEGINNING, PlaceKind.END):
-            # The consumer's auto.offset.reset handles these.
-            return
         committed = self._consumer.committed(added)
         fresh = [tp for tp in added if committed[tp] is None]
         for tp, offset in resolve(self._client, fresh, self._start, ends).items():
             self._consumer.seek(tp, offset)
+            self._uncommitted_starts[tp] = offset
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Commit the printed records for the next owners of the partitions."""
@@ -105,8 +106,8 @@ class GroupSource(RebalanceListener):
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
         for tp in partitions:
-            self._ends.pop(tp, None)
-            self._positions.pop(tp, None)
+            for known in (self._ends, self._positions, self._uncommitted_starts):
+                known.pop(tp, None)
 
     # Source
 
@@ -176,21 +177,20 @@ class GroupSource(RebalanceListener):
         return Chunk(error.partition, records, error.next_offset)
 
     def commit(self, printed: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets of partitions that this member still owns."""
-        own = {tp: offset for tp, offset in printed.items() if tp in self._ends}
+        """Commit the offsets of partitions that this member still owns, also of unread ones."""
+        offsets = {**self._uncommitted_starts, **printed}
+        own = {tp: offset for tp, offset in offsets.items() if tp in self._ends}
         if not own:
             return
         try:
             self._consumer.commit(own, _COMMIT_S)
         except CommitFailedError:
             warning("the group has removed this member: some records may be read again")
+        self._uncommitted_starts = {}
 
 
 def _nothing() -> None:
     pass
-
-
-# Time limit of a commit (s).
 
 
 class ShareSource:
@@ -247,6 +247,8 @@ class ShareSource:
 
     def commit(self, printed: Mapping[TopicPartition, int]) -> None:
         """Accept the printed records: those before the given offset of their partition."""
+        if not printed:
+            return
         for (tp, offset), record in list(self._acquired.items()):
             if offset < printed.get(tp, 0):
                 del self._acquired[tp, offset]

@@ -126,9 +126,8 @@ class Printer:
     def commit(self) -> None:
         """Commit the offsets of printed records."""
         self._committed_at = time.monotonic()
-        if self._printed:
-            self._source.commit(self._printed)
-            self._printed = {}
+        self._source.commit(self._printed)
+        self._printed = {}
 
     def _maybe_commit(self) -> None:
         """Commit if the interval has passed; ignore retriable errors until the next commit."""

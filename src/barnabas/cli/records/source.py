@@ -64,7 +64,11 @@ class Source(Protocol):
         ...
 
     def commit(self, printed: Mapping[TopicPartition, int]) -> None:
-        """Commit the positions for the group, if there is a group."""
+        """Commit the positions for the group, if there is a group.
+
+        Args:
+            printed: Offset after the last printed record, where it changed since the last commit.
+        """
         ...
 
 
@@ -84,6 +88,8 @@ class RangeSource:
         self._stream = stream
         self._partitions = frozenset(stream.positions)
         self._group = group
+        # The next commit includes the starts of all partitions, as in a `GroupSource`.
+        self._uncommitted_starts = stream.positions
 
     @property
     def is_finished(self) -> bool:
@@ -157,8 +163,10 @@ class RangeSource:
 
     def commit(self, printed: Mapping[TopicPartition, int]) -> None:
         """Commit the offsets for a group without members."""
-        if self._group is not None:
-            self._client.commit_offsets(self._group, printed)
+        offsets = {**self._uncommitted_starts, **printed}
+        if self._group is not None and offsets:
+            self._client.commit_offsets(self._group, offsets)
+            self._uncommitted_starts = {}
 
 
 def missing_leaders(

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.runtime.packages import needed_for
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -112,8 +114,8 @@ def _string(text: str) -> bytes:
 
 def _hashed(content: bytes | bytearray) -> int:
     """Return the XXH3 hash as a signed number."""
-    # Imported at the first consumer group.
-    import xxhash
+    with needed_for("a consumer group"):
+        import xxhash
 
     unsigned: int = xxhash.xxh3_64_intdigest(bytes(content))
     return unsigned - (1 << 64) if unsigned >= 1 << 63 else unsigned

@@ -24,7 +24,7 @@ from barnabas.registry.errors import (
 from barnabas.registry.records import NoopRecord, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from barnabas.registry.leader.election import RegistryIdentity
     from barnabas.registry.leader.fenced_writer import FencedWriter
@@ -121,8 +121,7 @@ class Leadership:
             try:
                 if self.has_session():
                     await self._writer.fence()
-                    offset = await self._writer.append([encode(NoopRecord())])
-                    await self._reader.read_up_to(offset, _READ_S)
+                    await self._write_last_ids()
                     break
             except (ClientError, TimeoutError) as error:
                 _log.warning("the new leader is not ready: %s", error or type(error).__name__)
@@ -130,6 +129,18 @@ class Leadership:
         self._preparing = None
         self._is_ready = True
         self._notify()
+
+    async def _write_last_ids(self) -> None:
+        """Append a NOOP record, and read up to it.
+
+        It replaces the NOOP record of an earlier leader, which may have been written after this
+        process read the last ids. They are then written again.
+        """
+        last_ids: Mapping[str, int] | None = None
+        while last_ids != self._reader.last_ids:
+            last_ids = self._reader.last_ids
+            offset = await self._writer.append([encode(NoopRecord(last_ids))])
+            await self._reader.read_up_to(offset, _READ_S)
 
     def _notify(self) -> None:
         async def notify() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.runtime.packages import needed_for
 from barnabas.runtime.tls.key_stores import load_own_key, load_trusted
 from barnabas.runtime.tls.tls_error import describe_failure
 from barnabas.runtime.tls.tls_options import ClientAuth, TlsOptions, TlsOptionsError
@@ -188,7 +189,8 @@ def check_compatible(
     if old is None or new is None or (may_change_subject and may_lose_names):
         return
     # Imported here because it takes 30 ms.
-    from cryptography.x509 import load_der_x509_certificate
+    with needed_for("the change of a certificate"):
+        from cryptography.x509 import load_der_x509_certificate
 
     before, after = load_der_x509_certificate(old), load_der_x509_certificate(new)
     if not may_change_subject and before.subject != after.subject:

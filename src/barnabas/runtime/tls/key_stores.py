@@ -20,6 +20,7 @@ from pathlib import Path
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.runtime.packages import needed_for
 from barnabas.runtime.tls.tls_options import TlsOptionsError
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _PEM_BEGIN = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----")
 _PEM_LINE = 64
 _BYTES_MAX = 16 * 1024 * 1024
 _TYPES = ("PEM", "PKCS12", "JKS")
+_PKCS12 = "a PKCS12 store"
 
 
 def load_own_key(context: ssl.SSLContext, source: KeySource) -> bytes | None:
@@ -251,8 +253,9 @@ def _block_of(label: str, der: bytes) -> str:
 def _own_in_pkcs12(data: bytes, source: KeySource, location: str) -> str:
     """Return the key and the certificates of a PKCS12 store as PEM text."""
     # Imported here because it takes 30 ms.
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.serialization import pkcs12
+    with needed_for(_PKCS12):
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.serialization import pkcs12
 
     option = "keystore.location"
     password = source.password if source.password is not None else source.key_password
@@ -274,8 +277,9 @@ def _own_in_pkcs12(data: bytes, source: KeySource, location: str) -> str:
 
 def _trusted_in_pkcs12(data: bytes, source: TrustSource, location: str) -> str:
     """Return the certificates of a PKCS12 store as PEM text."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.serialization import pkcs12
+    with needed_for(_PKCS12):
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.serialization import pkcs12
 
     password = None if source.password is None else source.password.encode()
     try:

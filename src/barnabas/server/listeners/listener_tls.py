@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from barnabas.runtime.packages import needed_for
 from barnabas.runtime.tls.contexts import (
     TlsContext,
     check_compatible,
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 def end_of_certificate(der: bytes) -> float:
     """Return the end of the validity of a certificate (Unix time)."""
     # Imported here because it takes 30 ms.
-    from cryptography.x509 import load_der_x509_certificate
+    with needed_for("the end of a certificate"):
+        from cryptography.x509 import load_der_x509_certificate
 
     return load_der_x509_certificate(der).not_valid_after_utc.timestamp()
 

@@ -9,6 +9,7 @@ from barnabas.coordinator.share.share_coordinator import share_families
 from barnabas.metrics import names
 from barnabas.metrics.registry import MetricFamily, MetricsRegistry, summary_of
 from barnabas.replication.replica_gauges import publish_replica_metrics
+from barnabas.runtime.packages import needed_for
 from barnabas.server.metrics.broker_metrics import (
     producer_families,
     share_partition_families,
@@ -145,9 +146,11 @@ class Observation:
 
         Raises:
             OSError: the address cannot be bound.
+            MissingPackageError: a package of the listener is not installed.
         """
         # Imported only with `metrics.listener`: these modules take a third of the start time.
-        from barnabas.metrics.metrics_listener import MetricsListener
+        with needed_for("the metrics listener"):
+            from barnabas.metrics.metrics_listener import MetricsListener
 
         self._listener = MetricsListener(
             self.registry, self._runtime.timer, self._why_not_healthy, self._why_not_ready

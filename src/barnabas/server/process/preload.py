@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.api_table import API_ROWS
 from barnabas.protocol.record_table import RECORD_ROWS
 from barnabas.record.compiled import CompiledReader
+from barnabas.runtime.packages import MissingPackageError, needed_for
 from barnabas.server.dispatch.served_apis import CONTROLLER_APIS, served_apis
 
 if TYPE_CHECKING:
@@ -64,11 +65,17 @@ _OTHERS = (
     "encodings.utf_16_be",
     "encodings.utf_16_le",
     "gzip",
-    "re2",
-    "xxhash",
     "shutil",
     "traceback",
 )
+
+
+# Modules of packages, with the features that need them.
+_PACKAGES = {
+    "cramjam": "compression by snappy, lz4 or zstd",
+    "re2": "a regular expression",
+    "xxhash": "a consumer group",
+}
 
 
 # The compiled record reader. An import by name would also import aiokafka's client.
@@ -89,7 +96,7 @@ def needed_modules(*, has_authorizer: bool = False) -> list[str]:
     # Put dependencies of handlers first, so that each turn of the loop has little to import.
     names = [f"barnabas.protocol.messages.{API_ROWS[key].module}" for key, _ in served]
     names += [f"barnabas.protocol.records.{row[0]}" for row in RECORD_ROWS["metadata"].values()]
-    names += _OTHERS
+    names += [*_OTHERS, *_PACKAGES]
     names += [f"barnabas.server.handlers.{api.module}" for _, api in served]
     if has_authorizer:
         rights = [each for _, api in served for each in (api.right, api.controller_right) if each]
@@ -100,9 +107,16 @@ def needed_modules(*, has_authorizer: bool = False) -> list[str]:
 
 
 def load_module(name: str) -> None:
-    """Import a module from `needed_modules`."""
+    """Import a module from `needed_modules`.
+
+    Raises:
+        MissingPackageError: It belongs to a package that is not installed.
+    """
     if name == COMPILED_READER:
         CompiledReader()
+    elif name in _PACKAGES:
+        with needed_for(_PACKAGES[name]):
+            importlib.import_module(name)
     else:
         importlib.import_module(name)
 
@@ -131,6 +145,9 @@ class Preloader:
         delay_ms = _INTERVAL_MS
         try:
             self._load(self._left[0])
+            self._left.popleft()
+        except MissingPackageError as error:
+            _log.warning("A package is missing: %s", error)
             self._left.popleft()
         except (OSError, ImportError) as error:
             _log.warning(

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from barnabas.client.connections.metadata_cache import NodeInfo
 from barnabas.client.errors import CorruptRecordsError, OffsetOutOfRangeError
 from barnabas.client.fetch.fetcher import ReaderOptions
 from barnabas.client.fetch.record_set import FetchFailure, RecordSet, read_records
 from barnabas.network.frame_buffers import FrameBuffers
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchResponse
-from unit.client.fetch.started_fetcher import VERSION, answer, batch, fetching, restart, started
+from unit.client.fetch.started_fetcher import TP, VERSION, answer, batch, fetching, restart, started
 from unit.client.scripted_cluster import ScriptedCluster
 
 
@@ -86,6 +87,14 @@ def test_after_a_leader_change_metadata_is_refreshed_and_the_fetch_retried() -> 
     # The session still holds the partition at the same offset: nothing to name.
     assert (request.session_epoch, request.topics, request.forgotten_topics_data) == (1, [], [])
     assert not fetcher.buffer
+
+
+def test_a_new_leader_is_read_while_the_old_one_does_not_answer() -> None:
+    cluster, fetcher = fetching()
+    cluster.metadata.nodes[2] = NodeInfo(2, "h", 2)
+    assert cluster.metadata.move_leader(TP, 2, leader_epoch=5)
+    fetcher.send_fetches()
+    assert cluster.called == [1, 2]
 
 
 def test_an_offset_out_of_range_stops_and_fails_the_partition() -> None:

@@ -39,6 +39,9 @@ class Log:
         self.error: ClientError | None = None
         # Whether written records are read back.
         self.is_read = True
+        # What the reader has found, and what it finds when it reads the first NOOP record.
+        self.last_ids: dict[str, int] = {}
+        self.found_ids: dict[str, int] = {}
 
     def resign(self) -> None: ...
 
@@ -55,6 +58,7 @@ class Log:
     async def read_up_to(self, offset: int, timeout_s: float) -> None:
         if not self.is_read:
             raise TimeoutError
+        self.last_ids = self.last_ids | self.found_ids
 
 
 def run(test: Callable[[Log, Leadership], Coroutine[Any, Any, None]]) -> None:
@@ -80,6 +84,16 @@ def test_a_new_leader_fences_before_it_writes() -> None:
         assert await leadership.leader() is None
         await leadership.write([CONFIG])
         assert (log.fences, log.written) == (1, [NoopRecord(), CONFIG])
+
+    run(test)
+
+
+def test_a_new_leader_writes_the_last_ids_that_it_reads() -> None:
+    async def test(log: Log, leadership: Leadership) -> None:
+        log.last_ids, log.found_ids = {".": 3}, {".": 4}
+        leadership.on_elected(SELF, is_self=True)
+        await leadership.leader()
+        assert log.written == [NoopRecord({".": 3}), NoopRecord({".": 4})]
 
     run(test)
 
