@@ -127,7 +127,7 @@ class FrameSplitter:
         """Number of bytes of the incomplete frame that are missing; 0 if its length is unknown."""
         if self._own is None or self._filled < 4:
             return 0
-        return 4 + self._checked_length(self._own, 0) - self._filled
+        return 4 + self._checked_length(self._own) - self._filled
 
     def get_buffer(self, _size_hint: int = -1) -> memoryview:
         """Return the buffer for the next bytes; it is never empty."""
@@ -189,7 +189,7 @@ class FrameSplitter:
         assert own is not None
         self.follows_frame = False
         self._filled += count
-        whole = 4 + self._checked_length(own, 0)
+        whole = 4 + self._checked_length(own)
         if self._filled == whole:
             self._forget_own()
             self.has_more = False
@@ -204,7 +204,7 @@ class FrameSplitter:
         """Copy an incomplete frame out of the shared buffer, which other connections use next."""
         self._filled = len(left_over)
         if self._filled >= 4:
-            whole = 4 + self._checked_length(left_over, 0)
+            whole = 4 + self._checked_length(left_over)
             if whole > self._small_frame_bytes:
                 self._own = self._copy_to_larger(left_over, whole)
                 return
@@ -231,11 +231,11 @@ class FrameSplitter:
         if self._large is not None and len(buffer) > OWN_BYTES_MIN:
             self._large.give_back(buffer)
 
-    def _checked_length(self, view: memoryview, position: int) -> int:
+    def _checked_length(self, start: memoryview) -> int:
         length: int
-        (length,) = _unpack_length(view, position)
+        (length,) = _unpack_length(start)
         if not 0 <= length <= self.max_frame_bytes:
-            raise self._length_error(view, position)
+            raise self._length_error(start, 0)
         return length
 
     def _length_error(self, view: memoryview, position: int) -> ProtocolError:

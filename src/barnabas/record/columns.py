@@ -41,11 +41,9 @@ _LENGTH = Struct(">i")
 _ATTRIBUTES = Struct(">h")
 
 
-def iter_records(
-    buffer: Buffer, max_bytes: int = DECOMPRESSED_BYTES_MAX
-) -> Iterator[CompiledRecord]:
+def iter_records(buffer: Buffer) -> Iterator[CompiledRecord]:
     """Yield the records of all complete batches of any format, like `legacy.read_records`."""
-    return read_records(buffer, max_bytes, batch_records)
+    return read_records(buffer, DECOMPRESSED_BYTES_MAX, batch_records)
 
 
 def batch_records(

@@ -125,18 +125,9 @@ class LogManager:
 
     # -- starting and stopping ---------------------------------------------------------------
 
-    def startup(
-        self,
-        config_of: Callable[[str], LogConfig],
-        assigned: AssignedLogs = EverythingAssigned(),  # noqa: B008 - the object has no state
-    ) -> None:
-        """Open every log of the directories in one turn.
-
-        Args:
-            config_of: returns the configuration of a topic, the defaults for an unknown topic.
-            assigned: the partitions in the metadata; other logs are renamed as stray.
-        """
-        for _ in self._load(config_of, assigned):
+    def startup(self, config_of: Callable[[str], LogConfig]) -> None:
+        """Open every log of the directories in one turn. No log is stray."""
+        for _ in self._load(config_of, EverythingAssigned()):
             pass
 
     def startup_in_slices(
@@ -145,7 +136,13 @@ class LogManager:
         assigned: AssignedLogs,
         on_done: Callable[[], None],
     ) -> None:
-        """Open every log, a part per turn of the loop; `on_done` may run before this returns."""
+        """Open every log, a part per turn of the loop; `on_done` may run before this returns.
+
+        Args:
+            config_of: returns the configuration of a topic, the defaults for an unknown topic.
+            assigned: the partitions in the metadata; other logs are renamed as stray.
+            on_done: called when all logs are open.
+        """
 
         def run_later(work: Callable[[], None]) -> None:
             self._dependencies.timer.call_soon(lambda: None if self._is_stopped else work())
