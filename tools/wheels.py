@@ -116,10 +116,18 @@ def _requirements_of(requirement: Requirement) -> Iterator[Requirement]:
 def _available(
     requirements: dict[str, str], platform: str, python: str
 ) -> Iterator[tuple[str, bool]]:
-    """Yield each name, and whether pip finds a wheel. Ask for one name only if one is missing."""
-    has_all = _has_wheels(requirements.values(), platform, python)
-    for name, requirement in requirements.items():
-        yield name, has_all or _has_wheels([requirement], platform, python)
+    """Yield each name, and whether pip finds a wheel. Halve the names until none is missing."""
+    names = list(requirements)
+    if not names:
+        return
+    if _has_wheels(requirements.values(), platform, python):
+        yield from ((name, True) for name in names)
+    elif len(names) == 1:
+        yield names[0], False
+    else:
+        middle = len(names) // 2
+        for half in (names[:middle], names[middle:]):
+            yield from _available({name: requirements[name] for name in half}, platform, python)
 
 
 def _has_wheels(requirements: Iterable[str], platform: str, python: str) -> bool:

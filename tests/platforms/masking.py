@@ -69,6 +69,9 @@ def masked(
         "PYTHONPATH": os.pathsep.join([str(MASK), *filter(None, sys.path)]),
         "SYSTEM_MASK": str(file),
     }
+    if system == MACOS:
+        # What `sysconfig` says. Packages look for a version of macOS in it.
+        variables["_PYTHON_HOST_PLATFORM"] = "macosx-14.0-arm64"
     return variables if note is None else {**variables, "SYSTEM_MASK_NOTE": str(note)}
 
 

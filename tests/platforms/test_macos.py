@@ -20,15 +20,20 @@ from platforms.masking import MACOS, masked
 from waiting import eventually
 
 # Tests that run again, in a pytest that lacks the names, on asyncio's own loop.
+# A run with paths includes tests of Apache Kafka, which are left out where there are some.
 SELECTIONS = {
     "runtime": ["tests/unit/runtime", "tests/unit/cli/test_profile.py"],
+    "unit": ["tests/unit", "-n", "2"],
     "clients": [
+        *("-k", "not kafka"),
         "tests/conformance/test_produce_consume.py",
         "tests/conformance/test_client_blocking.py",
         "tests/conformance/test_client_producer.py",
     ],
     "kills": ["tests/conformance/test_kill_minus_nine.py"],
 }
+# The whole of `tests/unit` takes 7 to 20 minutes.
+LONG = ("unit",)
 ROOT = Path(__file__).parents[2]
 
 
@@ -102,12 +107,18 @@ def test_a_cluster_replicates(tmp_path: Path, note: Path) -> None:
         assert len(note.read_text().split()) >= 3
 
 
-@pytest.mark.parametrize("selection", SELECTIONS)
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "selection",
+    [
+        pytest.param(name, marks=[pytest.mark.nightly, pytest.mark.slow] if name in LONG else [])
+        for name in SELECTIONS
+    ],
+)
 def test_a_selection_of_tests_passes(selection: str, tmp_path: Path) -> None:
     # The names of sockets below `tmp_path` would be too long.
     with TemporaryDirectory(prefix="masked-") as directory:
-        # A run with paths includes tests of Apache Kafka.
-        words = ["-m", "pytest", "-k", "not kafka", "--basetemp", f"{directory}/tests"]
+        words = ["-m", "pytest", "--basetemp", f"{directory}/tests"]
         variables = masked(MACOS, tmp_path, without=["uvloop"])
         done = subprocess.run(
             [sys.executable, *words, *SELECTIONS[selection]],

@@ -29,6 +29,7 @@ from barnabas.registry.errors import (
     version_not_soft_deleted,
     version_soft_deleted,
 )
+from barnabas.registry.merging import GROUP, merged, property_of, with_version
 from barnabas.registry.records import (
     LEVEL,
     ClearSubjectRecord,
@@ -41,7 +42,9 @@ from barnabas.registry.records import (
     Record,
     SchemaRecord,
     StoredSchema,
+    rules_of,
 )
+from barnabas.registry.references import Resolver
 from barnabas.registry.schemas import (
     SCHEMA_TYPES,
     InvalidSchemaError,
@@ -55,18 +58,15 @@ from barnabas.registry.subjects import (
     LATEST,
     Subject,
     context_of,
-    in_context,
     split,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from barnabas.registry.requests import ConfigRequest, SchemaRequest
     from barnabas.registry.state import RegistryState
 
-# Levels of references of references.
-_DEPTH_MAX = 50
 # Texts of earlier versions that are compared in one step: their copies need memory.
 _PART_CHARACTERS = 8 << 20
 
@@ -161,7 +161,15 @@ class Registry:
         if request.schema_type not in SCHEMA_TYPES:
             raise invalid_schema(f"Invalid schema type {request.schema_type}")
         if not request.text.strip():
-            raise invalid_schema("Empty schema")
+            latest = self.state.get(subject, LATEST)
+            if latest is None:
+                raise invalid_schema("Empty schema")
+            # The same schema with other metadata or rules.
+            request = request._replace(
+                schema_type=latest.content.schema_type,
+                text=latest.content.text,
+                references=latest.content.references,
+            )
         given = self._text_of(
             subject, Content(request.schema_type, request.text, request.references)
         )
@@ -175,7 +183,7 @@ class Registry:
         return Content(request.schema_type, found.text, found.references, request.rules)
 
     def _text_of(self, subject: str, content: Content) -> SchemaText:
-        resolver = _Resolver(self.state, context_of(subject))
+        resolver = Resolver(self.state, context_of(subject))
         return SchemaText(content.schema_type, content.text, resolver.resolve(content.references))
 
     async def formatted(self, schema: StoredSchema, name: str) -> str:
@@ -198,10 +206,41 @@ class Registry:
         content = await self.examine(subject, request, normalize=normalize)
         if not self.state.has_versions(subject, which):
             raise subject_not_found(subject)
-        found = self.state.find(subject, content, which)
+        found = self._find(subject, request, content, which)
         if found is None:
             raise schema_not_found()
         return found
+
+    def _find(
+        self,
+        subject: str,
+        request: SchemaRequest,
+        content: Content,
+        which: Deleted = UNDELETED,
+    ) -> StoredSchema | None:
+        """Return the version with a content, or with what a registration would make of it."""
+        found = self.state.find(subject, content, which)
+        if found is None:
+            rules = rules_of(self._merged(subject, request))
+            found = self.state.find(subject, content._replace(rules=rules), which)
+        return found
+
+    def _merged(self, subject: str, request: SchemaRequest) -> Mapping[str, Any]:
+        """Return metadata and rule set of a version with the schema of a request."""
+        if self.state.mode_in_scope(subject) == IMPORT:
+            return request.more
+        latest = self.state.get(subject, LATEST)
+        config = self.state.config_in_scope(subject)
+        return merged(config, request.more, {} if latest is None else latest.more)
+
+    def _compared(self, subject: str, request: SchemaRequest) -> list[StoredSchema]:
+        """Return the versions that a new one is compared with: those of its group."""
+        versions = self.state.versions(subject)
+        group = self.state.config_in_scope(subject).get(GROUP)
+        if not group:
+            return versions
+        wanted = property_of(self._merged(subject, request), group)
+        return [each for each in versions if property_of(each.more, group) == wanted]
 
     async def find_registered(
         self, subject: str, request: SchemaRequest, *, normalize: bool
@@ -210,7 +249,7 @@ class Registry:
         if request.version is not None or not self.state.has_versions(subject):
             return None
         content = await self.examine(subject, request, normalize=normalize)
-        found = self.state.find(subject, content)
+        found = self._find(subject, request, content)
         return found if found is not None and request.id in (None, found.id) else None
 
     async def register(
@@ -225,13 +264,13 @@ class Registry:
         async with self._changing(subject):
             self._check_register_mode(subject, request)
             content = await self.examine(subject, request, normalize=normalize)
-            found = self.state.find(subject, content)
+            found = self._find(subject, request, content)
             if found and request.version is None and request.id in (None, found.id):
                 return found
             is_import = self.state.mode_in_scope(subject) == IMPORT
             if not is_import:
                 level = self.state.level(subject)
-                earlier = self.state.versions(subject)
+                earlier = self._compared(subject, request)
                 problems = await self._problems(level, subject, content, earlier)
                 if problems:
                     raise incompatible(subject, problems, level)
@@ -239,6 +278,8 @@ class Registry:
                 # Another subject may have changed during the check.
                 self._text_of(subject, content)
                 self._check_register_mode(subject, request)
+                request = request._replace(more=self._merged(subject, request))
+                content = content._replace(rules=request.rules)
                 return await self._write_version(subject, request, content)
 
     async def _write_version(
@@ -260,7 +301,9 @@ class Registry:
         if state.get(subject, version, ALL) is not None:
             # An import replaces the version, and perhaps the only record of its id.
             records.append(NoopRecord(state.last_ids))
-        new = StoredSchema(subject, version, schema_id, content, more=request.more)
+        new = StoredSchema(
+            subject, version, schema_id, content, more=with_version(request.more, version)
+        )
         records.append(SchemaRecord(subject, version, new))
         await self._store.write(records)
         return new
@@ -324,7 +367,7 @@ class Registry:
         Raises:
             RegistryError: The schema is invalid, or there is no such version.
         """
-        earlier = self.state.versions(subject)
+        earlier = self._compared(subject, request)
         if version is not None:
             found = self.state.get(subject, version)
             if found is None and version != LATEST:
@@ -424,7 +467,7 @@ class Registry:
         Raises:
             RegistryError: The level is unknown, or the mode forbids the change.
         """
-        if request.level not in (None, *LEVELS) or request == (None, None):
+        if request.level not in (None, *LEVELS) or request == (None, None, {}):
             raise invalid_level()
         async with self._changing(subject), self._writing:
             self._check_writable(subject)
@@ -433,6 +476,7 @@ class Registry:
                 changed[LEVEL] = request.level
             if request.normalize is not None:
                 changed["normalize"] = request.normalize
+            changed.update(request.more)
             await self._store.write([ConfigRecord(subject, changed)])
 
     async def delete_config(self, subject: str | None) -> dict[str, Any]:
@@ -521,43 +565,3 @@ def in_parts(versions: Sequence[StoredSchema], characters: int) -> Iterator[Sequ
             end, size = index, 0
     if end:
         yield versions[:end]
-
-
-class _Resolver:
-    """Finds the schemas of references; each one once."""
-
-    def __init__(self, state: RegistryState, context: str) -> None:
-        self._state = state
-        self._context = context
-        self._found: dict[Reference, ResolvedReference] = {}
-
-    def resolve(
-        self, references: Sequence[Reference], depth: int = 0
-    ) -> tuple[ResolvedReference, ...]:
-        """Return references with their schemas.
-
-        Raises:
-            RegistryError: A schema is missing, or the references are too deep.
-        """
-        if depth > _DEPTH_MAX:
-            raise invalid_schema(f"the references have more than {_DEPTH_MAX} levels")
-        return tuple(self._one(each, depth) for each in references)
-
-    def _one(self, reference: Reference, depth: int) -> ResolvedReference:
-        found = self._found.get(reference)
-        if found is None:
-            subject = in_context(self._context, reference.subject)
-            schema = self._state.get(subject, reference.version, ALL)
-            if schema is None:
-                raise invalid_schema(
-                    f'No schema reference found for subject "{reference.subject}" and version '
-                    f"{reference.version}"
-                )
-            inner = self.resolve(schema.content.references, depth + 1)
-            found = ResolvedReference(
-                Reference(reference.name, reference.subject, schema.version),
-                schema.content.text,
-                inner,
-            )
-            self._found[reference] = found
-        return found

@@ -27,7 +27,11 @@ _MAGIC = 0
 # Members of a schema's value that `StoredSchema` has as fields.
 _KNOWN = ("subject", "version", "id", "schemaType", "references", "schema", "deleted")
 # Members that are part of what an id stands for, besides text, type and references.
-RULES = ("metadata", "ruleSet")
+METADATA, RULE_SET = "metadata", "ruleSet"
+RULES = (METADATA, RULE_SET)
+# The property of metadata that is the number of the version. It differs between versions with the
+# same content.
+VERSION_PROPERTY = "confluent:version"
 
 
 class DamagedRecordError(Exception):
@@ -276,4 +280,8 @@ def _stored(subject: str, version: int, value: Mapping[str, Any]) -> StoredSchem
 def rules_of(members: Mapping[str, Any]) -> str:
     """Return the part of a content that metadata and rule set are, as JSON with sorted names."""
     found = {name: members[name] for name in RULES if members.get(name)}
+    properties = (found.get(METADATA) or {}).get("properties")
+    if isinstance(properties, dict) and VERSION_PROPERTY in properties:
+        others = {name: properties[name] for name in properties if name != VERSION_PROPERTY}
+        found[METADATA] = {**found[METADATA], "properties": others}
     return msgspec.json.encode(found, order="sorted").decode() if found else ""

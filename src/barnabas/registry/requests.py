@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from barnabas.registry.errors import UNPROCESSABLE, RegistryError
+from barnabas.registry.merging import (
+    DEFAULT_METADATA,
+    DEFAULT_RULES,
+    GROUP,
+    OVERRIDE_METADATA,
+    OVERRIDE_RULES,
+)
 from barnabas.registry.records import AVRO, RULES, rules_of
 from barnabas.registry.schemas import Reference
 
@@ -23,14 +30,10 @@ _INT_MAX = 2**31 - 1
 # Members of a configuration that Confluent's registry applies, and this one does not.
 _UNSUPPORTED_CONFIGS = (
     "alias",
-    "compatibilityGroup",
     "compatibilityPolicy",
     "validateFields",
-    "defaultMetadata",
-    "overrideMetadata",
-    "defaultRuleSet",
-    "overrideRuleSet",
 )
+_CONFIG_OBJECTS = (DEFAULT_METADATA, OVERRIDE_METADATA, DEFAULT_RULES, OVERRIDE_RULES)
 
 
 class SchemaRequest(NamedTuple):
@@ -56,6 +59,8 @@ class ConfigRequest(NamedTuple):
 
     level: str | None
     normalize: bool | None
+    # The compatibility group, and defaults and overrides of metadata and rule sets.
+    more: Mapping[str, Any] = MappingProxyType({})
 
 
 def read_schema(body: bytes) -> SchemaRequest:
@@ -101,7 +106,10 @@ def read_config(body: bytes) -> ConfigRequest:
     members = _Members(body, "config")
     members.refuse(_UNSUPPORTED_CONFIGS)
     level, normalize = members.text("compatibility"), members.flag("normalize")
-    return ConfigRequest(None if level is None else level.upper(), normalize)
+    more: dict[str, Any] = {name: members.object(name) for name in _CONFIG_OBJECTS}
+    more[GROUP] = members.text(GROUP)
+    given = {name: value for name, value in more.items() if value is not None}
+    return ConfigRequest(None if level is None else level.upper(), normalize, given)
 
 
 def read_mode(body: bytes) -> str:

@@ -12,6 +12,7 @@ Windows: `sys.platform` stays, because packages would import modules of Windows.
 to watch descriptors and signals, as on Windows. Paths stay those of POSIX.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -41,7 +42,9 @@ def _apply(mask):
         _look_like_macos()
     # First, because asyncio chooses its selector when it is imported.
     _remove("select", mask["names"].pop("select"))
-    if mask["system"] != "darwin":
+    if mask["system"] == "darwin":
+        _import_psutil()
+    else:
         for name in _EARLY:
             __import__(name)
         _look_like_windows()
@@ -70,6 +73,16 @@ def _look_like_macos():
     _use_macos_locks()
     _limit_open_files()
     _add_kqueue()
+
+
+def _import_psutil():
+    """Import psutil as on Linux: its compiled module for macOS does not exist here."""
+    # What psutil imports belongs to macOS.
+    __import__("subprocess")
+    sys.platform = "linux"
+    with contextlib.suppress(ImportError):
+        __import__("psutil")
+    sys.platform = "darwin"
 
 
 def _use_macos_locks():
@@ -131,16 +144,20 @@ def _limit_open_files():
     import resource
 
     read, change = resource.getrlimit, resource.setrlimit
+    # The limits of a process in a terminal. A change is kept here and, as far as it may, by Linux.
+    shown = (256, resource.RLIM_INFINITY)
 
     def getrlimit(which):
-        soft, hard = read(which)
-        return (256, resource.RLIM_INFINITY) if which == resource.RLIMIT_NOFILE else (soft, hard)
+        return shown if which == resource.RLIMIT_NOFILE else read(which)
 
     def setrlimit(which, limits):
+        nonlocal shown
         if which == resource.RLIMIT_NOFILE:
             if limits[0] == resource.RLIM_INFINITY or limits[0] > 10_240:
                 raise ValueError("not allowed to raise maximum limit")
-            limits = (min(limits[0], read(which)[1]), read(which)[1])
+            shown = tuple(limits)
+            hard = read(which)[1]
+            limits = (min(limits[0], hard), hard)
         change(which, limits)
 
     resource.getrlimit, resource.setrlimit = getrlimit, setrlimit

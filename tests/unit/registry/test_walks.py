@@ -45,6 +45,7 @@ class Walk:
             ("DELETE", f"/subjects/{subject}/versions/{self._version()}{self._permanent()}", None),
             ("PUT", f"/config/{subject}", {"compatibility": rng.choice(LEVELS)}),
             ("PUT", f"/config/{subject}", {"normalize": rng.random() < 0.5}),
+            ("PUT", f"/config/{subject}", {"defaultMetadata": {"properties": {"team": "x"}}}),
             ("DELETE", f"/config/{subject}", None),
             ("PUT", f"/mode/{subject}{rng.choice(['', '?force=true'])}", {"mode": self._mode()}),
             ("DELETE", f"/mode/{subject}", None),
@@ -56,6 +57,9 @@ class Walk:
         body: dict[str, Any] = {"schema": self._rng.choice(SCHEMAS)}
         if self._imports and self._rng.random() < 0.2:
             body |= {"id": self._rng.randint(1, 9), "version": self._rng.randint(1, 4)}
+        if self._rng.random() < 0.2:
+            properties = {"confluent:version": "0", "owner": self._rng.choice("ab")}
+            body["metadata"] = {"properties": properties}
         if self._rng.random() < 0.2:
             version = self._rng.randint(1, 3)
             body["references"] = [{"name": "r", "subject": "b", "version": version}]

@@ -136,7 +136,7 @@ class Call:
         memory: Counts the bytes of the body.
     """
 
-    __slots__ = ("_memory", "_query", "caller", "request", "route")
+    __slots__ = ("_memory", "_pairs", "_query", "caller", "request", "route")
 
     def __init__(
         self, request: Request, route: Route, caller: Caller, memory: RequestMemory
@@ -146,7 +146,8 @@ class Call:
         self.route = route
         self.caller = caller
         query = request.scope["query_string"].decode("ascii", "replace")
-        self._query: dict[str, str] = dict(parse_qsl(query, keep_blank_values=True))
+        self._pairs = parse_qsl(query, keep_blank_values=True)
+        self._query: dict[str, str] = dict(self._pairs)
 
     async def body(self) -> bytes:
         """Return the body of the request.
@@ -199,6 +200,10 @@ class Call:
     def text(self, name: str, default: str = "") -> str:
         """Return a parameter of the query."""
         return self._query.get(name, default)
+
+    def texts(self, name: str) -> list[str]:
+        """Return all values of a parameter of the query."""
+        return [value for given, value in self._pairs if given == name]
 
     def flag(self, name: str) -> bool:
         """Return whether a parameter of the query is `true`."""

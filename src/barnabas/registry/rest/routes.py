@@ -17,6 +17,7 @@ from barnabas.registry.errors import (
     subject_not_found,
     version_not_found,
 )
+from barnabas.registry.merging import has_properties
 from barnabas.registry.records import AVRO, RULES, reference_members
 from barnabas.registry.requests import read_config, read_mode, read_schema
 from barnabas.registry.rest.http_call import Call, Route
@@ -99,6 +100,7 @@ class Routes:
             "/subjects": {"GET": self._subjects},
             subject: {"POST": self._look_up, "DELETE": self._delete_subject},
             f"{subject}/versions": {"GET": self._versions, "POST": self._register},
+            f"{subject}/metadata": {"GET": self._latest_with_metadata},
             version: {"GET": self._version, "DELETE": self._delete_version},
             f"{version}/schema": {"GET": self._version_text},
             f"{version}/referencedby": {"GET": self._referenced_by},
@@ -212,6 +214,20 @@ class Routes:
         found = await self._found_version(call)
         text = await self._registry.formatted(found, call.text("format"))
         return _members(found, text)
+
+    async def _latest_with_metadata(self, call: Call) -> object:
+        await self._access.check(call.caller, Right.READ, call.subject)
+        # Confluent's clients give keys and values in the same order.
+        wanted = dict(zip(call.texts("key"), call.texts("value"), strict=False))
+        which = Deleted(included=call.flag("deleted"))
+        versions = self._state.versions(call.subject, which)
+        if not versions:
+            raise subject_not_found(call.subject)
+        matching = [each for each in versions if has_properties(each.more, wanted)]
+        if not matching:
+            raise schema_not_found()
+        found = matching[-1]
+        return _members(found, await self._registry.formatted(found, call.text("format")))
 
     async def _version_text(self, call: Call) -> object:
         found = await self._found_version(call)
@@ -353,7 +369,7 @@ class Routes:
         if response is not None:
             return response
         await self._registry.set_config(call.scope, request)
-        given = {"compatibility": request.level, "normalize": request.normalize}
+        given = {"compatibility": request.level, "normalize": request.normalize, **request.more}
         return {name: value for name, value in given.items() if value is not None}
 
     async def _delete_config(self, call: Call) -> object:

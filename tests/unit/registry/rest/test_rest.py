@@ -473,7 +473,7 @@ def test_members_of_bodies_without_a_meaning_are_ignored(registry: RegistryInMem
     assert registry.request("PUT", "/config/b", body).status == 200
 
 
-@pytest.mark.parametrize("name", ["alias", "compatibilityGroup", "defaultRuleSet"])
+@pytest.mark.parametrize("name", ["alias", "compatibilityPolicy", "validateFields"])
 def test_settings_that_would_have_no_effect_are_refused(
     registry: RegistryInMemory, name: str
 ) -> None:
