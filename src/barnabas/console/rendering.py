@@ -43,7 +43,7 @@ class Renderer:
     """
 
     def __init__(self, loaded: dict[str, Asset]) -> None:
-        self._environment = environment = jinja2.Environment(
+        self.environment = environment = jinja2.Environment(
             loader=jinja2.PackageLoader(_PACKAGE),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
@@ -68,7 +68,7 @@ class Renderer:
 
     def render(self, template: str, values: dict[str, Any]) -> str:
         """Return the page."""
-        return self._environment.get_template(template).render(values)
+        return self.environment.get_template(template).render(values)
 
 
 def assets() -> dict[str, Asset]:
