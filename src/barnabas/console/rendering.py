@@ -43,8 +43,13 @@ class Renderer:
         prefix: The path below which the pages are, without a slash at its end; "" for "/".
     """
 
+<<<<<<< HEAD
     def __init__(self, loaded: dict[str, Asset], prefix: str = "") -> None:
         self._environment = environment = jinja2.Environment(
+=======
+    def __init__(self, loaded: dict[str, Asset]) -> None:
+        self.environment = environment = jinja2.Environment(
+>>>>>>> conlooks
             loader=jinja2.PackageLoader(_PACKAGE),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
@@ -69,7 +74,7 @@ class Renderer:
 
     def render(self, template: str, values: dict[str, Any]) -> str:
         """Return the page."""
-        return self._environment.get_template(template).render(values)
+        return self.environment.get_template(template).render(values)
 
 
 def assets() -> dict[str, Asset]:
