@@ -10,8 +10,12 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from barnabas.console.access.roles import Role
 from barnabas.console.cluster_history import ClusterAccess, History
-from barnabas.console.message_decoding import MessageDecoder, Shown
+from barnabas.console.forms import query_fields
 from barnabas.console.message_search import Tails
+from barnabas.console.messages.formats import Decoders, Formats
+from barnabas.console.messages.masking import Masks
+from barnabas.console.messages.record_view import RecordView
+from barnabas.console.messages.schema_decoding import SchemaDecoder
 from barnabas.console.navigation import navigation
 from barnabas.console.rendering import Renderer, assets
 from barnabas.console.request_checks import Session, Sessions
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
 _SEARCHES_MAX = 2
 _EXAMINATIONS_MAX = 2
+_HASH_KEY_BYTES = 32
 
 
 class Console:
@@ -45,13 +50,14 @@ class Console:
         self.settings = settings
         self.prefix = prefix
         self.clock = SystemClock()
-        self.sessions = Sessions(self.clock, SystemRng(), settings.password, announce)
+        rng = SystemRng()
+        self.sessions = Sessions(self.clock, rng, settings.password, announce)
         self.assets = assets()
         self._renderer = Renderer(self.assets, prefix)
         registry = settings.registry
-        # Shows keys and values, by their schemas if there is a registry.
-        self.shown = Shown() if registry is None else MessageDecoder(registry, self.clock)
-        self.tails = Tails(self.clock, self.shown)
+        self.decoders = Decoders(None if registry is None else SchemaDecoder(registry, self.clock))
+        self.masks = Masks(settings.masks, rng.token(_HASH_KEY_BYTES))
+        self.tails = Tails(self.clock)
         # Costly requests at once; others wait.
         self.searching = asyncio.Semaphore(_SEARCHES_MAX)
         self.examining = asyncio.Semaphore(_EXAMINATIONS_MAX)
@@ -76,6 +82,7 @@ class Console:
         """Return the session of the browser; None if it is not logged in."""
         return self.sessions.find(request.cookies.get(self.sessions.cookie))
 
+<<<<<<< HEAD
     def path(self, request: Request) -> str:
         """Return the path of a request without the prefix of the cluster."""
         return request.url.path.removeprefix(self.prefix) or "/"
@@ -87,6 +94,11 @@ class Console:
             page: Path and query, without the prefix of the cluster.
         """
         return RedirectResponse(self.prefix + page, 303)
+=======
+    def record_view(self, request: Request) -> RecordView:
+        """Return how the records of this request are shown: decoded by choice, and masked."""
+        return RecordView(self.decoders, self.masks, Formats.of(query_fields(request)))
+from barnabas.console.navigation import navigation
 
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any

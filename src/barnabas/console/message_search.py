@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.cli.common.printable import printable, printable_lines
 from barnabas.client.errors import ClientError
-from barnabas.console.message_decoding import LISTED_BYTES, ShownBytes, shown_headers
 from barnabas.console.rendering import moment, size
 
 if TYPE_CHECKING:
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     from barnabas import aio
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.console.message_decoding import Shown
+    from barnabas.console.messages.decoded import Decoded, ShownBytes
+    from barnabas.console.messages.record_view import DecodedRecord, RecordView, ShownMessage
     from barnabas.console.settings import SearchLimits
     from barnabas.runtime.clock import Clock
 
@@ -40,31 +40,26 @@ class Match(NamedTuple):
     header_name: str = ""
     header_value: bytes = b""
 
-    def fits(self, record: ConsumerRecord) -> bool:
+    def fits(self, record: DecodedRecord) -> bool:
         """Return whether the record contains all that is wanted."""
         return (
-            (not self.key or self.key in (record.key or b""))
-            and (not self.value or self.value in (record.value or b""))
+            (not self.key or _contains(record.key, self.key))
+            and (not self.value or _contains(record.value, self.value))
             and (not self.header_name or self._fits_header(record))
         )
 
-    def _fits_header(self, record: ConsumerRecord) -> bool:
+    def _fits_header(self, record: DecodedRecord) -> bool:
         return any(
-            name == self.header_name and self.header_value in (value or b"")
+            name == self.header_name and _contains(value, self.header_value)
             for name, value in record.headers
         )
 
 
-class ShownMessage(NamedTuple):
-    """A record as a page shows it."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: ShownBytes
-    value: ShownBytes
-    headers: list[tuple[str, ShownBytes]]
+def _contains(part: Decoded, wanted: bytes) -> bool:
+    """Return whether the bytes or the text contain this; masked parts have no bytes."""
+    if part.raw is not None and wanted in part.raw:
+        return True
+    return wanted.decode(errors="replace") in part.text
 
 
 @dataclass(slots=True)
@@ -79,19 +74,6 @@ class Found:
     limit: str = ""
     # The next offset to examine, by partition; only partitions with a rest.
     rest: dict[int, int] = field(default_factory=dict)
-
-
-def shown_message(record: ConsumerRecord, shown: Shown, limit: int = LISTED_BYTES) -> ShownMessage:
-    """Return a record as a page shows it, with at most `limit` bytes of key and value each."""
-    return ShownMessage(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        timestamp=record.timestamp,
-        key=shown.show(record.key, limit),
-        value=shown.show(record.value, limit),
-        headers=shown_headers(record.headers),
-    )
 
 
 class MessageSearch:
@@ -112,7 +94,7 @@ class MessageSearch:
         consumer: aio.Consumer,
         clock: Clock,
         limits: SearchLimits,
-        wanted: tuple[Match, Shown],
+        wanted: tuple[Match, RecordView],
         results_max: int,
         *,
         keep_newest: bool = False,
@@ -120,7 +102,7 @@ class MessageSearch:
         self._consumer = consumer
         self._clock = clock
         self._limits = limits
-        self._wanted, self._shown = wanted
+        self._wanted, self._view = wanted
         self._results_max = results_max
         self._found = Found()
         # A heap, the oldest first, of at most `results_max`; None if results are kept in order.
@@ -151,7 +133,7 @@ class MessageSearch:
             records = await self._consumer.poll(
                 min(_POLL_S, remaining_s), max_records=_POLL_RECORDS
             )
-            await self._shown.look_up(record for record in records if self._wanted.fits(record))
+            await self._view.look_up(records)
             for tp, part in records.items():
                 if tp in left and not found.limit:
                     self._examine(part, tp, ranges[tp][1], left)
@@ -176,8 +158,9 @@ class MessageSearch:
             left[tp] = record.offset + 1
             found.records += 1
             found.size += _size(record)
-            if self._wanted.fits(record):
-                self._keep(record)
+            decoded = self._view.decode(record)
+            if self._wanted.fits(decoded):
+                self._keep(decoded)
             if found.records >= limits.records:
                 found.limit = f"{limits.records} records"
             if found.size >= limits.size:
@@ -185,18 +168,18 @@ class MessageSearch:
             if found.limit:
                 return
 
-    def _keep(self, record: ConsumerRecord) -> None:
+    def _keep(self, record: DecodedRecord) -> None:
         found = self._found
         if self._newest is None:
-            found.messages.append(shown_message(record, self._shown))
+            found.messages.append(record.shown())
             if len(found.messages) >= self._results_max:
                 found.limit = f"{self._results_max} results"
             return
         place = (record.timestamp, record.partition, record.offset)
         if len(self._newest) < self._results_max:
-            heapq.heappush(self._newest, (*place, shown_message(record, self._shown)))
+            heapq.heappush(self._newest, (*place, record.shown()))
         elif place > self._newest[0][:3]:
-            heapq.heapreplace(self._newest, (*place, shown_message(record, self._shown)))
+            heapq.heapreplace(self._newest, (*place, record.shown()))
 
     async def _drop_finished(
         self,
@@ -236,9 +219,8 @@ _SILENT_POLLS = 10
 class Tails:
     """All tails of a console: a bounded number, and the closing of their consumers."""
 
-    def __init__(self, clock: Clock, shown: Shown) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._shown = shown
         self._count = 0
         self._has_ended = False
         # Consumers that are being closed. The event loop holds only weak references to tasks.
@@ -254,15 +236,19 @@ class Tails:
         self._has_ended = True
 
     async def events(
-        self, consumer: aio.Consumer, partitions: Sequence[TopicPartition], wanted: Match
+        self,
+        consumer: aio.Consumer,
+        partitions: Sequence[TopicPartition],
+        wanted: tuple[Match, RecordView],
     ) -> AsyncIterator[bytes]:
         """Yield events: `ready`, `message`, `skipped` (a count), `problem` (a text) and `end`.
 
         Args:
             consumer: A consumer without a group; it is closed at the end.
             partitions: The partitions to read from their ends on.
-            wanted: What the records must contain.
+            wanted: What the records must contain, and how they are shown.
         """
+        match, view = wanted
         self._count += 1
         ends_ms = self._clock.monotonic_ms() + TAIL_S * _MS_PER_S
         try:
@@ -274,9 +260,10 @@ class Tails:
             silent = 0
             while self._clock.monotonic_ms() < ends_ms and not self._has_ended:
                 records = await consumer.poll(_TAIL_POLL_S, max_records=_TAIL_POLL_RECORDS)
-                fitting = [record for record in records if wanted.fits(record)]
-                await self._shown.look_up(fitting[:_SHOWN_MAX])
-                for event in _events(fitting, self._shown):
+                await view.look_up(records)
+                decoded = (view.decode(record) for record in records)
+                fitting = [record for record in decoded if match.fits(record)]
+                for event in _events(fitting):
                     yield event
                 silent = 0 if fitting else silent + 1
                 if silent >= _SILENT_POLLS:
@@ -296,9 +283,9 @@ class Tails:
             task.add_done_callback(self._closing.discard)
 
 
-def _events(records: Sequence[ConsumerRecord], shown: Shown) -> Iterator[bytes]:
+def _events(records: Sequence[DecodedRecord]) -> Iterator[bytes]:
     for record in records[:_SHOWN_MAX]:
-        yield _event("message", _as_json(shown_message(record, shown)))
+        yield _event("message", _as_json(record.shown()))
     if len(records) > _SHOWN_MAX:
         yield _event("skipped", {"count": len(records) - _SHOWN_MAX})
 

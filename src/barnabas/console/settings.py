@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.console.messages.masking import MaskRule
     from barnabas.serializers.registry import SchemaRegistry
 
 
@@ -50,6 +51,8 @@ class ConsoleSettings:
     queries: tuple[str, ...] = ()
     # For keys and values with a schema.
     registry: SchemaRegistry | None = None
+    # Rules that hide parts of records.
+    masks: tuple[MaskRule, ...] = ()
 
     @property
     def login_to_read(self) -> bool:

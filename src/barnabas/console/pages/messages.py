@@ -1,4 +1,4 @@
-"""Messages of a topic: search, one message in full, and new messages as they come."""
+"""Messages of a topic: search, and new messages as they come."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from barnabas.client.errors import UnknownPartitionError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
-from barnabas.console.message_decoding import FULL_BYTES
-from barnabas.console.message_search import Found, Match, MessageSearch, shown_message
+from barnabas.console.message_search import Found, Match, MessageSearch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,13 +41,13 @@ async def show_messages(request: Request) -> Response:
     topic = query.required("topic")
     isolation = "read_uncommitted" if query.has("uncommitted") else "read_committed"
     limit = min(query.number("limit", _RESULTS_DEFAULT, least=1), _RESULTS_MAX)
-    wanted = _match(query)
+    wanted, view = _match(query), console.record_view(request)
     async with (
         console.searching,
         console.cluster.consumer(**{"isolation.level": isolation}) as consumer,
     ):
         partitions = await _partitions(consumer, topic, query)
-        bounds = await _bounds(consumer, partitions)
+        bounds = await offset_bounds(consumer, partitions)
         is_newest = query.stripped("from") in ("", "newest") and not query.stripped("at")
         limits = console.settings.search
         window = min(_NEWEST_WINDOW, limits.records // max(1, len(bounds)))
@@ -56,7 +55,7 @@ async def show_messages(request: Request) -> Response:
             window = min(window, limit)
         ranges = await _ranges(consumer, bounds, query, max(1, window))
         search = MessageSearch(
-            consumer, console.clock, limits, (wanted, console.shown), limit, keep_newest=is_newest
+            consumer, console.clock, limits, (wanted, view), limit, keep_newest=is_newest
         )
         found = await search.run(ranges)
         count = len(await consumer.partitions_for(topic))
@@ -74,46 +73,12 @@ async def show_messages(request: Request) -> Response:
     )
 
 
-async def show_message(request: Request) -> Response:
-    """Show one message in full, up to a limit."""
-    console, query = console_of(request), query_fields(request)
-    topic, number, offset = (
-        query.required("topic"),
-        query.number("partition"),
-        query.number("offset"),
-    )
-    tp = TopicPartition(topic, number)
-    record = None
-    async with console.searching, console.cluster.consumer() as consumer:
-        [start, end] = (await _bounds(consumer, [tp]))[tp]
-        if start <= offset < end:
-            consumer.assign([tp])
-            consumer.seek(tp, offset)
-            timeout = console.settings.search.seconds
-            record = next(iter(await consumer.poll(timeout, max_records=1)), None)
-    message = None
-    if record is not None:
-        await console.shown.look_up([record])
-        message = shown_message(record, console.shown, FULL_BYTES)
-    return console.page(
-        request,
-        "message.html",
-        200 if message else 404,
-        topic=topic,
-        partition=number,
-        offset=offset,
-        start=start,
-        end=end,
-        message=message,
-    )
-
-
 async def tail_messages(request: Request) -> Response:
     """Send new messages as server-sent events."""
     console, query = console_of(request), query_fields(request)
     if console.tails.is_full:
         raise HTTPException(503, "too many browsers follow messages: stop one of them")
-    topic, wanted = query.required("topic"), _match(query)
+    topic, wanted = query.required("topic"), (_match(query), console.record_view(request))
     consumer = console.cluster.consumer(**{"isolation.level": "read_committed"})
     try:
         partitions = await _partitions(consumer, topic, query)
@@ -146,7 +111,8 @@ async def _partitions(consumer: aio.Consumer, topic: str, query: Fields) -> list
     return [TopicPartition(topic, n) for n, each in sorted(found.items()) if each.leader >= 0]
 
 
-async def _bounds(consumer: aio.Consumer, partitions: list[TopicPartition]) -> Ranges:
+async def offset_bounds(consumer: aio.Consumer, partitions: list[TopicPartition]) -> Ranges:
+    """Return the first offset and the end of each partition."""
     starts = await consumer.beginning_offsets(partitions)
     ends = await consumer.end_offsets(partitions)
     return {tp: (starts[tp], ends[tp]) for tp in partitions}
@@ -211,6 +177,5 @@ def _tail_fields(query: Fields) -> dict[str, Any]:
 
 ROUTES = [
     Route("/messages", show_messages),
-    Route("/message", show_message),
     Route("/messages/tail", tail_messages),
 ]
