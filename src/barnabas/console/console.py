@@ -82,7 +82,6 @@ class Console:
         """Return the session of the browser; None if it is not logged in."""
         return self.sessions.find(request.cookies.get(self.sessions.cookie))
 
-<<<<<<< HEAD
     def path(self, request: Request) -> str:
         """Return the path of a request without the prefix of the cluster."""
         return request.url.path.removeprefix(self.prefix) or "/"
@@ -94,11 +93,10 @@ class Console:
             page: Path and query, without the prefix of the cluster.
         """
         return RedirectResponse(self.prefix + page, 303)
-=======
+
     def record_view(self, request: Request) -> RecordView:
         """Return how the records of this request are shown: decoded by choice, and masked."""
         return RecordView(self.decoders, self.masks, Formats.of(query_fields(request)))
-from barnabas.console.navigation import navigation
 
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any

@@ -43,13 +43,8 @@ class Renderer:
         prefix: The path below which the pages are, without a slash at its end; "" for "/".
     """
 
-<<<<<<< HEAD
     def __init__(self, loaded: dict[str, Asset], prefix: str = "") -> None:
-        self._environment = environment = jinja2.Environment(
-=======
-    def __init__(self, loaded: dict[str, Asset]) -> None:
         self.environment = environment = jinja2.Environment(
->>>>>>> conlooks
             loader=jinja2.PackageLoader(_PACKAGE),
             autoescape=True,
             undefined=jinja2.StrictUndefined,

@@ -43,7 +43,7 @@ EXAMPLES = (
     ("value.amount > 50.0", "a number in a JSON value"),
     ('value.customer.name == "Ann" && partition in [0, 3]', "two conditions"),
     ('has(value.error) && value.error.contains("timeout")', "a member that may be missing"),
-    ('value.items.exists(item, item.price > 100.0)', "any element of a list"),
+    ("value.items.exists(item, item.price > 100.0)", "any element of a list"),
     ('key.matches("(?i)^order-[0-9]+$")', "a regular expression (RE2), in any case"),
     ('"trace" in headers && headers.trace == "42"', "a header"),
     ('time > timestamp("2026-01-31T12:00:00Z")', "a time"),
