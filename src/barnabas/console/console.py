@@ -11,7 +11,6 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from barnabas.console.access.roles import Role
 from barnabas.console.cluster_history import ClusterAccess, History
 from barnabas.console.forms import query_fields
-from barnabas.console.message_search import Tails
 from barnabas.console.messages.formats import Decoders, Formats
 from barnabas.console.messages.masking import Masks
 from barnabas.console.messages.record_view import RecordView
@@ -19,6 +18,9 @@ from barnabas.console.messages.schema_decoding import SchemaDecoder
 from barnabas.console.navigation import navigation
 from barnabas.console.rendering import Renderer, assets
 from barnabas.console.request_checks import Session, Sessions
+from barnabas.console.search.expressions import ExpressionFilter
+from barnabas.console.search.jobs import SearchJobs
+from barnabas.console.search.streams import Streams
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.rng import SystemRng
 
@@ -57,12 +59,16 @@ class Console:
         registry = settings.registry
         self.decoders = Decoders(None if registry is None else SchemaDecoder(registry, self.clock))
         self.masks = Masks(settings.masks, rng.token(_HASH_KEY_BYTES))
-        self.tails = Tails(self.clock)
+        self.streams = Streams()
         # Costly requests at once; others wait.
         self.searching = asyncio.Semaphore(_SEARCHES_MAX)
         self.examining = asyncio.Semaphore(_EXAMINATIONS_MAX)
         self.cluster = ClusterAccess(settings)
         self.history = History(self.cluster, settings)
+        self.expressions = ExpressionFilter()
+        self.jobs = SearchJobs(
+            self.clock, rng, settings.search, self.cluster.consumer, self.expressions
+        )
 
     @contextlib.asynccontextmanager
     async def running(self, _app: Starlette) -> AsyncIterator[None]:
@@ -76,6 +82,8 @@ class Console:
             sampling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
+            await self.jobs.close()
+            self.expressions.close()
             await self.cluster.close()
 
     def session_of(self, request: Request) -> Session | None:
@@ -130,6 +138,10 @@ class Console:
             "sample_error": self.history.error,
         }
         return HTMLResponse(self._renderer.render(template, {**shared, **values}), status)
+
+    def fragment(self, template: str, **values: Any) -> str:
+        """Return a part of a page as HTML."""
+        return self._renderer.render(template, values)
 
 
 def console_of(request: Request) -> Console:

@@ -62,7 +62,7 @@ async def _serve(
 ) -> bool:
     console = Console(settings, on_password)
     config = server_config(make_application(console), settings.host, settings.port)
-    server = AnnouncingServer(config, on_ready, console.tails.end)
+    server = AnnouncingServer(config, on_ready, console.streams.end)
     await server.serve()
     return server.was_ready
 

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
 
 
 class SearchLimits(NamedTuple):
-    """The limits at which a search of messages ends, even before the end of the topic."""
+    """The limits at which a search of messages pauses, even before the end of the topic."""
 
     # Records that are examined.
-    records: int = 50_000
+    records: int = 100_000_000
     # Bytes of keys, values and headers that are examined.
-    size: int = 64 * 1024 * 1024
-    seconds: float = 5.0
+    size: int = 1 << 40
+    # Time for which the search runs.
+    seconds: float = 600.0
+    # How long a page waits for its search before it shows how far the search is.
+    page_seconds: float = 1.5
 
 
 @dataclass(frozen=True, slots=True)

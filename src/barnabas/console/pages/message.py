@@ -10,7 +10,7 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.messages.decoded import FULL_BYTES
-from barnabas.console.pages.messages import offset_bounds
+from barnabas.console.search.ranges import offset_bounds
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -32,7 +32,7 @@ async def show_message(request: Request) -> Response:
         if start <= offset < end:
             consumer.assign([tp])
             consumer.seek(tp, offset)
-            timeout = console.settings.search.seconds
+            timeout = console.settings.timeout
             record = next(iter(await consumer.poll(timeout, max_records=1)), None)
     message = None
     if record is not None:

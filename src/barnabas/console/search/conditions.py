@@ -6,20 +6,20 @@ record has neither, so it is not found.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from barnabas.console.search.expressions import FAILED, YES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from barnabas.console.forms import Fields
     from barnabas.console.messages.decoded import Decoded
     from barnabas.console.messages.record_view import DecodedRecord
     from barnabas.console.search.expressions import ExpressionFilter
-
-# Names of the fields in the address.
-FIELDS = ("text", "key", "value", "header", "case", "filter")
 
 
 class Selection(NamedTuple):
@@ -100,10 +100,17 @@ class Conditions(NamedTuple):
 
     def _contains(self, part: Decoded, wanted: str) -> bool:
         if not self.ignores_case:
-            return (
-                part.raw is not None and wanted.encode("utf-8", "replace") in part.raw
-            ) or wanted in part.text
-        folded = wanted.casefold()
-        return folded in part.text.casefold() or (
-            part.raw is not None and folded in part.raw.decode("utf-8", "replace").casefold()
-        )
+            raw = wanted.encode("utf-8", "replace")
+            if part.raw is not None and raw in part.raw:
+                return True
+            return any(wanted in text for text in _texts(part))
+        wanted = wanted.casefold()
+        texts = [] if part.raw is None else [part.raw.decode("utf-8", "replace")]
+        return any(wanted in text.casefold() for text in chain(texts, _texts(part)))
+
+
+def _texts(part: Decoded) -> Iterator[str]:
+    """Yield the displayed text; then JSON without spaces and without escaped characters."""
+    yield part.text
+    if part.kind == "json":
+        yield msgspec.json.encode(part.content).decode()

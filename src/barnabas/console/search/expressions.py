@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.console.forms import FormError
 from barnabas.runtime.bounded_calls import BoundedCalls
 from barnabas.runtime.offload import OffloadError
 
@@ -24,7 +25,12 @@ if TYPE_CHECKING:
 EXPRESSION_CHARACTERS_MAX = 2000
 # The library's own words for a place: line and column from 1, and the reason.
 _PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
-_STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$| \(in container ''\)")
+_NOISE = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$| \(in container ''\)| expecting \{.*\}")
+# The library's reasons in words for readers who do not know it.
+_PLAIN_WORDS = (
+    ("Key not found in map : ", "there is no member "),
+    ("Applying SELECT to non-message type", "it asks for a member of what has no members"),
+)
 _REASON_CHARACTERS = 300
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -51,7 +57,7 @@ EXAMPLES = (
 )
 
 
-class ExpressionError(ValueError):
+class ExpressionError(FormError):
     """An expression is malformed.
 
     Args:
@@ -135,6 +141,10 @@ class ExpressionFilter:
         async with self._turns:
             try:
                 found = await self._calls.run(evaluate, job, self._limit_s)
+            except ModuleNotFoundError as error:
+                missing = f"the package {error.name} is missing"
+                text = f"{missing}: install Barnabas with its extra `console`"
+                raise ExpressionError(text) from None
             except TimeoutError:
                 text = f"{len(job.records)} records took more than {self._limit_s:g} s"
                 raise FilterTooSlowError(f"the filter is too slow: {text}") from None
@@ -237,4 +247,7 @@ def _environment() -> Any:
 
 
 def _reason(text: str) -> str:
-    return _STATUS.sub("", text)[:_REASON_CHARACTERS]
+    text = _NOISE.sub("", text)
+    for theirs, plain in _PLAIN_WORDS:
+        text = text.replace(theirs, plain)
+    return text[:_REASON_CHARACTERS]
