@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from barnabas.cli.load.rates import GroupSample, Sample, TopicSample
-from barnabas.console.cluster_history import POINTS_MAX, ClusterAccess, History
+from barnabas.console.cluster_access import ClusterAccess
+from barnabas.console.cluster_history import POINTS_MAX, History
 from barnabas.console.settings import ConsoleSettings
+from barnabas.runtime.clock import SystemClock
 
 SETTINGS = ConsoleSettings("127.0.0.1:1", {})
 
 
 def history() -> History:
-    return History(ClusterAccess(SETTINGS), SETTINGS)
+    return History(ClusterAccess(SETTINGS, SystemClock()), SETTINGS)
 
 
 def sample(at: float, ends: dict[str, int], lags: dict[str, int]) -> Sample:

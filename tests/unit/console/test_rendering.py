@@ -9,8 +9,8 @@ import pytest
 
 from barnabas.client.admin.configs import ConfigEntry, ConfigSynonym
 from barnabas.console.forms import Fields, FormError
-from barnabas.console.pages.topics import explained_configs, inherited_times
 from barnabas.console.navigation import Navigation
+from barnabas.console.pages.topics import explained_configs, inherited_times
 from barnabas.console.rendering import (
     Renderer,
     assets,
@@ -127,6 +127,7 @@ def _problem(text: str = "") -> dict[str, object]:
         "path": "/", "here": "/", "bootstrap": "b", "allow_changes": False, "has_login": False,
         "navigation": Navigation([], "", []),
         "session": None, "can_change": False, "csrf": "", "notices": [], "interval": 5.0,
+        "cluster_names": [], "reload_s": None, "outage": None, "right": "",
         "sample_error": "", "title": "t", "text": text, "advice": "",
     }  # fmt: skip
 
