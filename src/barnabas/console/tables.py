@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
+from barnabas.console.console import console_of
 from barnabas.console.rendering import name_class, paged
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def tabulate(
         is_descending=is_descending,
         query=query,
         can_filter=text is not None,
-        path=request.url.path.removeprefix(request.scope.get("root_path", "")),
+        path=console_of(request).path(request),
         fields=fields,
         prefix=prefix,
     )
