@@ -70,6 +70,7 @@ class Console:
             sampling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
+            await self.history.close()
             await self.cluster.close()
 
     def session_of(self, request: Request) -> Session | None:

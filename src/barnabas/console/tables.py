@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 from barnabas.console.console import console_of
-from barnabas.console.rendering import name_class, paged
+from barnabas.console.formats import name_class
+from barnabas.console.rendering import paged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
