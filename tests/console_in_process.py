@@ -176,7 +176,7 @@ class ConsoleInProcess:
 def table_rows(page: str) -> dict[str, dict[str, str]]:
     """Return the text of the cells of a page's tables, by the row's first cell and the header."""
     rows: dict[str, dict[str, str]] = {}
-    for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
+    for table in re.findall(r"<table[^>]*>.*?</table>", page, re.DOTALL):
         header, *lines = (_cells(each) for each in re.findall(r"<tr.*?</tr>", table, re.DOTALL))
         for line in lines:
             if len(line) == len(header):

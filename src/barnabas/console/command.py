@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +30,8 @@ from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.console.access.options import access_options, login_settings, read_roles
 from barnabas.console.cluster_options import cluster_option
+from barnabas.console.history_file import HistoryFile, HistoryFileError, history_file
+from barnabas.console.prometheus import Prometheus
 from barnabas.runtime.process import discard_standard_output
 
 if TYPE_CHECKING:
@@ -106,6 +109,22 @@ _TIMEOUT_S = 10.0
     help="Time between two samples of rates and lags.",
 )
 @click.option(
+    "--history",
+    metavar="PATH",
+    help="A file, or a directory of files, that keeps rates and lags of a day over restarts.",
+)
+@click.option(
+    "--prometheus",
+    metavar="URL",
+    help="A Prometheus server with the metrics of the brokers, for older rates.",
+)
+@click.option(
+    "--prometheus-labels",
+    default="",
+    metavar="LABELS",
+    help="Labels in Prometheus that choose this cluster, such as 'cluster=\"east\"'.",
+)
+@click.option(
     "--pipeline",
     "pipelines",
     multiple=True,
@@ -124,13 +143,16 @@ def console(
     port: int,
     allowed_hosts: Sequence[str],
     interval: float,
+    history: str | None,
+    prometheus: str | None,
+    prometheus_labels: str,
     pipelines: Sequence[str],
     clusters: Sequence[str],
     **access: Any,
 ) -> None:
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
-    if clusters and (bootstrap or profile or config_file or registry):
-        text = "--cluster names all clusters: leave out -b, --profile, -F and --registry"
+    if clusters and (bootstrap or profile or config_file or registry or prometheus):
+        text = "leave out -b, --profile, -F, --registry and --prometheus with --cluster"
         raise click.UsageError(text)
     login = _login(access)
     try:
@@ -140,10 +162,12 @@ def console(
     from barnabas.console.cluster_options import several_clusters
     from barnabas.console.settings import ConsoleSettings, is_loopback
 
-    several = several_clusters(clusters, properties, metrics, _checked_config)
+    several = tuple(
+        replace(each, history=_open_history(history, each.bootstrap))
+        for each in several_clusters(clusters, properties, metrics, _checked_config)
+    )
     chosen = Selection("", ()) if several else select(bootstrap, properties, profile, config_file)
     config = {} if several else _checked_config(chosen.bootstrap, chosen.properties)
-
     if not is_loopback(host):
         warning("other machines can reach the console, and it has no TLS of its own")
     settings = ConsoleSettings(
@@ -163,6 +187,8 @@ def console(
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
+        history=None if several else _open_history(history, chosen.bootstrap),
+        prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,
     )
     _show_warnings()
     try:
@@ -193,6 +219,13 @@ def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
     return {key: str(value) for key, value in config.items()}
+
+
+def _open_history(path: str | None, bootstrap: str) -> HistoryFile | None:
+    try:
+        return None if path is None else history_file(path, bootstrap)
+    except HistoryFileError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _announce_address(url: str) -> None:

@@ -68,6 +68,11 @@ class Console(Frame):
             tasks.create_task(self.cluster.probe_forever())
             tasks.create_task(self.history.run())
 
+    async def close(self) -> None:
+        """Keep the samples, and close the clients, after `run` has ended."""
+        await self.history.close()
+        await self.cluster.close()
+
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any
     ) -> HTMLResponse:
@@ -120,7 +125,7 @@ class Console(Frame):
 
     def _key(self, request: Request) -> Hashable:
         # What a page shows depends on the rights of the user at the cluster, and on the role.
-        role = self.role_of(self.session_of(request))
+        role = self.role_of(request)
         return acting_user.get(), role, request.url.path, request.url.query
 
 

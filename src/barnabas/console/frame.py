@@ -114,8 +114,9 @@ class Frame:
         """Return the session of the browser; None if it is not logged in."""
         return self.shared.session_of(request, self.name)
 
-    def role_of(self, session: Session | None) -> Role:
-        """Return what a user may do here."""
+    def role_of(self, request: Request) -> Role:
+        """Return what the user of the browser may do here."""
+        session = self.session_of(request)
         return Role.VIEWER if session is None or not self.settings.allow_changes else session.role
 
     def actor(self, request: Request, session: Session | None) -> Actor:
@@ -155,7 +156,7 @@ class Frame:
         session = self.session_of(request)
         # A script that refreshes a page must not take the notices of another tab.
         is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
-        role, path = self.role_of(session), self.path(request)
+        role, path = self.role_of(request), self.path(request)
         return {
             "path": path,
             "here": path + (f"?{request.url.query}" if request.url.query else ""),

@@ -11,6 +11,8 @@ from barnabas.console.access.login_settings import LoginSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.console.history_file import HistoryFile
+    from barnabas.console.prometheus import Prometheus
     from barnabas.serializers.registry import SchemaRegistry
 
 
@@ -34,6 +36,7 @@ class ClusterSettings:
     client: Mapping[str, str]
     metrics: tuple[str, ...] = ()
     registry: SchemaRegistry | None = None
+    history: HistoryFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,10 @@ class ConsoleSettings:
     queries: tuple[str, ...] = ()
     # For keys and values with a schema.
     registry: SchemaRegistry | None = None
+    # Keeps rates and lags over restarts; None: they begin anew with the console.
+    history: HistoryFile | None = None
+    # Has older rates than the console; None: there is none.
+    prometheus: Prometheus | None = None
 
     @property
     def login_to_read(self) -> bool:
@@ -91,6 +98,8 @@ class ConsoleSettings:
             client=cluster.client,
             metrics=cluster.metrics,
             registry=cluster.registry,
+            history=cluster.history,
+            prometheus=None,
             clusters=(),
         )
 

@@ -56,7 +56,7 @@ class Site:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.gather(*(each.cluster.close() for each in self.consoles))
+            await asyncio.gather(*(each.close() for each in self.consoles))
             self.shared.audit.close()
 
     def end(self) -> None:
