@@ -8,9 +8,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 import jinja2
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import Request
 
+from barnabas.console.frame import Announcements, Frame, Shared
 from barnabas.console.rendering import ROWS_MAX, Renderer, assets
+from barnabas.console.settings import ConsoleSettings
 from barnabas.console.tables import Column, Table, tabulate
 
 
@@ -31,7 +34,7 @@ COLUMNS: tuple[Column[Thing], ...] = (
 
 def table(address: str = "/things", things: list[Thing] = THINGS, **options: Any) -> Table[Thing]:
     parts = urlsplit(address)
-    scope = {
+    scope: dict[str, Any] = {
         "type": "http",
         "method": "GET",
         "path": parts.path,
@@ -39,8 +42,11 @@ def table(address: str = "/things", things: list[Thing] = THINGS, **options: Any
         "headers": [],
         "server": ("h", 1),
         "scheme": "http",
-        "root_path": options.pop("root_path", ""),
+        "app": Starlette(),
     }
+    settings = ConsoleSettings("127.0.0.1:1", {})
+    shared = Shared(settings, Announcements(print))
+    scope["app"].state.frame = Frame(shared, settings, options.pop("mounted", ""))
     chosen = {"text": lambda each: each.name, "sort": "name", **options}
     return tabulate(Request(scope), COLUMNS, things, **chosen)
 
@@ -115,7 +121,7 @@ def test_two_tables_of_a_page_do_not_share_their_fields() -> None:
 
 
 def test_links_have_no_prefix_of_a_mounted_cluster() -> None:
-    assert table("/north/things", root_path="/north").path == "/things"
+    assert table("/north/things", mounted="north").path == "/things"
 
 
 def page_of(shown: Table[Thing]) -> str:

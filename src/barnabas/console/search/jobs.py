@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientError
-from barnabas.console.rendering import size
+from barnabas.console.formats import size
 from barnabas.console.search.expressions import ExpressionError, FilterTooSlowError
 from barnabas.console.search.ranges import Plan, offset_bounds, ranges_at, read_partitions
 from barnabas.console.search.results import Results
