@@ -42,7 +42,7 @@ def client(address: str) -> Iterator[Client]:
 
 
 # The default of retention.ms, from the broker's log.retention.hours.
-WEEK = '<td class="value dim">604800000</td>'
+WEEK = '<td data-label="Default" class="value dim">604800000</td>'
 
 
 @pytest.fixture(scope="module")
