@@ -22,7 +22,7 @@ from barnabas.console.series import Series
 from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from barnabas.client.facade import Client
     from barnabas.console.charts import Points

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.console.history_file import HistoryFile
-    from barnabas.console.prometheus import Prometheus
     from barnabas.console.messages.masking import MaskRule
+    from barnabas.console.prometheus import Prometheus
     from barnabas.serializers.registry import SchemaRegistry
 
 

@@ -232,7 +232,7 @@ async def _begin_stream(
 
 ROUTES = [
     Route("/messages", show_messages),
-    Route("/messages/found", show_found),
+    Route("/found", show_found),
     Route("/messages/tail", tail_messages),
     Route("/messages/download", download_messages),
 ]
