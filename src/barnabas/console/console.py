@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import HTMLResponse
 
 from barnabas.console.cluster_history import ClusterAccess, History
+from barnabas.console.forms import NO_DRAFT
 from barnabas.console.message_decoding import MessageDecoder, Shown
 from barnabas.console.message_search import Tails
 from barnabas.console.rendering import Renderer, assets
@@ -95,6 +96,7 @@ class Console:
             "can_change": can_change,
             "csrf": session.csrf if session is not None else "",
             "notices": session.take_notices() if session is not None and is_opened else [],
+            "draft": session.take_draft() if session is not None and is_opened else NO_DRAFT,
             "interval": self.history.interval,
             "sample_error": self.history.error,
         }

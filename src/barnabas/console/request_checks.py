@@ -22,17 +22,19 @@ from urllib.parse import quote, urlsplit
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse
 
+from barnabas.console.forms import FORM_TYPE, MULTIPART_TYPE, NO_DRAFT
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from barnabas.console.forms import Draft
     from barnabas.console.settings import ConsoleSettings
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
 
 BODY_BYTES_MAX = 1024 * 1024
-FORM_TYPE = "application/x-www-form-urlencoded"
 _TARGET_CHARACTERS_MAX = 8 * 1024
 # Time limit of a request (s). The requests to the cluster have shorter limits.
 _REQUEST_S = 40.0
@@ -126,7 +128,8 @@ def host_name(header: str) -> str:
 
 def _is_foreign(request: Request, host: str) -> bool:
     """Return whether the headers name another site, or a content type other than a form."""
-    if request.headers.get("content-type", "").split(";")[0].strip() != FORM_TYPE:
+    kind = request.headers.get("content-type", "").split(";")[0].strip()
+    if kind not in (FORM_TYPE, MULTIPART_TYPE):
         return True
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True
@@ -185,7 +188,7 @@ class Notice(NamedTuple):
 class Session:
     """One log-in of one browser."""
 
-    __slots__ = ("csrf", "ends_ms", "notices")
+    __slots__ = ("csrf", "draft", "ends_ms", "notices")
 
     def __init__(self, csrf: str, ends_ms: float) -> None:
         # The token in every form.
@@ -193,11 +196,18 @@ class Session:
         # End of the session (ms, monotonic clock).
         self.ends_ms = ends_ms
         self.notices: deque[Notice] = deque(maxlen=_NOTICES_MAX)
+        # The newest form that was refused, until a page shows it again.
+        self.draft = NO_DRAFT
 
     def take_notices(self) -> list[Notice]:
         """Return the notices, and forget them."""
         found = list(self.notices)
         self.notices.clear()
+        return found
+
+    def take_draft(self) -> Draft:
+        """Return the newest form that was refused, and forget it."""
+        found, self.draft = self.draft, NO_DRAFT
         return found
 
 

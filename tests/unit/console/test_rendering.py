@@ -88,11 +88,11 @@ def test_configs_that_differ_come_first_with_their_reason() -> None:
 @pytest.mark.parametrize("text", ["x", "-1", "1" * 40, "1.5"])
 def test_numbers_of_forms_are_checked(text: str) -> None:
     with pytest.raises(FormError):
-        Fields({"n": text}).number("n")
+        Fields([("n", text)]).number("n")
 
 
 def test_lists_and_confirmations_of_forms_are_checked() -> None:
-    fields = Fields({"brokers": "1, 2", "bad": "1,,x", "confirm": "b"})
+    fields = Fields([("brokers", "1, 2"), ("bad", "1,,x"), ("confirm", "b")])
     assert fields.integers("brokers") == [1, 2]
     with pytest.raises(FormError):
         fields.integers("bad")

@@ -67,7 +67,8 @@ def test_every_response_has_the_security_headers(console: ConsoleInProcess, path
         {"content-type": FORM, "origin": "null"},
         {"content-type": FORM, "sec-fetch-site": "cross-site"},
         {"content-type": "text/plain"},
-        {"content-type": "multipart/form-data"},
+        {"content-type": "multipart/form-data", "origin": "http://evil.example"},
+        {"content-type": "application/json"},
     ],
 )
 def test_a_form_of_another_site_is_refused(

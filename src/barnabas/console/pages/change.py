@@ -8,13 +8,14 @@ from __future__ import annotations
 import hmac
 from typing import TYPE_CHECKING, NamedTuple
 
+import click
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
 
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
-from barnabas.console.forms import Fields, FormError, form_fields
+from barnabas.console.forms import NO_DRAFT, Draft, Fields, FormError, form_fields
 from barnabas.console.request_checks import Notice, Session
 
 if TYPE_CHECKING:
@@ -91,12 +92,14 @@ def change(
         session = check_token(console.session_of(request), form)
         try:
             done = await console.cluster.call(lambda client: run(client, form))
-        except (ClientError, FormError, TimeoutError) as error:
-            session.notices.append(Notice(is_error=True, text=str(error) or "no answer in time"))
+        except (ClientError, FormError, TimeoutError, click.UsageError) as error:
+            text = str(error) or "no answer in time"
+            session.notices.append(Notice(is_error=True, text=text))
+            session.draft = _draft(path, form, text, getattr(error, "field", ""))
             return RedirectResponse(_form_page(form), 303)
         if isinstance(done, Preview):
-            fields = {**form.all_but("csrf", "here"), _CONFIRMED: "1"}
-            return console.page(
+            fields = [*form.all_but("csrf", "here"), (_CONFIRMED, "1")]
+            page = console.page(
                 request,
                 "preview.html",
                 preview=done._replace(rows=done.rows[:_ROWS_MAX]),
@@ -105,10 +108,22 @@ def change(
                 fields=fields,
                 here=_form_page(form),
             )
+            # For the way back to the form, if the user cancels.
+            session.draft = _draft(path, form)
+            return page
+        session.draft = NO_DRAFT
         session.notices.append(Notice(is_error=False, text=done.text))
         return RedirectResponse(done.page, 303)
 
     return Route(path, handle, methods=["POST"])
+
+
+# Fields that no draft keeps.
+_SECRET = ("csrf", "here", "password", _CONFIRMED)
+
+
+def _draft(path: str, form: Fields, problem: str = "", field: str = "") -> Draft:
+    return Draft(path, Fields(form.all_but(*_SECRET)), problem, field)
 
 
 def _form_page(form: Fields) -> str:
