@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse
 from starlette.routing import Route
 
 from barnabas.client.errors import ClientError
+from barnabas.console.access.roles import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import NO_DRAFT, Draft, Fields, FormError, form_fields
 from barnabas.console.request_checks import Notice, Session
@@ -32,7 +32,10 @@ _ROWS_MAX = 200
 
 
 class Done(NamedTuple):
-    """A completed change: its description for the user, and the page to show next."""
+    """A completed change: its description for the user, and the page to show next.
+
+    The page is a path without the prefix of a cluster.
+    """
 
     text: str
     page: str
@@ -68,6 +71,8 @@ def change(
     path: str,
     act: Callable[[Client, Fields], Done],
     preview: Callable[[Client, Fields], Preview | None] | None = None,
+    *,
+    role: Role = Role.OPERATOR,
 ) -> Route:
     """Return the route of a change.
 
@@ -76,6 +81,7 @@ def change(
         act: Makes the change; it runs in a thread. Its errors are shown on the form's page.
         preview: Returns what the change will do; it runs in a thread. It must be given for changes
             that delete or move something. None instead of a preview: act without a question.
+        role: The smallest role that may make the change.
     """
 
     def run(client: Client, form: Fields) -> Done | Preview:
@@ -90,13 +96,15 @@ def change(
             raise HTTPException(403, "this console is read-only: start it with --allow-changes")
         form = await form_fields(request)
         session = check_token(console.session_of(request), form)
+        if session.role < role:
+            raise HTTPException(403, f"you are {session.role.title}: this needs {role.title}")
         try:
             done = await console.cluster.call(lambda client: run(client, form))
         except (ClientError, FormError, TimeoutError, click.UsageError) as error:
             text = str(error) or "no answer in time"
             session.notices.append(Notice(is_error=True, text=text))
             session.draft = _draft(path, form, text, getattr(error, "field", ""))
-            return RedirectResponse(_form_page(form), 303)
+            return console.redirect(_form_page(form))
         if isinstance(done, Preview):
             fields = [*form.all_but("csrf", "here"), (_CONFIRMED, "1")]
             page = console.page(
@@ -113,7 +121,7 @@ def change(
             return page
         session.draft = NO_DRAFT
         session.notices.append(Notice(is_error=False, text=done.text))
-        return RedirectResponse(done.page, 303)
+        return console.redirect(done.page)
 
     return Route(path, handle, methods=["POST"])
 
