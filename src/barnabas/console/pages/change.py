@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from barnabas.client.facade import Client
+    from barnabas.console.console import Console
 
 # The field of a form whose preview the user has seen.
 _CONFIRMED = "confirmed"
@@ -67,6 +68,20 @@ def check_token(session: Session | None, form: Fields) -> Session:
     return session
 
 
+class Steps(NamedTuple):
+    """What a change does before and after its confirmation."""
+
+    act: Callable[[Client, Fields], Done]
+    preview: Callable[[Client, Fields], Preview | None] | None = None
+
+    def run(self, client: Client, form: Fields) -> Done | Preview:
+        """Return the preview, or make the change if there is none or the user has confirmed."""
+        shown = None
+        if self.preview is not None and not form.has(_CONFIRMED):
+            shown = self.preview(client, form)
+        return shown or self.act(client, form)
+
+
 def change(
     path: str,
     act: Callable[[Client, Fields], Done],
@@ -83,12 +98,20 @@ def change(
             that delete or move something. None instead of a preview: act without a question.
         role: The smallest role that may make the change.
     """
+    steps = Steps(act, preview)
+    return change_with(path, lambda _console: steps, role=role)
 
-    def run(client: Client, form: Fields) -> Done | Preview:
-        shown = None
-        if preview is not None and not form.has(_CONFIRMED):
-            shown = preview(client, form)
-        return shown or act(client, form)
+
+def change_with(
+    path: str, steps_of: Callable[[Console], Steps], *, role: Role = Role.OPERATOR
+) -> Route:
+    """Return the route of a change that needs more of the console than a client.
+
+    Args:
+        path: The path that the form is sent to.
+        steps_of: Returns the steps of the change for a console.
+        role: The smallest role that may make the change.
+    """
 
     async def handle(request: Request) -> Response:
         console = console_of(request)
@@ -98,24 +121,16 @@ def change(
         session = check_token(console.session_of(request), form)
         if session.role < role:
             raise HTTPException(403, f"you are {session.role.title}: this needs {role.title}")
+        steps = steps_of(console)
         try:
-            done = await console.cluster.call(lambda client: run(client, form))
+            done = await console.cluster.call(lambda client: steps.run(client, form))
         except (ClientError, FormError, TimeoutError, click.UsageError) as error:
             text = str(error) or "no answer in time"
             session.notices.append(Notice(is_error=True, text=text))
             session.draft = _draft(path, form, text, getattr(error, "field", ""))
             return console.redirect(_form_page(form))
         if isinstance(done, Preview):
-            fields = [*form.all_but("csrf", "here"), (_CONFIRMED, "1")]
-            page = console.page(
-                request,
-                "preview.html",
-                preview=done._replace(rows=done.rows[:_ROWS_MAX]),
-                left_out=max(0, len(done.rows) - _ROWS_MAX),
-                action=path,
-                fields=fields,
-                here=_form_page(form),
-            )
+            page = _preview_page(request, path, form, done)
             # For the way back to the form, if the user cancels.
             session.draft = _draft(path, form)
             return page
@@ -124,6 +139,18 @@ def change(
         return console.redirect(done.page)
 
     return Route(path, handle, methods=["POST"])
+
+
+def _preview_page(request: Request, path: str, form: Fields, shown: Preview) -> Response:
+    return console_of(request).page(
+        request,
+        "preview.html",
+        preview=shown._replace(rows=shown.rows[:_ROWS_MAX]),
+        left_out=max(0, len(shown.rows) - _ROWS_MAX),
+        action=path,
+        fields=[*form.all_but("csrf", "here"), (_CONFIRMED, "1")],
+        here=_form_page(form),
+    )
 
 
 # Fields that no draft keeps.
