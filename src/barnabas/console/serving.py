@@ -17,12 +17,14 @@ from starlette.routing import Route
 from barnabas.cli.load.metrics import MetricsError
 from barnabas.client.errors import ClientError, UnknownTopicError
 from barnabas.console.console import Console, console_of
-from barnabas.console.forms import FormError, query_fields
+from barnabas.console.forms import FormError
 from barnabas.console.pages import (
     access_changes,
     cluster,
     groups,
     messages,
+    produce,
+    resend,
     security,
     topic_changes,
     topics,
@@ -71,10 +73,20 @@ _YEAR_S = 31_536_000
 
 def make_application(console: Console) -> Starlette:
     """Return the ASGI application of a console."""
-    pages = (cluster, topics, messages, groups, security, topic_changes, access_changes)
+    pages = (
+        cluster,
+        topics,
+        messages,
+        produce,
+        resend,
+        groups,
+        security,
+        topic_changes,
+        access_changes,
+    )
     routes = [route for page in pages for route in page.ROUTES]
     entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
-    routes += [Route("/produce", _show_produce), Route("/static/{name}", _send_asset)]
+    routes += [Route("/static/{name}", _send_asset)]
     application = Starlette(
         routes=routes,
         middleware=[
@@ -95,11 +107,6 @@ def make_application(console: Console) -> Starlette:
     application.state.console = console
     application.state.entries = entries
     return application
-
-
-async def _show_produce(request: Request) -> Response:
-    topic = query_fields(request).stripped("topic")
-    return console_of(request).page(request, "produce.html", topic=topic)
 
 
 async def _send_asset(request: Request) -> Response:

@@ -68,6 +68,19 @@ def check_token(session: Session | None, form: Fields) -> Session:
     return session
 
 
+async def checked_form(request: Request) -> tuple[Fields, Session]:
+    """Return the form of a request that only users who may change something send.
+
+    Raises:
+        HTTPException: The console is read-only, or the form has no valid token (403).
+    """
+    console = console_of(request)
+    if not console.settings.allow_changes:
+        raise HTTPException(403, "this console is read-only: start it with --allow-changes")
+    form = await form_fields(request)
+    return form, check_token(console.session_of(request), form)
+
+
 class Steps(NamedTuple):
     """What a change does before and after its confirmation."""
 
@@ -115,10 +128,7 @@ def change_with(
 
     async def handle(request: Request) -> Response:
         console = console_of(request)
-        if not console.settings.allow_changes:
-            raise HTTPException(403, "this console is read-only: start it with --allow-changes")
-        form = await form_fields(request)
-        session = check_token(console.session_of(request), form)
+        form, session = await checked_form(request)
         if session.role < role:
             raise HTTPException(403, f"you are {session.role.title}: this needs {role.title}")
         steps = steps_of(console)

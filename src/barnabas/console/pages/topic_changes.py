@@ -169,40 +169,6 @@ def preview_config_reset(client: Client, form: Fields) -> Preview | None:
     return Preview(f"Reset {key} of {resource} to its default?", "Reset it", columns, rows)
 
 
-def produce(client: Client, form: Fields) -> Done:
-    """Write a record, and wait until it is committed."""
-    topic = form.required("topic")
-    # A missing topic must not be created by a typing error.
-    client.describe_topics([topic])
-    key = form.text("key").encode() or None
-    # Browsers send line ends as CR LF.
-    value = form.text("value").replace("\r\n", "\n").encode()
-    partition = form.number("partition") if form.stripped("partition") else None
-    headers = _headers(form.text("headers"))
-    with client.producer() as producer:
-        sent = producer.send(
-            topic, None if form.has("tombstone") else value, key, partition, headers=headers
-        )
-        written = sent.result()
-    place = {"topic": topic, "partition": written.partition, "offset": written.offset}
-    return Done(
-        f"wrote to {topic}, partition {written.partition}, offset {written.offset}",
-        link("/message", **place),
-    )
-
-
-def _headers(text: str) -> list[tuple[str, bytes | None]]:
-    headers: list[tuple[str, bytes | None]] = []
-    for line in text.splitlines():
-        if not line.strip():
-            continue
-        name, equals, value = line.partition("=")
-        if not equals or not name.strip():
-            raise FormError(f"write each header as name=value, not {line.strip()!r}")
-        headers.append((name.strip(), value.strip().encode()))
-    return headers
-
-
 ROUTES = [
     change("/topics/create", create_topic),
     change("/topic/partitions", add_partitions),
@@ -212,5 +178,4 @@ ROUTES = [
     change("/reassignments/cancel", cancel_reassignment, preview_move),
     change("/topic/config", set_topic_config, preview_config_reset),
     change("/broker/config", set_broker_config, preview_config_reset),
-    change("/produce", produce),
 ]
