@@ -13,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas import aio
+from barnabas.cli.load.lag_age import LagAges
 from barnabas.cli.load.metrics import MetricsError
-from barnabas.cli.load.rates import GroupSample, Rates, Sample, Sampler, rates_between
+from barnabas.cli.load.rates import Rates, Sample, Sampler, rates_between
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
+from barnabas.console.assignments import Assignments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -50,6 +51,7 @@ class History:
         self._queries = settings.queries
         self.interval = settings.interval
         self._latest: Sample | None = None
+        self._before: Sample | None = None
         # Rates between the newest two samples; None until there are two.
         self.rates: Rates | None = None
         # Error of the last sample; "" after a success.
@@ -59,6 +61,11 @@ class History:
         self._topics: dict[str, Series] = {}
         # Lags by group.
         self._groups: dict[str, Series] = {}
+        self.assignments = Assignments()
+        # Remembers timestamps of offsets between samples; None before the first one.
+        self._ages: LagAges | None = None
+        # One sample at a time.
+        self._sampling = asyncio.Lock()
 
     @property
     def latest(self) -> Sample | None:
@@ -72,6 +79,21 @@ class History:
     def group(self, name: str) -> Series:
         """Return the lag of a group over time."""
         return self._groups.get(name, _series())
+
+    def partition_rates(self, name: str) -> dict[int, float]:
+        """Return the records written per second by partition of a topic; empty if unknown."""
+        before, latest = self._before, self._latest
+        if before is None or latest is None or latest.at <= before.at:
+            return {}
+        old, new = before.topics.get(name), latest.topics.get(name)
+        if old is None or new is None:
+            return {}
+        seconds = latest.at - before.at
+        return {
+            number: max(0, end - old.ends[number]) / seconds
+            for number, end in new.ends.items()
+            if number in old.ends
+        }
 
     async def run(self) -> None:
         """Take samples until the task is canceled."""
@@ -87,7 +109,8 @@ class History:
     async def sample(self) -> None:
         """Take one sample; remember the error if that fails."""
         try:
-            sample = await self._access.call(self._take, _SAMPLE_MS)
+            async with self._sampling:
+                sample = await self._access.call(self._take, _SAMPLE_MS)
         except (ClientError, MetricsError) as error:
             self.error = str(error)
         except TimeoutError:
@@ -98,10 +121,13 @@ class History:
 
     def add(self, sample: Sample) -> None:
         """Add a sample."""
-        before, self._latest = self._latest, sample
+        self._before = before = self._latest
+        self._latest = sample
         for name, group in sample.groups.items():
             _append(self._groups, name, (sample.at, float(group.lag)))
+            self.assignments.add(name, sample.at, group.partitions)
         _keep_only(self._groups, sample.groups)
+        self.assignments.keep_only(sample.groups)
         if before is None:
             return
         self.rates = rates = rates_between(before, sample)
@@ -112,28 +138,11 @@ class History:
         _keep_only(self._topics, sample.topics)
 
     def _take(self, client: Client) -> Sample:
-        sampler = Sampler(client, self._metrics, self._queries, internal=True, groups=_GROUPS_MAX)
-        sample = sampler.take()
-        return replace(sample, groups={**sample.groups, **_share_groups(client)})
-
-
-def _share_groups(client: Client) -> dict[str, GroupSample]:
-    """Return the samples of share groups, which commit no offsets; empty if there are none."""
-    try:
-        names = [each.group_id for each in client.admin.list_groups() if each.type == "share"]
-        names = names[:_GROUPS_MAX]
-        found = client.admin.describe_share_groups(names) if names else {}
-        offsets = client.admin.describe_share_group_offsets(names) if names else {}
-    except ClientError:
-        return {}
-    samples = {}
-    for name, group in found.items():
-        known = offsets.get(name)
-        if not isinstance(group, ClientError):
-            lags = [] if known is None or isinstance(known, ClientError) else known.values()
-            lag = sum(max(0, each.lag) for each in lags if not isinstance(each, ClientError))
-            samples[name] = GroupSample(group.state, len(group.members), lag)
-    return samples
+        ages = self._ages = self._ages or LagAges(client)
+        ages.use(client)
+        return Sampler(
+            client, self._metrics, self._queries, internal=True, groups=_GROUPS_MAX, ages=ages
+        ).take()
 
 
 def _series() -> Series:

@@ -21,12 +21,15 @@ from barnabas.console.forms import FormError
 from barnabas.console.pages import (
     access_changes,
     cluster,
+    examinations,
     groups,
     messages,
     produce,
+    reassignments,
     resend,
     security,
     topic_changes,
+    topic_settings,
     topics,
 )
 from barnabas.console.request_checks import RequestChecks
@@ -75,7 +78,10 @@ def make_application(console: Console) -> Starlette:
     """Return the ASGI application of a console."""
     pages = (
         cluster,
+        examinations,
         topics,
+        topic_settings,
+        reassignments,
         messages,
         produce,
         resend,

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.client.admin.configs import ConfigEntry, ConfigSynonym
 from barnabas.console.forms import Fields, FormError
-from barnabas.console.pages.topics import explained_configs, inherited_times
+from barnabas.console.config_sources import explained_configs, inherited_times
 from barnabas.console.navigation import Navigation
 from barnabas.console.rendering import (
     Renderer,
