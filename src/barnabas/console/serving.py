@@ -21,9 +21,12 @@ from barnabas.console.forms import FormError
 from barnabas.console.pages import (
     access_changes,
     cluster,
+    config_changes,
     examinations,
+    group_changes,
     groups,
     messages,
+    pipelines,
     produce,
     reassignments,
     resend,
@@ -86,8 +89,11 @@ def make_application(console: Console) -> Starlette:
         produce,
         resend,
         groups,
+        group_changes,
+        pipelines,
         security,
         topic_changes,
+        config_changes,
         access_changes,
     )
     routes = [route for page in pages for route in page.ROUTES]

@@ -19,7 +19,7 @@ from barnabas.console.forms import NO_DRAFT, Draft, Fields, FormError, form_fiel
 from barnabas.console.request_checks import Notice, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -52,6 +52,8 @@ class Preview(NamedTuple):
     rows: list[tuple[object, ...]]
     # A consequence that the rows do not show.
     warning: str = ""
+    # Fields that the confirmation adds to those of the form, so that it does what was shown.
+    settled: Sequence[tuple[str, str]] = ()
 
 
 def check_token(session: Session | None, form: Fields) -> Session:
@@ -158,7 +160,7 @@ def _preview_page(request: Request, path: str, form: Fields, shown: Preview) -> 
         preview=shown._replace(rows=shown.rows[:_ROWS_MAX]),
         left_out=max(0, len(shown.rows) - _ROWS_MAX),
         action=path,
-        fields=[*form.all_but("csrf", "here"), (_CONFIRMED, "1")],
+        fields=[*form.all_but("csrf", "here"), *shown.settled, (_CONFIRMED, "1")],
         here=_form_page(form),
     )
 

@@ -1,11 +1,10 @@
-"""Changes of topics: more partitions, elections, deleted records, deletion; configs of brokers."""
+"""Changes of topics: more partitions, elections, deleted records, deletion."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.partitions.move_progress import partition_sizes, replica_sizes
-from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
@@ -97,7 +96,12 @@ def _size_text(value: float | None) -> str:
 def purge(client: Client, form: Fields) -> Done:
     """Delete the oldest records of a topic."""
     name = form.required("name")
-    limits = _purge_limits(client, name, _spans(client, name), form)
+    limits = {
+        TopicPartition(name, number): offset
+        for number, offset in (
+            map(int, pair.split(":")) for pair in form.required("limits").split()
+        )
+    }
     results = client.admin.delete_records(limits, raise_errors=False)
     for found in results.values():
         if isinstance(found, ClientError):
@@ -125,6 +129,8 @@ def preview_purge(client: Client, form: Fields) -> Preview:
         ("Partition", "Start now", "Start after", "Records deleted", "Bytes, about"),
         rows,
         "The records cannot be restored. Brokers free the disk when a whole segment is deleted.",
+        # Records that arrive meanwhile stay.
+        [("limits", " ".join(f"{tp.partition}:{limit}" for tp, limit in limits.items()))],
     )
 
 
@@ -200,39 +206,9 @@ def _not_preferred(client: Client, name: str) -> list[tuple[TopicPartition, int,
     ]
 
 
-def set_broker_config(client: Client, form: Fields) -> Done:
-    """Set a config of a broker at run time, or reset it."""
-    node, key = form.number("id"), form.required("key")
-    value = None if form.has("reset") else form.stripped("value")
-    resource = ConfigResource(ResourceType.BROKER, str(node))
-    client.admin.alter_configs(resource, {key: value})
-    text = f"{key} is reset" if value is None else f"{key} is {value}"
-    return Done(f"broker {node}: {text}", link("/broker", id=node))
-
-
-def preview_broker_config(client: Client, form: Fields) -> Preview:
-    """Return the value of a broker's config before and after, checked by the broker."""
-    node, key = form.number("id"), form.required("key")
-    value = None if form.has("reset") else form.stripped("value")
-    resource = ConfigResource(ResourceType.BROKER, str(node))
-    entries = client.admin.describe_configs([resource], keys=[key])[resource]
-    if isinstance(entries, ClientError):
-        raise entries
-    client.admin.alter_configs(resource, {key: value}, validate_only=True)
-    before = next((each for each in entries if each.name == key), None)
-    shown = None if before is None else "secret" if before.is_sensitive else before.value
-    is_secret = before is not None and before.is_sensitive
-    after = "its default" if value is None else "secret" if is_secret else value
-    columns = ("Config", "Now", "Source now", "After")
-    row = (key, shown, None if before is None else before.source, after)
-    verb = "Reset" if value is None else "Change"
-    return Preview(f"{verb} {key} of {resource}?", f"{verb} it", columns, [row])
-
-
 ROUTES = [
     change("/topic/partitions", add_partitions, preview_partitions),
     change("/topic/purge", purge, preview_purge, role=Role.ADMIN),
     change("/topic/delete", delete_topic, preview_deletion, role=Role.ADMIN),
     change("/topic/elect", elect_leaders, preview_election),
-    change("/broker/config", set_broker_config, preview_broker_config),
 ]
