@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.admin.group_lag import GroupProgress, PartitionProgress
     from barnabas.cli.load.rates import GroupSample
+    from barnabas.client.admin.group_descriptions import GroupDescription
     from barnabas.client.admin.groups import GroupListing
     from barnabas.client.admin.share_groups import ShareState
     from barnabas.client.facade import Client
@@ -194,7 +195,7 @@ def _load_group(client: Client, name: str) -> dict[str, Any]:
         raise progress
     group = progress.description
     states, states_problem = _share_states(client, progress)
-    configs = _configs(client, name)
+    configs = _configs(client, group)
     return {
         "group": group,
         "coordinator": progress.coordinator,
@@ -245,15 +246,21 @@ def _share_states(
     return states, str(errors[0]) if errors and not states else ""
 
 
-def _configs(client: Client, name: str) -> list[ExplainedConfig]:
-    """Return the configs of a group; empty if the cluster has none, or does not tell them."""
-    resource = ConfigResource(ResourceType.GROUP, name)
+def _configs(client: Client, group: GroupDescription) -> list[ExplainedConfig]:
+    """Return the configs for the kind of a group; empty if the cluster does not tell them.
+
+    Brokers describe those of all kinds. Classic groups have none.
+    """
+    resource = ConfigResource(ResourceType.GROUP, group.group_id)
+    prefixes = (f"{group.type}.", "errors.") if group.type == "share" else (f"{group.type}.",)
     try:
         found = client.admin.describe_configs([resource], synonyms=True, documentation=True)
     except ClientError:
         return []
     entries = found[resource]
-    return [] if isinstance(entries, ClientError) else explained_configs(entries)
+    if isinstance(entries, ClientError):
+        return []
+    return explained_configs(each for each in entries if each.name.startswith(prefixes))
 
 
 def _changes_over_time(assignments: Sequence[Assignment]) -> list[tuple[TopicPartition, list[str]]]:
