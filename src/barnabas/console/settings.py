@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.console.history_file import HistoryFile
+    from barnabas.console.prometheus import Prometheus
     from barnabas.serializers.registry import SchemaRegistry
 
 
@@ -50,6 +52,10 @@ class ConsoleSettings:
     queries: tuple[str, ...] = ()
     # For keys and values with a schema.
     registry: SchemaRegistry | None = None
+    # Keeps rates and lags over restarts; None: they begin anew with the console.
+    history: HistoryFile | None = None
+    # Has older rates than the console; None: there is none.
+    prometheus: Prometheus | None = None
 
     @property
     def login_to_read(self) -> bool:

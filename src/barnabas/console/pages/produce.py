@@ -9,9 +9,10 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from barnabas.console.console import console_of
+from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.pages.change import Done, Steps, change_with, checked_form
-from barnabas.console.rendering import link, size
+from barnabas.console.rendering import link
 from barnabas.console.writing.payloads import KINDS, PARTS, headers, payload
 from barnabas.serializers.errors import RegistryError
 

@@ -8,10 +8,11 @@ from starlette.routing import Route
 
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
+from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.message_decoding import shown_bytes
 from barnabas.console.pages.change import Done, Preview, change
-from barnabas.console.rendering import link, size
+from barnabas.console.rendering import link
 from barnabas.console.writing.resending import RECORDS_MAX, Resending, chosen_places, read_sources
 
 if TYPE_CHECKING:

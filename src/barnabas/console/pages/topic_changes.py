@@ -9,9 +9,10 @@ from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.roles import Role
+from barnabas.console.formats import size
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, change
-from barnabas.console.rendering import link, size
+from barnabas.console.rendering import link
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
