@@ -18,7 +18,7 @@ from barnabas.cli.load.metrics import MetricsError
 from barnabas.client.errors import ClientError, ClientTimeoutError, NoBrokersError
 from barnabas.console.cluster_access import ClusterDownError
 from barnabas.console.console import RELOAD_S, console_of
-from barnabas.console.forms import FormError, query_fields
+from barnabas.console.forms import FormError
 from barnabas.console.frame import Announcements, frame_of
 from barnabas.console.missing_rights import missing_right, status_of
 from barnabas.console.pages import (
@@ -26,11 +26,19 @@ from barnabas.console.pages import (
     audit,
     cluster,
     clusters,
+    config_changes,
+    examinations,
+    group_changes,
     groups,
     login,
     messages,
+    pipelines,
+    produce,
+    reassignments,
+    resend,
     security,
     topic_changes,
+    topic_settings,
     topics,
 )
 from barnabas.console.request_checks import RequestChecks
@@ -84,31 +92,23 @@ async def _serve(
 
 _YEAR_S = 31_536_000
 _CLUSTER_PAGES: tuple[Any, ...] = (
-    cluster,
-    topics,
-    messages,
-    groups,
-    security,
-    topic_changes,
-    access_changes,
-    audit,
-    login,
+    *(cluster, examinations, topics, topic_settings, reassignments, topic_changes, config_changes),
+    *(messages, produce, resend),
+    *(groups, group_changes, pipelines),
+    *(security, access_changes, audit, login),
 )
 _FRONT_PAGES: tuple[Any, ...] = (clusters, audit, login)
 
 
 def make_application(site: Site) -> Starlette:
     """Return the ASGI application of a console."""
-    extra = [Route("/produce", _show_produce), Route("/static/{name}", _send_asset)]
+    assets = Route("/static/{name}", _send_asset)
     middleware = [Middleware(RequestChecks, site=site)]
     if site.front is site.consoles[0]:
-        application = _application(site.front, _CLUSTER_PAGES, extra, middleware)
+        application = _application(site.front, _CLUSTER_PAGES, [assets], middleware)
     else:
-        mounts = [
-            Mount(each.prefix, _application(each, _CLUSTER_PAGES, extra[:1]))
-            for each in site.consoles
-        ]
-        application = _application(site.front, _FRONT_PAGES, [*extra[1:], *mounts], middleware)
+        mounts = [Mount(each.prefix, _application(each, _CLUSTER_PAGES)) for each in site.consoles]
+        application = _application(site.front, _FRONT_PAGES, [assets, *mounts], middleware)
     application.router.lifespan_context = site.running
     application.state.consoles = site.consoles
     return application
@@ -117,7 +117,7 @@ def make_application(site: Site) -> Starlette:
 def _application(
     frame: Frame,
     pages: Sequence[Any],
-    extra: Sequence[BaseRoute],
+    extra: Sequence[BaseRoute] = (),
     middleware: Sequence[Middleware] = (),
 ) -> Starlette:
     """Return the application of the pages below one prefix."""
@@ -138,11 +138,6 @@ def _application(
     )
     application.state.frame = frame
     return application
-
-
-async def _show_produce(request: Request) -> Response:
-    topic = query_fields(request).stripped("topic")
-    return console_of(request).page(request, "produce.html", topic=topic)
 
 
 async def _send_asset(request: Request) -> Response:
