@@ -8,7 +8,6 @@ the loop (see `lookups`).
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -26,7 +25,6 @@ from barnabas.serializers.schema import (
 )
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Mapping, Sequence
 
 
@@ -158,7 +156,9 @@ class SchemaRegistry:
             raise ValueError("the URL of the schema registry is missing")
         self._headers = _headers(user_info, options.get("token", ""))
         self._timeout_s = options.get("timeout_s", 10.0)
-        self._tls = _tls(options)
+        self._tls = web.client_context(
+            options.get("ca_file"), options.get("certificate_file"), options.get("key_file")
+        )
         size = options.get("cache_size", _CACHE_SIZE)
         self._by_id: BoundedCache[int, Schema] = BoundedCache(size)
         self._ids: BoundedCache[tuple[str, Schema], int] = BoundedCache(size)
@@ -552,22 +552,7 @@ def _without_user(url: str) -> tuple[str, str]:
 
 def _headers(user_info: str, token: str) -> Mapping[str, str]:
     headers = {"Accept": f"{_CONTENT_TYPE}, application/json", "Content-Type": _CONTENT_TYPE}
-    if user_info and token:
-        raise ValueError("give the schema registry either user_info or a token")
-    if user_info:
-        if ":" not in user_info:
-            raise ValueError("user_info of the schema registry: write USER:PASSWORD")
-        headers["Authorization"] = f"Basic {base64.b64encode(user_info.encode()).decode()}"
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    return headers
-
-
-def _tls(options: RegistryOptions) -> ssl.SSLContext | None:
-    ca_file, certificate = options.get("ca_file"), options.get("certificate_file")
-    if ca_file is None and certificate is None:
-        return None
-    context = web.verifying_context(ca_file)
-    if certificate is not None:
-        context.load_cert_chain(certificate, options.get("key_file"))
-    return context
+    try:
+        return {**headers, **web.authorization(user_info, token)}
+    except ValueError as error:
+        raise ValueError(f"schema registry: {error}") from None
