@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse
 
+from barnabas.console.access.roles import Role
 from barnabas.console.cluster_history import ClusterAccess, History
 from barnabas.console.message_decoding import MessageDecoder, Shown
 from barnabas.console.message_search import Tails
+from barnabas.console.navigation import navigation
 from barnabas.console.rendering import Renderer, assets
 from barnabas.console.request_checks import Session, Sessions
 from barnabas.runtime.clock import SystemClock
@@ -34,14 +36,18 @@ class Console:
     Args:
         settings: What the command line gives.
         announce: Called with each new one-time password.
+        prefix: The path below which the pages are, such as "/east"; "" if it is the only cluster.
     """
 
-    def __init__(self, settings: ConsoleSettings, announce: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: ConsoleSettings, announce: Callable[[str], None], prefix: str = ""
+    ) -> None:
         self.settings = settings
+        self.prefix = prefix
         self.clock = SystemClock()
         self.sessions = Sessions(self.clock, SystemRng(), settings.password, announce)
         self.assets = assets()
-        self._renderer = Renderer(self.assets)
+        self._renderer = Renderer(self.assets, prefix)
         registry = settings.registry
         # Shows keys and values, by their schemas if there is a registry.
         self.shown = Shown() if registry is None else MessageDecoder(registry, self.clock)
@@ -70,6 +76,18 @@ class Console:
         """Return the session of the browser; None if it is not logged in."""
         return self.sessions.find(request.cookies.get(self.sessions.cookie))
 
+    def path(self, request: Request) -> str:
+        """Return the path of a request without the prefix of the cluster."""
+        return request.url.path.removeprefix(self.prefix) or "/"
+
+    def redirect(self, page: str) -> RedirectResponse:
+        """Return a redirect to a page, after a form.
+
+        Args:
+            page: Path and query, without the prefix of the cluster.
+        """
+        return RedirectResponse(self.prefix + page, 303)
+
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any
     ) -> HTMLResponse:
@@ -83,16 +101,19 @@ class Console:
         session = self.session_of(request)
         # A script that refreshes a page must not take the notices of another tab.
         is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
-        can_change = self.settings.allow_changes and session is not None
+        role = Role.VIEWER if session is None or not self.settings.allow_changes else session.role
+        path = self.path(request)
         shared = {
-            "path": request.url.path,
-            "here": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+            "path": path,
+            "here": path + (f"?{request.url.query}" if request.url.query else ""),
+            "navigation": navigation(request.app.state.entries, path, self.settings),
             "bootstrap": self.settings.bootstrap,
             "allow_changes": self.settings.allow_changes,
-            "has_pipelines": bool(self.settings.pipelines or self.settings.queries),
             "has_login": self.settings.has_login,
             "session": session,
-            "can_change": can_change,
+            "role": role,
+            "can_change": role >= Role.OPERATOR,
+            "can_administer": role >= Role.ADMIN,
             "csrf": session.csrf if session is not None else "",
             "notices": session.take_notices() if session is not None and is_opened else [],
             "interval": self.history.interval,

@@ -40,9 +40,10 @@ class Renderer:
 
     Args:
         loaded: The assets; their names in links change with their content.
+        prefix: The path below which the pages are, without a slash at its end; "" for "/".
     """
 
-    def __init__(self, loaded: dict[str, Asset]) -> None:
+    def __init__(self, loaded: dict[str, Asset], prefix: str = "") -> None:
         self._environment = environment = jinja2.Environment(
             loader=jinja2.PackageLoader(_PACKAGE),
             autoescape=True,
@@ -53,7 +54,7 @@ class Renderer:
         )
         digests = {name: hashlib.sha256(each.content).hexdigest() for name, each in loaded.items()}
         environment.globals.update(
-            link=link,
+            link=lambda path, **fields: prefix + link(path, **fields),
             chart=line_chart,
             asset=lambda name: link(f"/static/{name}", v=digests[name][:12]),
         )

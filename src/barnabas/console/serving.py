@@ -73,6 +73,7 @@ def make_application(console: Console) -> Starlette:
     """Return the ASGI application of a console."""
     pages = (cluster, topics, messages, groups, security, topic_changes, access_changes)
     routes = [route for page in pages for route in page.ROUTES]
+    entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
     routes += [Route("/produce", _show_produce), Route("/static/{name}", _send_asset)]
     application = Starlette(
         routes=routes,
@@ -92,6 +93,7 @@ def make_application(console: Console) -> Starlette:
         lifespan=console.running,
     )
     application.state.console = console
+    application.state.entries = entries
     return application
 
 

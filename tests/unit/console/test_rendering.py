@@ -10,6 +10,7 @@ import pytest
 from barnabas.client.admin.configs import ConfigEntry, ConfigSynonym
 from barnabas.console.forms import Fields, FormError
 from barnabas.console.pages.topics import explained_configs, inherited_times
+from barnabas.console.navigation import Navigation
 from barnabas.console.rendering import (
     Renderer,
     assets,
@@ -124,7 +125,7 @@ def test_hostile_text_is_escaped_and_marks_for_its_direction_are_shown() -> None
 def _problem(text: str = "") -> dict[str, object]:
     return {
         "path": "/", "here": "/", "bootstrap": "b", "allow_changes": False, "has_login": False,
-        "has_pipelines": False,
+        "navigation": Navigation([], "", []),
         "session": None, "can_change": False, "csrf": "", "notices": [], "interval": 5.0,
         "sample_error": "", "title": "t", "text": text, "advice": "",
     }  # fmt: skip

@@ -80,7 +80,7 @@ function addMessage(message, topic) {
   const row = document.getElementById("message-row").content.firstElementChild.cloneNode(true);
   const link = row.querySelector("a");
   const place = new URLSearchParams({ topic, partition: message.partition, offset: message.offset });
-  link.href = `/message?${place}`;
+  link.search = place;
   link.textContent = `${message.partition}:${message.offset}`;
   row.className = "new";
   if (message.timestamp >= 0) {
