@@ -22,7 +22,12 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.profiles import CONFIG_VARIABLE, PROFILE_VARIABLE, select
+from barnabas.cli.common.profiles import (
+    CONFIG_VARIABLE,
+    PROFILE_VARIABLE,
+    file_settings,
+    select,
+)
 from barnabas.cli.common.registries import open_registry, registry_option
 from barnabas.cli.common.units import NumberRange
 from barnabas.client.config import ClientConfig
@@ -33,6 +38,8 @@ from barnabas.runtime.process import discard_standard_output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.console.connect.rest import ConnectSettings
+
 EXAMPLES = """\b
 Examples:
   barnabas console
@@ -41,6 +48,7 @@ Examples:
   barnabas console --allow-changes
   barnabas console --pipeline flights
   barnabas console --registry http://registry.example:8081
+  barnabas console --connect local=http://127.0.0.1:8083
   barnabas console --host 0.0.0.0 --password-file secret --allowed-host kafka.example
 
 \b
@@ -75,6 +83,21 @@ _PASSWORD_BYTES_MAX = 1024
 @metrics_option
 @queries_option
 @registry_option("Schema registry, by which messages are shown as JSON.")
+@click.option(
+    "--connect",
+    "connect_clusters",
+    multiple=True,
+    metavar="NAME=URL",
+    help="Show this cluster of Kafka Connect too; may be repeated.",
+)
+@click.option(
+    "--connect-config",
+    "connect_config",
+    metavar="FILE",
+    help="A properties file with log-ins to Connect: NAME.basic.auth.user.info=USER:PASSWORD, "
+    "NAME.bearer.auth.token, NAME.ssl.ca.location, NAME.ssl.certificate.location, "
+    "NAME.ssl.key.location.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -119,6 +142,8 @@ def console(
     metrics: Sequence[str],
     queries: Sequence[str],
     registry: str | None,
+    connect_clusters: Sequence[str],
+    connect_config: str | None,
     host: str,
     port: int,
     allowed_hosts: Sequence[str],
@@ -153,6 +178,7 @@ def console(
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
+        connect=_connect_settings(connect_clusters, connect_config),
     )
     _show_warnings()
     if not serve(settings, _announce_address, _announce_password):
@@ -167,6 +193,17 @@ def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
     return {key: str(value) for key, value in config.items()}
+
+
+def _connect_settings(given: Sequence[str], file: str | None) -> tuple[ConnectSettings, ...]:
+    from barnabas.console.connect.addresses import connect_settings
+
+    try:
+        return connect_settings(given, file_settings(file) if file else {})
+    except ValueError as error:
+        raise click.UsageError(f"Kafka Connect: {error}") from None
+    except OSError as error:
+        raise click.UsageError(f"Kafka Connect: a file cannot be read: {error}") from None
 
 
 def _read_password(path: str) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from barnabas.console.access.roles import Role
+from barnabas.console.connect.rest import ConnectCluster
 from barnabas.console.cluster_history import ClusterAccess, History
 from barnabas.console.message_decoding import MessageDecoder, Shown
 from barnabas.console.message_search import Tails
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 
 _SEARCHES_MAX = 2
 _EXAMINATIONS_MAX = 2
+# Requests to registries and Connect clusters at once; others wait.
+_SERVICE_CALLS_MAX = 4
+
+T = TypeVar("T")
 
 
 class Console:
@@ -55,6 +60,11 @@ class Console:
         # Costly requests at once; others wait.
         self.searching = asyncio.Semaphore(_SEARCHES_MAX)
         self.examining = asyncio.Semaphore(_EXAMINATIONS_MAX)
+        self._service_calls = asyncio.Semaphore(_SERVICE_CALLS_MAX)
+        # Connect clusters by name.
+        self.connect = {
+            each.name: ConnectCluster(each, settings.timeout) for each in settings.connect
+        }
         self.cluster = ClusterAccess(settings)
         self.history = History(self.cluster, settings)
 
@@ -71,6 +81,11 @@ class Console:
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
             await self.cluster.close()
+
+    async def call_service(self, load: Callable[[], T]) -> T:
+        """Run a function that sends requests to a registry or a Connect cluster, in a thread."""
+        async with self._service_calls:
+            return await asyncio.to_thread(load)
 
     def session_of(self, request: Request) -> Session | None:
         """Return the session of the browser; None if it is not logged in."""

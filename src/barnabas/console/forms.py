@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-_FIELDS_MAX = 50
+# The form of a connector has a field for each config of its plug-in.
+_FIELDS_MAX = 500
 _INT64_MAX = 2**63 - 1
 
 

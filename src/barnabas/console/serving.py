@@ -16,11 +16,14 @@ from starlette.routing import Route
 
 from barnabas.cli.load.metrics import MetricsError
 from barnabas.client.errors import ClientError, UnknownTopicError
+from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import Console, console_of
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.pages import (
     access_changes,
     cluster,
+    connect,
+    connect_changes,
     groups,
     messages,
     security,
@@ -30,6 +33,7 @@ from barnabas.console.pages import (
 from barnabas.console.request_checks import RequestChecks
 from barnabas.runtime.loop import new_loop
 from barnabas.runtime.web_server import AnnouncingServer, server_config
+from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +76,7 @@ _YEAR_S = 31_536_000
 def make_application(console: Console) -> Starlette:
     """Return the ASGI application of a console."""
     pages = (cluster, topics, messages, groups, security, topic_changes, access_changes)
+    pages += (connect, connect_changes)
     routes = [route for page in pages for route in page.ROUTES]
     entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
     routes += [Route("/produce", _show_produce), Route("/static/{name}", _send_asset)]
@@ -85,6 +90,8 @@ def make_application(console: Console) -> Starlette:
             FormError: _show_form_error,
             click.UsageError: _show_form_error,
             ClientError: _show_client_error,
+            ConnectError: _show_service_error,
+            RegistryError: _show_service_error,
             MetricsError: _show_client_error,
             TimeoutError: _show_timeout,
             ClientDisconnect: _show_nothing,
@@ -130,6 +137,11 @@ async def _show_client_error(request: Request, error: Exception) -> Response:
     is_missing = isinstance(error, UnknownTopicError)
     advice = "" if is_missing else "The page Doctor examines the addresses and the cluster."
     return _problem(request, 404 if is_missing else 502, str(error), advice)
+
+
+async def _show_service_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, (ConnectError, RegistryError))
+    return _problem(request, 404 if error.status == HTTPStatus.NOT_FOUND else 502, str(error))
 
 
 async def _show_timeout(request: Request, _error: Exception) -> Response:

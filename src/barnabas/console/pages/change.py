@@ -6,16 +6,19 @@ A change that deletes or moves something first shows what that is; the user conf
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+import click
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from barnabas.client.errors import ClientError
 from barnabas.console.access.roles import Role
+from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import console_of
 from barnabas.console.forms import Fields, FormError, form_fields
 from barnabas.console.request_checks import Notice, Session
+from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +27,14 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from barnabas.client.facade import Client
+    from barnabas.console.console import Console
 
+T = TypeVar("T")
+
+# The errors that the form's page shows: something refused the change.
+_REFUSALS = (
+    ClientError, ConnectError, FormError, RegistryError, TimeoutError, click.UsageError
+)  # fmt: skip
 # The field of a form whose preview the user has seen.
 _CONFIRMED = "confirmed"
 _ROWS_MAX = 200
@@ -52,6 +62,13 @@ class Preview(NamedTuple):
     warning: str = ""
 
 
+class Shown(NamedTuple):
+    """A page in place of a redirect: a form with its errors, or a secret that is shown once."""
+
+    template: str
+    values: dict[str, Any]
+
+
 def check_token(session: Session | None, form: Fields) -> Session:
     """Return the session if the form has its token.
 
@@ -68,10 +85,11 @@ def check_token(session: Session | None, form: Fields) -> Session:
 
 def change(
     path: str,
-    act: Callable[[Client, Fields], Done],
-    preview: Callable[[Client, Fields], Preview | None] | None = None,
+    act: Callable[[T, Fields], Done | Shown],
+    preview: Callable[[T, Fields], Preview | Shown | None] | None = None,
     *,
     role: Role = Role.OPERATOR,
+    of: Callable[[Console, Client], T] | None = None,
 ) -> Route:
     """Return the route of a change.
 
@@ -81,13 +99,17 @@ def change(
         preview: Returns what the change will do; it runs in a thread. It must be given for changes
             that delete or move something. None instead of a preview: act without a question.
         role: The smallest role that may make the change.
+        of: Returns what `act` and `preview` change; None for the cluster of the client.
     """
 
-    def run(client: Client, form: Fields) -> Done | Preview:
+    def run(target: T, form: Fields) -> Done | Preview | Shown:
         shown = None
         if preview is not None and not form.has(_CONFIRMED):
-            shown = preview(client, form)
-        return shown or act(client, form)
+            shown = preview(target, form)
+        return shown or act(target, form)
+
+    def target_of(console: Console, client: Client) -> T:
+        return cast("T", client) if of is None else of(console, client)
 
     async def handle(request: Request) -> Response:
         console = console_of(request)
@@ -98,10 +120,13 @@ def change(
         if session.role < role:
             raise HTTPException(403, f"you are {session.role.title}: this needs {role.title}")
         try:
-            done = await console.cluster.call(lambda client: run(client, form))
-        except (ClientError, FormError, TimeoutError) as error:
-            session.notices.append(Notice(is_error=True, text=str(error) or "no answer in time"))
+            done = await console.cluster.call(lambda client: run(target_of(console, client), form))
+        except _REFUSALS as error:
+            text = error.message if isinstance(error, click.UsageError) else str(error)
+            session.notices.append(Notice(is_error=True, text=text or "no answer in time"))
             return console.redirect(_form_page(form))
+        if isinstance(done, Shown):
+            return console.page(request, done.template, here=_form_page(form), **done.values)
         if isinstance(done, Preview):
             fields = {**form.all_but("csrf", "here"), _CONFIRMED: "1"}
             return console.page(
