@@ -44,7 +44,7 @@ class Renderer:
     """
 
     def __init__(self, loaded: dict[str, Asset], prefix: str = "") -> None:
-        self._environment = environment = jinja2.Environment(
+        self.environment = environment = jinja2.Environment(
             loader=jinja2.PackageLoader(_PACKAGE),
             autoescape=True,
             undefined=jinja2.StrictUndefined,
@@ -69,7 +69,7 @@ class Renderer:
 
     def render(self, template: str, values: dict[str, Any]) -> str:
         """Return the page."""
-        return self._environment.get_template(template).render(values)
+        return self.environment.get_template(template).render(values)
 
 
 def assets() -> dict[str, Asset]:
