@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from barnabas.console.access.roles import Role
-from barnabas.console.connect.rest import ConnectCluster
 from barnabas.console.cluster_history import ClusterAccess, History
+from barnabas.console.connect.rest import ConnectCluster
 from barnabas.console.message_decoding import MessageDecoder, Shown
 from barnabas.console.message_search import Tails
 from barnabas.console.navigation import navigation

@@ -75,8 +75,10 @@ _YEAR_S = 31_536_000
 
 def make_application(console: Console) -> Starlette:
     """Return the ASGI application of a console."""
-    pages = (cluster, topics, messages, groups, security, topic_changes, access_changes)
-    pages += (connect, connect_changes)
+    pages = (
+        *(cluster, topics, messages, groups, security, topic_changes, access_changes),
+        *(connect, connect_changes),
+    )
     routes = [route for page in pages for route in page.ROUTES]
     entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
     routes += [Route("/produce", _show_produce), Route("/static/{name}", _send_asset)]

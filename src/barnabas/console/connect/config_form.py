@@ -35,7 +35,11 @@ FIELD = "config."
 # The field with further configs, one KEY=VALUE on a line.
 OTHERS = "others"
 _HIDDEN = ("name", "connector.class")
-_REST = "Other"
+# The group of configs that their plug-in puts into no group.
+_OWN = "Plug-in"
+# The groups that Connect adds to the configs of each plug-in.
+_ADDED = ("Common", "Transforms", "Predicates", "Error Handling", "Topic Creation")
+_TAG = re.compile(r"</?[a-z]+[^<>]*>", re.IGNORECASE)
 
 
 class Row(NamedTuple):
@@ -59,6 +63,11 @@ class Field(NamedTuple):
     def name(self) -> str:
         """The name of the field in the form."""
         return FIELD + self.definition.name
+
+    @property
+    def documentation(self) -> str:
+        """The documentation without tags of HTML."""
+        return _TAG.sub("", self.definition.documentation or "")
 
     @property
     def is_open(self) -> bool:
@@ -131,12 +140,16 @@ def config_form(validation: Validation, config: Mapping[str, str], *, errors: bo
             unseen += [f"{name}: {text}" for text in each.value.errors if name != "name"]
             continue
         if name != "connector.class":
-            group = each.definition.group or _REST
+            group = each.definition.group or _OWN
             by_group.setdefault(group, []).append(_field(each, config, secrets, errors=errors))
     others = [row for row in shown_config(config, secrets) if row.name not in own]
     groups = [_group(name, fields) for name, fields in by_group.items() if fields]
-    # The plug-in's own configs come first: Connect has the same further groups for each plug-in.
-    groups.sort(key=lambda group: not any(each.definition.required for each in group.main))
+    groups.sort(
+        key=lambda group: (
+            not any(each.definition.required for each in group.main),
+            group.name in _ADDED,
+        )
+    )
     return ConfigForm(
         tuple(groups),
         "\n".join(f"{row.name}={row.value}" for row in others),

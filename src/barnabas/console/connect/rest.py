@@ -323,7 +323,9 @@ class ConnectCluster:
         try:
             response = web.exchange(wanted)
         except OSError as error:
-            raise ConnectError(f"Connect cluster {settings.name} was not reached: {error}") from None
+            raise ConnectError(
+                f"Connect cluster {settings.name} was not reached: {error}"
+            ) from None
         if not 200 <= response.status < 300:
             raise self._refusal(response)
         try:

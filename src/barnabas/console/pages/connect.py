@@ -69,14 +69,14 @@ def states_of(connector: Connector) -> list[Any]:
     return [connector.status.connector, *connector.status.tasks]
 
 
-_COLUMNS = (
-    Column[ConnectorRow]("name", "Connector", lambda row: row.connector.name),
-    Column[ConnectorRow]("cluster", "Connect cluster", lambda row: row.cluster, "text"),
-    Column[ConnectorRow]("type", "Type", lambda row: row.connector.type, "text"),
-    Column[ConnectorRow]("plugin", "Plug-in", lambda row: short_class(row.connector.plugin)),
-    Column[ConnectorRow]("state", "State", lambda row: row.connector.state),
-    Column[ConnectorRow]("tasks", "Tasks that run", lambda row: row.running, numeric=True),
-    Column[ConnectorRow]("lag", "Lag", lambda row: row.lag, "number"),
+_COLUMNS: tuple[Column[ConnectorRow], ...] = (
+    Column("name", "Connector", lambda row: row.connector.name),
+    Column("cluster", "Connect cluster", lambda row: row.cluster, "text"),
+    Column("type", "Type", lambda row: row.connector.type, "text"),
+    Column("plugin", "Plug-in", lambda row: short_class(row.connector.plugin)),
+    Column("state", "State", lambda row: row.connector.state),
+    Column("tasks", "Tasks that run", lambda row: row.running, numeric=True),
+    Column("lag", "Lag", lambda row: row.lag, "number"),
 )  # fmt: skip
 
 
@@ -229,7 +229,9 @@ def _lag(client: Client, kafka_cluster_id: str, group: str) -> int | None:
         progress = group_progress(client, [group])[group]
     except (ClientError, TimeoutError):
         return None
-    return None if isinstance(progress, ClientError) else progress.lag
+    if isinstance(progress, ClientError) or not progress.partitions:
+        return None
+    return progress.lag
 
 
 async def show_form(request: Request) -> Response:

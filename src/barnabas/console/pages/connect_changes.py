@@ -15,7 +15,7 @@ from barnabas.console.pages.connect import form_values, offset_row
 from barnabas.console.rendering import link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from starlette.routing import Route
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # Connect clusters by name.
 Clusters = dict[str, "ConnectCluster"]
 _NOT_FOUND = 404
+# Configs with fields of their own in the form.
+_OWN_FIELDS = ("name", "connector.class")
 _STATES = {"pause": "paused", "resume": "resumed", "stop": "stopped"}
 
 
@@ -90,7 +92,7 @@ def preview_save(clusters: Clusters, form: Fields) -> Preview | Shown:
     values = form_values(cluster, name, plugin, config, is_new=is_new, errors=True)
     if values["form"].error_count or form.has("check") or not name:
         return Shown("connector_form.html", values)
-    before = {key: value for key, value in present.items() if key not in ("name", "connector.class")}
+    before = {key: value for key, value in present.items() if key not in _OWN_FIELDS}
     secrets = secret_names(cluster.definitions(plugin))
     rows: list[tuple[object, ...]] = list(config_changes(before, config, secrets))
     columns = ("Config", "Now", "After")
