@@ -26,6 +26,8 @@ from barnabas.console.pages import (
     connect_changes,
     groups,
     messages,
+    schema_changes,
+    schemas,
     security,
     topic_changes,
     topics,
@@ -77,7 +79,7 @@ def make_application(console: Console) -> Starlette:
     """Return the ASGI application of a console."""
     pages = (
         *(cluster, topics, messages, groups, security, topic_changes, access_changes),
-        *(connect, connect_changes),
+        *(connect, connect_changes, schemas, schema_changes),
     )
     routes = [route for page in pages for route in page.ROUTES]
     entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]

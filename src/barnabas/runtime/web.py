@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
-# Most responses have a few kilobytes. A response above the limit of its request is an error, so that
-# it cannot fill the memory.
+# Most responses have a few kilobytes. A response above the limit of its request is an error, so
+# that it cannot fill the memory.
 RESPONSE_BYTES_MAX = 1 << 20
 _CHUNK_BYTES = 1 << 16
 

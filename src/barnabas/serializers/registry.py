@@ -47,6 +47,11 @@ _REFERENCE_DEPTH_MAX = 20
 _CACHE_SIZE = 1000
 # A prefix that begins so selects a context: the names of its subjects may begin otherwise.
 _CONTEXT_MARK = ":"
+# The prefix that selects the subjects of all contexts.
+_ALL_CONTEXTS = ":*:"
+# Schemas in one response; a registry limits their number, too.
+_SCHEMAS_A_RESPONSE = 500
+_LARGE_RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -81,6 +86,15 @@ class _VersionResponse(_SchemaResponse, kw_only=True):
     subject: str
     version: int
     id: _SchemaId
+
+
+class SubjectVersion(msgspec.Struct, frozen=True):
+    """A version of a subject without its text, as lists of schemas have it."""
+
+    subject: str
+    version: int
+    schema_id: _SchemaId = msgspec.field(name="id")
+    kind: SchemaType = msgspec.field(name="schemaType", default=SchemaType.AVRO)
 
 
 class _IdResponse(msgspec.Struct):
@@ -118,6 +132,7 @@ class _Request(msgspec.Struct, frozen=True):
     path: str
     body: bytes | None = None
     method: str | None = None
+    response_bytes_max: int = web.RESPONSE_BYTES_MAX
 
 
 class SchemaRegistry:
@@ -296,6 +311,42 @@ class SchemaRegistry:
         # Some registries ignore the prefix.
         return [name for name in found if name.startswith(prefix)]
 
+    def latest_versions(self, *, deleted: bool = False) -> list[SubjectVersion]:
+        """Return the newest version of each subject in all contexts, without the texts.
+
+        Args:
+            deleted: Whether to return those too that were deleted softly.
+
+        Raises:
+            RegistryError: The registry was not reached, or refused the request.
+        """
+        # A registry without contexts finds no subject with the prefix of all contexts.
+        return self._latest_versions(_ALL_CONTEXTS, deleted) or self._latest_versions("", deleted)
+
+    def _latest_versions(self, prefix: str, deleted: bool) -> list[SubjectVersion]:
+        found: list[SubjectVersion] = []
+        while True:
+            query = _query(
+                latestOnly=True,
+                deleted=deleted,
+                subjectPrefix=prefix,
+                offset=str(len(found)),
+                limit=str(_SCHEMAS_A_RESPONSE),
+            )
+            request = _Request(f"/schemas{query}", response_bytes_max=_LARGE_RESPONSE_BYTES_MAX)
+            part = self._send(request, list[SubjectVersion])
+            found += part
+            if len(part) != _SCHEMAS_A_RESPONSE:
+                return found
+
+    def contexts(self) -> list[str]:
+        """Return the names of all contexts, such as "." for the default one.
+
+        Raises:
+            RegistryError: Also if the registry has no contexts (status 404).
+        """
+        return self._send(_Request("/contexts"), list[str])
+
     def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
         """Return the numbers of a subject's versions, those deleted softly too with `deleted`.
 
@@ -470,6 +521,7 @@ class SchemaRegistry:
             self._timeout_s,
             self._tls,
             wanted.method,
+            wanted.response_bytes_max,
         )
         try:
             response = web.exchange(request)
