@@ -26,11 +26,15 @@ from barnabas.console.pages import (
     connect_changes,
     groups,
     messages,
+    nodes,
+    quotas,
     schema_changes,
     schemas,
     security,
+    tokens,
     topic_changes,
     topics,
+    transactions,
 )
 from barnabas.console.request_checks import RequestChecks
 from barnabas.runtime.loop import new_loop
@@ -80,6 +84,7 @@ def make_application(console: Console) -> Starlette:
     pages = (
         *(cluster, topics, messages, groups, security, topic_changes, access_changes),
         *(connect, connect_changes, schemas, schema_changes),
+        *(nodes, transactions, quotas, tokens),
     )
     routes = [route for page in pages for route in page.ROUTES]
     entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
