@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from barnabas.cli.common.units import utc_text
-from barnabas.console.rendering import number, rate, size
+from barnabas.console.formats import number, rate, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +31,24 @@ _TIME_STEPS_S = (
     5, 10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400,
 )  # fmt: skip
 _TIMES_MAX = 5
+
+
+class Span(NamedTuple):
+    """A span of time that a page shows, up to now (s since 1970)."""
+
+    key: str
+    begin: float
+    end: float
+
+
+# Seconds by the name in the address.
+SPANS = {"15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400}
+
+
+def chosen_span(key: str, now: float) -> Span:
+    """Return the span of a name in the address; the shortest one for any other text."""
+    key = key if key in SPANS else next(iter(SPANS))
+    return Span(key, now - SPANS[key], now)
 
 
 class Line(NamedTuple):
@@ -85,8 +103,7 @@ def axis_chart(
     title: str,
     lines: Sequence[Line],
     unit: Unit = "/s",
-    *,
-    span: tuple[float, float] | None = None,
+    span: Span | None = None,
 ) -> AxisChart | None:
     """Return the chart of some lines; None if no line has two values.
 
@@ -94,15 +111,15 @@ def axis_chart(
         title: What the values are.
         lines: The lines; their values are not negative.
         unit: How values are shown.
-        span: Begin and end of the time axis (s since 1970); None for that of the points.
+        span: The span of the time axis; None for that of the points.
     """
     known = [[at for at, value in each.points if value is not None] for each in lines]
     if max(map(len, known), default=0) < 2:
         return None
-    begin, end = span or (
-        min(each[0] for each in known if each),
-        max(each[-1] for each in known if each),
-    )
+    if span is None:
+        begin, end = min(each[0] for each in known if each), max(each[-1] for each in known if each)
+    else:
+        begin, end = span.begin, span.end
     if end <= begin:
         return None
     thinned = [
@@ -122,6 +139,13 @@ def axis_chart(
         _time_text(begin, 60),
         _time_text(end, 60),
     )
+
+
+def line_chart(
+    title: str, points: Points, unit: Unit = "/s", span: Span | None = None
+) -> AxisChart | None:
+    """Return the chart of one line; None if it has less than two values."""
+    return axis_chart(title, [Line(title, list(points))], unit, span)
 
 
 def value_text(value: float | None, unit: Unit) -> str:

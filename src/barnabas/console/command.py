@@ -32,6 +32,8 @@ from barnabas.cli.common.registries import open_registry, registry_option
 from barnabas.cli.common.units import NumberRange
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
+from barnabas.console.history_file import HistoryFile, HistoryFileError, history_file
+from barnabas.console.prometheus import Prometheus
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.process import discard_standard_output
 
@@ -128,6 +130,22 @@ _PASSWORD_BYTES_MAX = 1024
     help="Time between two samples of rates and lags.",
 )
 @click.option(
+    "--history",
+    metavar="PATH",
+    help="A file, or a directory of files, that keeps rates and lags of a day over restarts.",
+)
+@click.option(
+    "--prometheus",
+    metavar="URL",
+    help="A Prometheus server with the metrics of the brokers, for older rates.",
+)
+@click.option(
+    "--prometheus-labels",
+    default="",
+    metavar="LABELS",
+    help="Labels in Prometheus that choose this cluster, such as 'cluster=\"east\"'.",
+)
+@click.option(
     "--pipeline",
     "pipelines",
     multiple=True,
@@ -150,6 +168,9 @@ def console(
     allow_changes: bool,
     password_file: str | None,
     interval: float,
+    history: str | None,
+    prometheus: str | None,
+    prometheus_labels: str,
     pipelines: Sequence[str],
 ) -> None:
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
@@ -179,6 +200,8 @@ def console(
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
         connect=_connect_settings(connect_clusters, connect_config),
+        history=_open_history(history, chosen.bootstrap),
+        prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,
     )
     _show_warnings()
     if not serve(settings, _announce_address, _announce_password):
@@ -204,6 +227,13 @@ def _connect_settings(given: Sequence[str], file: str | None) -> tuple[ConnectSe
         raise click.UsageError(f"Kafka Connect: {error}") from None
     except OSError as error:
         raise click.UsageError(f"Kafka Connect: a file cannot be read: {error}") from None
+
+
+def _open_history(path: str | None, bootstrap: str) -> HistoryFile | None:
+    try:
+        return None if path is None else history_file(path, bootstrap)
+    except HistoryFileError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _read_password(path: str) -> str:

@@ -80,6 +80,7 @@ class Console:
             sampling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
+            await self.history.close()
             await self.cluster.close()
 
     async def call_service(self, load: Callable[[], T]) -> T:

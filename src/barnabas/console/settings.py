@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.console.connect.rest import ConnectSettings
+    from barnabas.console.history_file import HistoryFile
+    from barnabas.console.prometheus import Prometheus
     from barnabas.serializers.registry import SchemaRegistry
 
 
@@ -53,6 +55,10 @@ class ConsoleSettings:
     registry: SchemaRegistry | None = None
     # Kafka Connect clusters, in the order of the pages.
     connect: tuple[ConnectSettings, ...] = ()
+    # Keeps rates and lags over restarts; None: they begin anew with the console.
+    history: HistoryFile | None = None
+    # Has older rates than the console; None: there is none.
+    prometheus: Prometheus | None = None
 
     @property
     def login_to_read(self) -> bool:

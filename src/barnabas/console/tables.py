@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
-from barnabas.console.rendering import name_class, paged
+from barnabas.console.console import console_of
+from barnabas.console.formats import name_class
+from barnabas.console.rendering import paged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -174,7 +176,7 @@ def tabulate(
         is_descending=is_descending,
         query=query,
         can_filter=text is not None,
-        path=request.url.path.removeprefix(request.scope.get("root_path", "")),
+        path=console_of(request).path(request),
         fields=fields,
         prefix=prefix,
     )

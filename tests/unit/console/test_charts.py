@@ -6,7 +6,16 @@ import re
 
 import pytest
 
-from barnabas.console.charts import HEIGHT, WIDTH, AxisChart, Line, Unit, axis_chart
+from barnabas.console.charts import (
+    HEIGHT,
+    WIDTH,
+    AxisChart,
+    Line,
+    Span,
+    Unit,
+    axis_chart,
+    chosen_span,
+)
 from barnabas.console.rendering import Renderer, assets
 
 # 2026-01-31 12:00 UTC.
@@ -65,12 +74,17 @@ def test_a_long_line_is_thinned_and_keeps_its_peak() -> None:
 
 def test_a_span_cuts_older_points_and_leaves_room_for_missing_ones() -> None:
     points = [(NOON + index, 1.0 if index < 50 else 2.0) for index in range(100)]
-    made = axis_chart("Records", [Line("all", points)], span=(NOON + 60, NOON + 140))
+    made = axis_chart("Records", [Line("all", points)], span=Span("", NOON + 60, NOON + 140))
     assert made is not None
     found = coordinates(made.lines[0].path)
     assert found[0][0] == 0
     assert found[-1][0] < WIDTH / 2
     assert {y for _, y in found} == {0}
+
+
+def test_the_address_chooses_a_span_and_an_unknown_one_is_the_shortest() -> None:
+    assert chosen_span("6h", NOON) == ("6h", NOON - 6 * 3600, NOON)
+    assert chosen_span("9 years", NOON) == ("15m", NOON - 900, NOON)
 
 
 def test_a_tooltip_names_the_lines() -> None:

@@ -48,7 +48,7 @@ def test_a_further_page_belongs_to_its_entry_and_a_lone_entry_has_no_second_row(
 
 
 def test_links_of_templates_have_the_prefix_of_the_cluster_but_assets_are_shared() -> None:
-    template = Renderer(assets(), "/east")._environment.from_string(
+    template = Renderer(assets(), "/east").environment.from_string(
         "{{ link('/topic', name='a b') }} {{ link('/') }} {{ asset('console.css') }}"
         "{% import 'parts.html' as parts %} {{ parts.topic('t') }}"
     )

@@ -8,9 +8,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 import jinja2
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import Request
 
+from barnabas.console.console import Console
 from barnabas.console.rendering import ROWS_MAX, Renderer, assets
+from barnabas.console.settings import ConsoleSettings
 from barnabas.console.tables import Column, Table, tabulate
 
 
@@ -31,7 +34,7 @@ COLUMNS: tuple[Column[Thing], ...] = (
 
 def table(address: str = "/things", things: list[Thing] = THINGS, **options: Any) -> Table[Thing]:
     parts = urlsplit(address)
-    scope = {
+    scope: dict[str, Any] = {
         "type": "http",
         "method": "GET",
         "path": parts.path,
@@ -39,8 +42,10 @@ def table(address: str = "/things", things: list[Thing] = THINGS, **options: Any
         "headers": [],
         "server": ("h", 1),
         "scheme": "http",
-        "root_path": options.pop("root_path", ""),
+        "app": Starlette(),
     }
+    console = Console(ConsoleSettings("127.0.0.1:1", {}), print, options.pop("mounted", ""))
+    scope["app"].state.console = console
     chosen = {"text": lambda each: each.name, "sort": "name", **options}
     return tabulate(Request(scope), COLUMNS, things, **chosen)
 
@@ -115,7 +120,7 @@ def test_two_tables_of_a_page_do_not_share_their_fields() -> None:
 
 
 def test_links_have_no_prefix_of_a_mounted_cluster() -> None:
-    assert table("/north/things", root_path="/north").path == "/things"
+    assert table("/north/things", mounted="/north").path == "/things"
 
 
 def page_of(shown: Table[Thing]) -> str:
