@@ -28,6 +28,7 @@ from barnabas.console.pages import (
     messages,
     nodes,
     quotas,
+    rights,
     schema_changes,
     schemas,
     security,
@@ -84,7 +85,7 @@ def make_application(console: Console) -> Starlette:
     pages = (
         *(cluster, topics, messages, groups, security, topic_changes, access_changes),
         *(connect, connect_changes, schemas, schema_changes),
-        *(nodes, transactions, quotas, tokens),
+        *(rights, nodes, transactions, quotas, tokens),
     )
     routes = [route for page in pages for route in page.ROUTES]
     entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]

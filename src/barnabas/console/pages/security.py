@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.routing import Route
 
 from barnabas.client.admin.acls import (
-    AclFilter,
+    Acl,
     AclOperation,
     AclPermission,
     AclResourceType,
@@ -19,7 +19,7 @@ from barnabas.console.console import console_of
 from barnabas.console.forms import form_fields, query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import check_token
-from barnabas.console.rendering import paged
+from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -27,42 +27,81 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-_USERS_MAX = 500
+
+class UserRow(NamedTuple):
+    """The credential of a user for one mechanism of SCRAM."""
+
+    name: str
+    mechanism: str
+    iterations: int
+
+
+_ACL_COLUMNS: tuple[Column[Acl], ...] = (
+    Column("principal", "Principal", lambda row: row.principal),
+    Column("permission", "Permission", lambda row: row.permission.name),
+    Column("operation", "Operation", lambda row: row.operation.name, "text"),
+    Column("type", "Type", lambda row: row.resource_type.name, "text"),
+    Column("resource", "Resource", lambda row: row.resource_name, "name"),
+    Column("pattern", "Pattern", lambda row: row.pattern_type.name, "text"),
+    Column("host", "Host", lambda row: row.host, "text"),
+    Column("change", "Change"),
+)
+_USER_COLUMNS: tuple[Column[UserRow], ...] = (
+    Column("user", "User", lambda row: row.name),
+    Column("mechanism", "Mechanism", lambda row: row.mechanism, "text"),
+    Column("iterations", "Iterations", lambda row: row.iterations, "number"),
+    Column("change", "Change"),
+)
 
 
 async def show_security(request: Request) -> Response:
     """Show ACLs and users."""
-    console, query = console_of(request), query_fields(request)
-    principal = query.stripped("principal") or None
-    found = await console.cluster.call(lambda client: _load(client, principal))
+    console = console_of(request)
+    found = await console.cluster.call(_load)
+    # A reader without a session has no forms.
+    end = -1 if console.session_of(request) is None else None
+    acls = tabulate(request, _ACL_COLUMNS[:end], found["acls"], text=_acl_text, sort="principal")
+    users = tabulate(
+        request,
+        _USER_COLUMNS[:end],
+        found["users"],
+        text=lambda row: f"{row.name} {row.mechanism}",
+        sort="user",
+        prefix="u_",
+    )
     return console.page(
         request,
         "security.html",
-        principal=principal or "",
+        acls=acls,
+        users=users,
+        acls_error=found["acls_error"],
+        users_error=found["users_error"],
         resource_types=_choices(AclResourceType),
         pattern_types=[PatternType.LITERAL.name, PatternType.PREFIXED.name],
         operations=_choices(AclOperation),
         permissions=[AclPermission.ALLOW.name, AclPermission.DENY.name],
         mechanisms=[each.name for each in ScramMechanism if each.value > 0],
-        **{**found, "acls": paged(found["acls"], query.number("page", 1))},
     )
 
 
-def _load(client: Client, principal: str | None) -> dict[str, Any]:
+def _acl_text(acl: Acl) -> str:
+    kinds = (acl.permission, acl.operation, acl.resource_type, acl.pattern_type)
+    return " ".join((acl.principal, acl.resource_name, acl.host, *(each.name for each in kinds)))
+
+
+def _load(client: Client) -> dict[str, Any]:
     found: dict[str, Any] = {"acls": [], "acls_error": "", "users": [], "users_error": ""}
     try:
-        acls = client.admin.describe_acls(AclFilter(principal=principal))
-        found["acls"] = sorted(acls, key=str)
+        found["acls"] = sorted(client.admin.describe_acls(), key=str)
     except ClientError as error:
         found["acls_error"] = str(error)
     try:
-        users = client.admin.describe_scram_credentials()
-        found["users"] = sorted(
-            (name, each)
-            for name, credentials in users.items()
+        found["users"] = [
+            UserRow(name, each.mechanism.name, each.iterations)
+            for name, credentials in client.admin.describe_scram_credentials().items()
             if not isinstance(credentials, ClientError)
-            for each in [sorted((c.mechanism.name, c.iterations) for c in credentials)]
-        )[:_USERS_MAX]
+            for each in credentials
+        ]
     except ClientError as error:
         found["users_error"] = str(error)
     return found

@@ -15,8 +15,8 @@ from barnabas.console.console import console_of
 from barnabas.console.forms import FormError
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, Shown, change
-from barnabas.console.rendering import moment
 from barnabas.console.tables import Column, tabulate
+from barnabas.console.formats import moment
 
 if TYPE_CHECKING:
     from starlette.requests import Request
