@@ -34,7 +34,7 @@ def connect_settings(
     urls = {}
     for each in given:
         name, _, url = each.partition("=")
-        if not _NAME.fullmatch(name):
+        if not url or not _NAME.fullmatch(name):
             raise ValueError(f"{each}: write NAME=URL, such as local=http://127.0.0.1:8083")
         if name in urls:
             raise ValueError(f"two Connect clusters have the name {name}")

@@ -178,12 +178,15 @@ def _group(name: str, fields: list[Field]) -> Group:
     return Group(name, main, tuple(each for each in fields if not each.is_open))
 
 
-def submitted_config(form: Fields, present: Mapping[str, str | None]) -> dict[str, str]:
+def submitted_config(
+    form: Fields, present: Mapping[str, str | None], secrets: frozenset[str]
+) -> dict[str, str]:
     """Return the config in a form: without empty fields, and with the secrets behind masks.
 
     Args:
         form: The form.
         present: The config that the connector has; empty for a new connector.
+        secrets: The names of the configs that the plug-in declares as passwords.
 
     Raises:
         FormError: A line of the further configs is malformed, or there is no secret for a mask.
@@ -194,16 +197,15 @@ def submitted_config(form: Fields, present: Mapping[str, str | None]) -> dict[st
         if key.startswith(FIELD) and value.strip()
     }
     return {
-        name: _kept(name, value, present)
+        name: _kept(name, value, present.get(name) or "", secrets)
         for name, value in {**given, **_lines(form.text(OTHERS))}.items()
     }
 
 
-def _kept(name: str, value: str, present: Mapping[str, str | None]) -> str:
+def _kept(name: str, value: str, before: str, secrets: frozenset[str]) -> str:
     if MASK not in value:
         return value
-    before = present.get(name) or ""
-    if value not in (MASK, _IN_URL.sub(rf"\1:{MASK}@", before)) or not before:
+    if not before or value != shown_value(name, before, secrets):
         raise FormError(f"{name} contains {MASK}, which stands for a secret: write the whole value")
     return before
 

@@ -217,7 +217,8 @@ def offsets_text(offsets: list[Offset]) -> str:
 
 
 def _json(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()
+    encoded = msgspec.json.encode(value, order="sorted")
+    return msgspec.json.format(encoded, indent=0).decode()
 
 
 def _lag(client: Client, kafka_cluster_id: str, group: str) -> int | None:

@@ -72,9 +72,9 @@ def restart(clusters: Clusters, form: Fields) -> Done:
 def save(clusters: Clusters, form: Fields) -> Done:
     """Create a connector, or change its config."""
     name, cluster = form.required("name"), _cluster(clusters, form)
-    existing = _existing(cluster, name)
-    config = submitted_config(form, {} if existing is None else existing.info.config)
-    plugin = form.required("plugin")
+    existing, plugin = _existing(cluster, name), form.required("plugin")
+    present = {} if existing is None else existing.info.config
+    config = submitted_config(form, present, secret_names(cluster.definitions(plugin)))
     cluster.put_config(name, {**config, "name": name, "connector.class": plugin})
     done = "created" if existing is None else "changed"
     return Done(f"{done} {name}", _page(form, name))
@@ -88,12 +88,12 @@ def preview_save(clusters: Clusters, form: Fields) -> Preview | Shown:
     present = {} if existing is None else existing.info.config
     if is_new and existing is not None:
         raise FormError(f"there is a connector {name} already: choose another name")
-    config = submitted_config(form, present)
+    secrets = secret_names(cluster.definitions(plugin))
+    config = submitted_config(form, present, secrets)
     values = form_values(cluster, name, plugin, config, is_new=is_new, errors=True)
     if values["form"].error_count or form.has("check") or not name:
         return Shown("connector_form.html", values)
     before = {key: value for key, value in present.items() if key not in _OWN_FIELDS}
-    secrets = secret_names(cluster.definitions(plugin))
     rows: list[tuple[object, ...]] = list(config_changes(before, config, secrets))
     columns = ("Config", "Now", "After")
     if is_new:
