@@ -408,8 +408,8 @@ def test_entries_and_users_are_added_and_deleted(
         assert "<script>alert" not in shown
         assert "can no longer log in" in console.preview("/security/users/delete", **user).text
         acl["confirmed"] = user["confirmed"] = "1"
-        assert "no entries" in console.change("/security/acls/delete", **acl).text
-        assert "no users" in console.change("/security/users/delete", **user).text
+        assert "No entries" in console.change("/security/acls/delete", **acl).text
+        assert "No users" in console.change("/security/users/delete", **user).text
         assert "there is no such entry" in console.change("/security/acls/delete", **acl).text
 
 

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from barnabas import aio
 from barnabas.cli.load.metrics import MetricsError
@@ -28,7 +28,7 @@ from barnabas.console.series import Series
 from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from barnabas.console.charts import Points
     from barnabas.console.series import Kept
@@ -44,6 +44,29 @@ _SAMPLE_MS = 60_000
 _NAMES_MAX = 500
 TOPIC, GROUP = "topic/", "group/"
 _LATENCIES = ("Produce", "Fetch")
+
+
+class Totals(NamedTuple):
+    """Rates of the topics of users together, per second; None if they are not known."""
+
+    records_in: float | None = None
+    bytes_in: float | None = None
+    bytes_out: float | None = None
+
+
+def users_totals(rates: Rates) -> Totals:
+    """Return the sums over all topics but the internal ones."""
+    own = [each for name, each in rates.topics.items() if not name.startswith("__")]
+    return Totals(
+        sum(each.records_in for each in own),
+        _sum(each.bytes_in for each in own),
+        _sum(each.bytes_out for each in own),
+    )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = list(values)
+    return None if None in known else sum(each or 0.0 for each in known)
 
 
 class History:
@@ -82,6 +105,11 @@ class History:
     def latest(self) -> Sample | None:
         """The newest sample; None until there is one."""
         return self._latest
+
+    @property
+    def has_metrics(self) -> bool:
+        """Whether latencies of requests may be known."""
+        return bool(self._metrics or self._prometheus)
 
     @property
     def now(self) -> float:
@@ -176,12 +204,9 @@ class History:
         rates = self.rates
         if rates is None:
             return
-        own = [each for name, each in rates.topics.items() if not name.startswith("__")]
-        yield "records_in", sum(each.records_in for each in own), "mean"
-        if all(each.bytes_in is not None for each in own):
-            yield "bytes_in", sum(each.bytes_in or 0.0 for each in own), "mean"
-        if all(each.bytes_out is not None for each in own):
-            yield "bytes_out", sum(each.bytes_out or 0.0 for each in own), "mean"
+        for name, total in users_totals(rates)._asdict().items():
+            if total is not None:
+                yield name, total, "mean"
         for name in _LATENCIES:
             api = rates.apis.get(name)
             if api is not None and api.p50_ms is not None and api.p99_ms is not None:

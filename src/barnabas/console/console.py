@@ -92,6 +92,11 @@ class Console:
         """Return the session of the browser; None if it is not logged in."""
         return self.sessions.find(request.cookies.get(self.sessions.cookie))
 
+    def role_of(self, request: Request) -> Role:
+        """Return what the user of the browser may do."""
+        session = self.session_of(request)
+        return Role.VIEWER if session is None or not self.settings.allow_changes else session.role
+
     def path(self, request: Request) -> str:
         """Return the path of a request without the prefix of the cluster."""
         return request.url.path.removeprefix(self.prefix) or "/"
@@ -117,7 +122,7 @@ class Console:
         session = self.session_of(request)
         # A script that refreshes a page must not take the notices of another tab.
         is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
-        role = Role.VIEWER if session is None or not self.settings.allow_changes else session.role
+        role = self.role_of(request)
         path = self.path(request)
         shared = {
             "path": path,
