@@ -263,7 +263,7 @@ def preview_move_replica(client: Client, form: Fields) -> Preview:
 
 def _wanted_move(form: Fields) -> tuple[int, TopicPartition, str]:
     tp = TopicPartition(form.required("topic"), form.number("partition"))
-    return form.number("broker"), tp, form.required("path")
+    return form.number("broker"), tp, form.required("directory")
 
 
 class FeatureRow(NamedTuple):

@@ -87,8 +87,8 @@ async def show_quotas(request: Request) -> Response:
     """Show the quotas of all entities."""
     console = console_of(request)
     rows, problem = await console.cluster.call(_load_quotas)
-    session = console.session_of(request)
-    columns = _QUOTA_COLUMNS if session is not None else _QUOTA_COLUMNS[:-1]
+    is_administrator = console.role_of(request) >= Role.ADMIN
+    columns = _QUOTA_COLUMNS if is_administrator else _QUOTA_COLUMNS[:-1]
     table = tabulate(
         request, columns, rows, text=lambda row: f"{row.name} {row.key}", sort="entity"
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.routing import Route
 
 from barnabas.client.admin.acls import (
-    Acl,
+    AclFilter,
     AclOperation,
     AclPermission,
     AclResourceType,
@@ -15,6 +15,7 @@ from barnabas.client.admin.acls import (
 )
 from barnabas.client.admin.credentials import ScramMechanism
 from barnabas.client.errors import ClientError
+from barnabas.console.access.roles import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import form_fields, query_fields
 from barnabas.console.navigation import Entry
@@ -25,32 +26,32 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from barnabas.client.admin.acls import Acl
     from barnabas.client.facade import Client
 
+ACL_COLUMNS: tuple[Column[Acl], ...] = (
+    Column("principal", "Principal", lambda each: each.principal),
+    Column("permission", "Permission", lambda each: each.permission.name),
+    Column("operation", "Operation", lambda each: each.operation.name, kind="text"),
+    Column("type", "Resource", lambda each: each.resource_type.name, kind="text"),
+    Column("name", "Name", lambda each: each.resource_name, kind="name"),
+    Column("pattern", "Pattern", lambda each: each.pattern_type.name, kind="text"),
+    Column("host", "Host", lambda each: each.host, kind="text"),
+)
 
-class UserRow(NamedTuple):
-    """The credential of a user for one mechanism of SCRAM."""
 
-    name: str
+class Credential(NamedTuple):
+    """A password of a user, for one mechanism of SCRAM."""
+
+    user: str
     mechanism: str
     iterations: int
 
 
-_ACL_COLUMNS: tuple[Column[Acl], ...] = (
-    Column("principal", "Principal", lambda row: row.principal),
-    Column("permission", "Permission", lambda row: row.permission.name),
-    Column("operation", "Operation", lambda row: row.operation.name, "text"),
-    Column("type", "Type", lambda row: row.resource_type.name, "text"),
-    Column("resource", "Resource", lambda row: row.resource_name, "name"),
-    Column("pattern", "Pattern", lambda row: row.pattern_type.name, "text"),
-    Column("host", "Host", lambda row: row.host, "text"),
-    Column("change", "Change"),
-)
-_USER_COLUMNS: tuple[Column[UserRow], ...] = (
-    Column("user", "User", lambda row: row.name),
-    Column("mechanism", "Mechanism", lambda row: row.mechanism, "text"),
-    Column("iterations", "Iterations", lambda row: row.iterations, "number"),
-    Column("change", "Change"),
+USER_COLUMNS: tuple[Column[Credential], ...] = (
+    Column("user", "User", lambda each: each.user),
+    Column("mechanism", "Mechanism", lambda each: each.mechanism, kind="text"),
+    Column("iterations", "Iterations", lambda each: each.iterations, kind="number"),
 )
 
 
@@ -58,46 +59,42 @@ async def show_security(request: Request) -> Response:
     """Show ACLs and users."""
     console = console_of(request)
     found = await console.cluster.call(_load)
-    # A reader without a session has no forms.
-    end = -1 if console.session_of(request) is None else None
-    acls = tabulate(request, _ACL_COLUMNS[:end], found["acls"], text=_acl_text, sort="principal")
-    users = tabulate(
-        request,
-        _USER_COLUMNS[:end],
-        found["users"],
-        text=lambda row: f"{row.name} {row.mechanism}",
-        sort="user",
-        prefix="u_",
-    )
+    # Only administrators have buttons in the tables.
+    is_administrator = console.role_of(request) >= Role.ADMIN
+    more: tuple[Column[Any], ...] = (Column("change", "Change"),) if is_administrator else ()
     return console.page(
         request,
         "security.html",
-        acls=acls,
-        users=users,
-        acls_error=found["acls_error"],
-        users_error=found["users_error"],
         resource_types=_choices(AclResourceType),
         pattern_types=[PatternType.LITERAL.name, PatternType.PREFIXED.name],
         operations=_choices(AclOperation),
         permissions=[AclPermission.ALLOW.name, AclPermission.DENY.name],
         mechanisms=[each.name for each in ScramMechanism if each.value > 0],
-    )
+        acls=tabulate(
+            request, (*ACL_COLUMNS, *more), found["acls"], text=_acl_text, sort="principal"
+        ),
+        acls_error=found["acls_error"],
+        users=tabulate(
+            request, (*USER_COLUMNS, *more), found["users"],
+            text=lambda each: each.user, sort="user", prefix="users.",
+        ),
+        users_error=found["users_error"],
+    )  # fmt: skip
 
 
 def _acl_text(acl: Acl) -> str:
-    kinds = (acl.permission, acl.operation, acl.resource_type, acl.pattern_type)
-    return " ".join((acl.principal, acl.resource_name, acl.host, *(each.name for each in kinds)))
+    return " ".join(str(column.value(acl)) for column in ACL_COLUMNS if column.value is not None)
 
 
 def _load(client: Client) -> dict[str, Any]:
     found: dict[str, Any] = {"acls": [], "acls_error": "", "users": [], "users_error": ""}
     try:
-        found["acls"] = sorted(client.admin.describe_acls(), key=str)
+        found["acls"] = sorted(client.admin.describe_acls(AclFilter()), key=str)
     except ClientError as error:
         found["acls_error"] = str(error)
     try:
         found["users"] = [
-            UserRow(name, each.mechanism.name, each.iterations)
+            Credential(name, each.mechanism.name, each.iterations)
             for name, credentials in client.admin.describe_scram_credentials().items()
             if not isinstance(credentials, ClientError)
             for each in credentials

@@ -12,11 +12,11 @@ from barnabas.cli.common.units import duration_ms
 from barnabas.client.errors import ClientError
 from barnabas.console.access.roles import Role
 from barnabas.console.console import console_of
+from barnabas.console.formats import moment
 from barnabas.console.forms import FormError
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, Shown, change
 from barnabas.console.tables import Column, tabulate
-from barnabas.console.formats import moment
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -44,7 +44,7 @@ async def show_tokens(request: Request) -> Response:
     """Show the tokens that the console's user may see."""
     console = console_of(request)
     rows, problem = await console.cluster.call(_load)
-    columns = _COLUMNS if console.session_of(request) is not None else _COLUMNS[:-1]
+    columns = _COLUMNS if console.role_of(request) >= Role.ADMIN else _COLUMNS[:-1]
     table = tabulate(
         request, columns, rows, text=lambda row: f"{row.token_id} {row.owner}", sort="owner"
     )
