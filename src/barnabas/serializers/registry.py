@@ -91,9 +91,9 @@ class _VersionResponse(_SchemaResponse, kw_only=True):
 class SubjectVersion(msgspec.Struct, frozen=True):
     """A version of a subject without its text, as lists of schemas have it."""
 
-    subject: str
-    version: int
-    schema_id: _SchemaId = msgspec.field(name="id")
+    subject: str = ""
+    version: int = 0
+    schema_id: _SchemaId = msgspec.field(name="id", default=0)
     kind: SchemaType = msgspec.field(name="schemaType", default=SchemaType.AVRO)
 
 
@@ -311,17 +311,21 @@ class SchemaRegistry:
         # Some registries ignore the prefix.
         return [name for name in found if name.startswith(prefix)]
 
-    def latest_versions(self, *, deleted: bool = False) -> list[SubjectVersion]:
+    def latest_versions(self, *, deleted: bool = False) -> list[SubjectVersion] | None:
         """Return the newest version of each subject in all contexts, without the texts.
 
         Args:
             deleted: Whether to return those too that were deleted softly.
 
+        Returns:
+            None if the registry's list of schemas does not name the subjects (Apicurio Registry).
+
         Raises:
             RegistryError: The registry was not reached, or refused the request.
         """
         # A registry without contexts finds no subject with the prefix of all contexts.
-        return self._latest_versions(_ALL_CONTEXTS, deleted) or self._latest_versions("", deleted)
+        found = self._latest_versions(_ALL_CONTEXTS, deleted) or self._latest_versions("", deleted)
+        return found if all(each.subject for each in found) else None
 
     def _latest_versions(self, prefix: str, deleted: bool) -> list[SubjectVersion]:
         found: list[SubjectVersion] = []

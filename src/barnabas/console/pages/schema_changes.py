@@ -8,8 +8,10 @@ from barnabas.console.access.roles import Role
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, Shown, change
 from barnabas.console.pages.schemas import (
+    NOT_FOUND,
     checked_values,
     draft_of,
+    draft_problems,
     existing_versions,
     find_topic,
     referring,
@@ -18,6 +20,7 @@ from barnabas.console.pages.schemas import (
 from barnabas.console.rendering import link
 from barnabas.console.schema_text import compare, schema_lines
 from barnabas.registry.config import IMPORT, LEVELS, MODES
+from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,7 +64,7 @@ def register(schemas: Schemas, form: Fields) -> Done:
 def preview_register(schemas: Schemas, form: Fields) -> Preview | Shown:
     """Return the changed lines; the form again if the draft is not compatible."""
     subject, schema, registry = form.required("subject"), draft_of(form), schemas.registry
-    messages = registry.incompatibilities(subject, schema)
+    messages = draft_problems(registry, subject, schema)
     if messages:
         return Shown("schema_draft.html", checked_values(form, messages))
     numbers = existing_versions(registry, subject)
@@ -122,12 +125,10 @@ def preview_delete(schemas: Schemas, form: Fields) -> Preview:
     known = registry.versions(subject, deleted=permanent)
     numbers = [number] if number else sorted(known)
     topic = find_topic(schemas.client, subject)
-    rows: list[tuple[object, ...]] = []
-    for each in numbers[:_ROWS_MAX]:
-        found = registry.version(subject, each, deleted=True)
-        users = [f"{name} {version}" for name, version in referring(registry, subject, each)]
-        rows.append((each, found.schema_id, topic or None, ", ".join(users) or None))
-    columns = ("Version", "Id", "Topic of the cluster", "Schemas that refer to it")
+    rows: list[tuple[object, ...]] = [
+        (each, *_identity(registry, subject, each), topic or None) for each in numbers[:_ROWS_MAX]
+    ]
+    columns = ("Version", "Id", "Schemas that refer to it", "Topic of the cluster")
     if permanent:
         text = "Records that were written with these schemas can never be read again."
         question = f"Delete {_named(subject, number)} for ever?"
@@ -135,6 +136,21 @@ def preview_delete(schemas: Schemas, form: Fields) -> Preview:
         text = "Records stay readable. A registration of the same schema brings it back."
         question = f"Delete {_named(subject, number)}?"
     return Preview(question, "Delete", columns, rows, text)
+
+
+def _identity(
+    registry: SchemaRegistry, subject: str, version: int
+) -> tuple[int | None, str | None]:
+    """Return the id of a version, and the schemas that refer to it."""
+    try:
+        found = registry.version(subject, version, deleted=True)
+        users = [f"{name} {number}" for name, number in referring(registry, subject, version)]
+    except RegistryError as error:
+        if error.status != NOT_FOUND:
+            raise
+        # Apicurio Registry names a softly deleted version, but does not return it.
+        return None, None
+    return found.schema_id, ", ".join(users) or None
 
 
 def _named(subject: str, number: int) -> str:

@@ -19,7 +19,7 @@ from barnabas.console.tables import Column, tabulate
 from barnabas.registry.config import LEVELS, MODES
 from barnabas.registry.subjects import split
 from barnabas.serializers.errors import RegistryError
-from barnabas.serializers.registry import SUBJECT_NOT_FOUND
+from barnabas.serializers.registry import SUBJECT_NOT_FOUND, SubjectVersion
 from barnabas.serializers.schema import RegisteredSchema, Schema, SchemaType
 
 if TYPE_CHECKING:
@@ -31,15 +31,19 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.console.console import Console
     from barnabas.console.forms import Fields
-    from barnabas.serializers.registry import SchemaRegistry, SubjectVersion
+    from barnabas.serializers.registry import SchemaRegistry
 
 # Requests of one page to a registry at once.
 _THREADS = 8
+# Subjects of a registry that needs a request for each.
+_SUBJECTS_MAX = 500
 # Versions in the list of a subject, and schemas in the list of those that refer to it.
 _VERSIONS_MAX = 50
 _REFERRING_MAX = 50
 _SUFFIXES = ("-value", "-key")
 _TOPICS_MS = 3_000
+# Status for a schema that is malformed, and for an unknown subject.
+_INVALID, NOT_FOUND = 422, 404
 
 
 class SubjectRow(NamedTuple):
@@ -105,8 +109,22 @@ async def show_subjects(request: Request) -> Response:
 
 def _load_subjects(registry: SchemaRegistry, *, deleted: bool) -> list[SubjectRow]:
     latest = registry.latest_versions(deleted=deleted)
+    if latest is None:
+        return _load_each(registry)
     existing = set(registry.subjects()) if deleted else {each.subject for each in latest}
     return [SubjectRow(each.subject, each, each.subject not in existing) for each in latest]
+
+
+def _load_each(registry: SchemaRegistry) -> list[SubjectRow]:
+    """Return the subjects of a registry that has no list of their versions, by a request each."""
+
+    def load(subject: str) -> SubjectRow:
+        found = registry.version(subject, max(registry.versions(subject)))
+        latest = SubjectVersion(subject, found.version, found.schema_id, found.schema.kind)
+        return SubjectRow(subject, latest, is_deleted=False)
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return list(threads.map(load, sorted(registry.subjects())[:_SUBJECTS_MAX]))
 
 
 def _levels(registry: SchemaRegistry, names: Sequence[str]) -> dict[str, str | None]:
@@ -255,6 +273,19 @@ def draft_of(form: Fields) -> Schema:
     return Schema(form.required("schema"), SchemaType[kind], references)
 
 
+def draft_problems(registry: SchemaRegistry, subject: str, schema: Schema) -> list[str]:
+    """Return why a draft cannot be registered; empty if it can."""
+    try:
+        return registry.incompatibilities(subject, schema)
+    except RegistryError as error:
+        if error.status == _INVALID:
+            return [str(error)]
+        if error.status == NOT_FOUND:
+            # Apicurio Registry checks no schema of a subject without versions.
+            return []
+        raise
+
+
 def checked_values(form: Fields, messages: Sequence[str]) -> dict[str, Any]:
     """Return the values of the template of a draft after a check."""
     fields = (form.text("schema"), form.text("type"), form.text("references"))
@@ -265,17 +296,8 @@ async def check_draft(request: Request) -> Response:
     """Check the compatibility of a draft; nothing changes."""
     console, form = console_of(request), await form_fields(request)
     registry, subject, schema = registry_of(console), form.required("subject"), draft_of(form)
-    try:
-        messages = await console.call_service(lambda: registry.incompatibilities(subject, schema))
-    except RegistryError as error:
-        if error.status != _INVALID:
-            raise
-        messages = [str(error)]
+    messages = await console.call_service(lambda: draft_problems(registry, subject, schema))
     return console.page(request, "schema_draft.html", **checked_values(form, messages))
-
-
-# Status for a schema that is malformed.
-_INVALID = 422
 
 
 NAVIGATION = [Entry("Schemas", "Subjects", "/schemas", ("/schema", "/schemas/draft"))]
