@@ -123,7 +123,13 @@ async def _send_asset(request: Request) -> Response:
     asset = console_of(request).assets.get(request.path_params["name"])
     if asset is None:
         raise HTTPException(404)
-    headers = {"cache-control": f"public, max-age={_YEAR_S}, immutable"}
+    headers = {
+        "cache-control": f"public, max-age={_YEAR_S}, immutable",
+        "vary": "accept-encoding",
+    }
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["content-encoding"] = "gzip"
+        return Response(asset.compressed, media_type=asset.type, headers=headers)
     return Response(asset.content, media_type=asset.type, headers=headers)
 
 
