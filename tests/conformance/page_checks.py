@@ -20,8 +20,9 @@ _POOR_LAYOUT = """
   const found = [];
   const isText = (node) => node.nodeType === Node.TEXT_NODE && node.textContent.trim();
   const boxes = [];
+  const leftOut = "svg, .skip, option, input, select, textarea";
   for (const each of document.querySelectorAll("body *")) {
-    if (each.closest("svg, .skip, option, input, select, textarea") || !each.checkVisibility()) continue;
+    if (each.closest(leftOut) || !each.checkVisibility()) continue;
     const style = getComputedStyle(each);
     const hides = style.overflowX === "hidden" || style.overflowX === "clip";
     const isCut = hides && each.scrollWidth > each.clientWidth + 1;

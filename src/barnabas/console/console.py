@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from starlette.responses import HTMLResponse
 
 from barnabas.console.access.acting import acting_user
 from barnabas.console.access.broker_users import Brokers
-from barnabas.console.cluster_access import ClusterAccess
+from barnabas.console.cluster_access import ClusterAccess, Threads
 from barnabas.console.cluster_history import History
+from barnabas.console.connect.rest import ConnectCluster
 from barnabas.console.frame import Frame, Shared, frame_of
 from barnabas.console.last_pages import LastPage, LastPages
 from barnabas.console.message_decoding import MessageDecoder, Shown
 from barnabas.console.message_search import Tails
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from starlette.requests import Request
 
@@ -27,6 +28,10 @@ _SEARCHES_MAX = 2
 _EXAMINATIONS_MAX = 2
 # How soon a page that shows an outage is loaded again (s).
 RELOAD_S = 10
+# Requests to registries and Connect clusters at once; others wait.
+_SERVICE_CALLS_MAX = 4
+
+T = TypeVar("T")
 
 
 class Outage(NamedTuple):
@@ -57,6 +62,11 @@ class Console(Frame):
         # Costly requests at once; others wait.
         self.searching = asyncio.Semaphore(_SEARCHES_MAX)
         self.examining = asyncio.Semaphore(_EXAMINATIONS_MAX)
+        self._service_threads = Threads(_SERVICE_CALLS_MAX)
+        # Connect clusters by name.
+        self.connect = {
+            each.name: ConnectCluster(each, settings.timeout) for each in settings.connect
+        }
         self.cluster = ClusterAccess(settings, self.clock, shared.announce.notice)
         self.history = History(self.cluster, settings)
         self.brokers = Brokers(name, settings.bootstrap, settings.client)
@@ -72,6 +82,11 @@ class Console(Frame):
         """Keep the samples, and close the clients, after `run` has ended."""
         await self.history.close()
         await self.cluster.close()
+        await asyncio.to_thread(self._service_threads.close)
+
+    async def call_service(self, load: Callable[[], T]) -> T:
+        """Run a function that sends requests to a registry or a Connect cluster, in a thread."""
+        return await self._service_threads.run(load)
 
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any

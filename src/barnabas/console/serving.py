@@ -17,6 +17,7 @@ from starlette.routing import Mount, Route
 from barnabas.cli.load.metrics import MetricsError
 from barnabas.client.errors import ClientError, ClientTimeoutError, NoBrokersError
 from barnabas.console.cluster_access import ClusterDownError
+from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import RELOAD_S, console_of
 from barnabas.console.forms import FormError
 from barnabas.console.frame import Announcements, frame_of
@@ -27,24 +28,34 @@ from barnabas.console.pages import (
     cluster,
     clusters,
     config_changes,
+    connect,
+    connect_changes,
     examinations,
     group_changes,
     groups,
     login,
     messages,
+    nodes,
     pipelines,
     produce,
+    quotas,
     reassignments,
     resend,
+    rights,
+    schema_changes,
+    schemas,
     security,
+    tokens,
     topic_changes,
     topic_settings,
     topics,
+    transactions,
 )
 from barnabas.console.request_checks import RequestChecks
 from barnabas.console.site import Site
 from barnabas.runtime.loop import new_loop
 from barnabas.runtime.web_server import AnnouncingServer, server_config
+from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,6 +106,8 @@ _CLUSTER_PAGES: tuple[Any, ...] = (
     *(cluster, examinations, topics, topic_settings, reassignments, topic_changes, config_changes),
     *(messages, produce, resend),
     *(groups, group_changes, pipelines),
+    *(connect, connect_changes, schemas, schema_changes),
+    *(rights, nodes, transactions, quotas, tokens),
     *(security, access_changes, audit, login),
 )
 _FRONT_PAGES: tuple[Any, ...] = (clusters, audit, login)
@@ -130,6 +143,8 @@ def _application(
             FormError: _show_form_error,
             click.UsageError: _show_form_error,
             ClientError: _show_client_error,
+            ConnectError: _show_service_error,
+            RegistryError: _show_service_error,
             MetricsError: _show_client_error,
             TimeoutError: _show_timeout,
             ClientDisconnect: _show_nothing,
@@ -191,6 +206,11 @@ async def _show_client_error(request: Request, error: Exception) -> Response:
     return (_last_page(request, error) if is_late else None) or _problem(
         request, status, str(error), _ADVICE
     )
+
+
+async def _show_service_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, (ConnectError, RegistryError))
+    return _problem(request, 404 if error.status == HTTPStatus.NOT_FOUND else 502, str(error))
 
 
 def _show_outage(request: Request) -> Response:

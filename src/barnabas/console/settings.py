@@ -11,6 +11,7 @@ from barnabas.console.access.login_settings import LoginSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.console.connect.rest import ConnectSettings
     from barnabas.console.history_file import HistoryFile
     from barnabas.console.prometheus import Prometheus
     from barnabas.serializers.registry import SchemaRegistry
@@ -72,6 +73,8 @@ class ConsoleSettings:
     queries: tuple[str, ...] = ()
     # For keys and values with a schema.
     registry: SchemaRegistry | None = None
+    # Kafka Connect clusters, in the order of the pages.
+    connect: tuple[ConnectSettings, ...] = ()
     # Keeps rates and lags over restarts; None: they begin anew with the console.
     history: HistoryFile | None = None
     # Has older rates than the console; None: there is none.

@@ -6,6 +6,7 @@ audit log has each change that a user made, that failed or that was refused.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
@@ -17,9 +18,11 @@ from barnabas.client.errors import ClientError
 from barnabas.console.access.broker_users import is_still_accepted
 from barnabas.console.access.roles import Role
 from barnabas.console.access.sessions import Notice, Session
+from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import console_of
 from barnabas.console.forms import NO_DRAFT, Draft, Fields, FormError, form_fields
 from barnabas.console.missing_rights import missing_right
+from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # The errors that the form's page shows: something refused the change.
-_REFUSALS = (ClientError, FormError, TimeoutError, click.UsageError)
+_REFUSALS = (
+    ClientError, ConnectError, FormError, RegistryError, TimeoutError, click.UsageError
+)  # fmt: skip
 # The field of a form whose preview the user has seen.
 _CONFIRMED = "confirmed"
 _ROWS_MAX = 200
@@ -201,9 +206,15 @@ class _Change(Generic[T]):
     ) -> tuple[Preview | Shown | None, Done | Preview | Shown]:
         """Return the effects, if there is a preview, and the result or what the user is asked."""
         target = cast("T", client) if self._of is None else self._of(console, client)
-        effects = None if self._preview is None else self._preview(target, form)
-        if effects is not None and not form.has(_CONFIRMED):
-            return effects, effects
+        if self._preview is None:
+            return None, self._act(target, form)
+        if not form.has(_CONFIRMED):
+            shown = self._preview(target, form)
+            return shown, shown or self._act(target, form)
+        effects = None
+        # For the audit log: the user has seen them already, perhaps some time ago.
+        with contextlib.suppress(*_REFUSALS):
+            effects = self._preview(target, form)
         return effects, self._act(target, form)
 
 
