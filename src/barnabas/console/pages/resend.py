@@ -10,7 +10,8 @@ from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
-from barnabas.console.message_decoding import shown_bytes
+from barnabas.console.messages.decoded import decode_plain
+from barnabas.console.messages.masking import KEY
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
 from barnabas.console.writing.resending import RECORDS_MAX, Resending, chosen_places, read_sources
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
+    from barnabas.console.messages.decoded import ShownBytes
     from barnabas.console.writing.resending import Source
 
 _KEY_BYTES = 60
@@ -31,13 +33,19 @@ async def show_resend(request: Request) -> Response:
     console, query = console_of(request), query_fields(request)
     topic, places = query.required("topic"), chosen_places(query)
     sources = await console.cluster.call(lambda client: read_sources(client, topic, places))
+    masks = console.record_view(request).masks(topic)
+
+    def shown_key(source: Source) -> ShownBytes:
+        key = decode_plain(source.key)
+        return (masks.part(KEY, key) if masks else key).shown(_KEY_BYTES)
+
     names = sorted({name for each in sources for name, _ in each.headers})
     return console.page(
         request,
         "resend.html",
         topic=topic,
         places=[f"{partition}-{offset}" for partition, offset in places],
-        sources=[(each, shown_bytes(each.key, _KEY_BYTES)) for each in sources],
+        sources=[(each, shown_key(each)) for each in sources],
         total=sum(each.size for each in sources),
         names=names,
         records_max=RECORDS_MAX,
