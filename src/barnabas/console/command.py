@@ -31,7 +31,11 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.process import discard_standard_output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from barnabas.console.messages.decoded import Decoded
+    from barnabas.console.messages.formats import FormatRule
+    from barnabas.console.messages.masking import MaskRule
 
 EXAMPLES = """\b
 Examples:
@@ -111,6 +115,26 @@ _PASSWORD_BYTES_MAX = 1024
     metavar="DIR",
     help="Show the pipeline of this project too; may be repeated.",
 )
+@click.option(
+    "--mask",
+    "mask_file",
+    metavar="FILE",
+    help="Hide parts of records by the rules in this file (TOML).",
+)
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="TOPIC[:key]=FORMAT",
+    help="Decode the values or keys of these topics as json, text, xml, msgpack, cbor or hex.",
+)
+@click.option(
+    "--protobuf",
+    "protobuf_types",
+    multiple=True,
+    metavar="TOPIC[:key]=FILE:MESSAGE",
+    help="Decode them as a message of a .proto file or a set of descriptors.",
+)
 def console(
     bootstrap: str | None,
     properties: tuple[str, ...],
@@ -126,6 +150,9 @@ def console(
     password_file: str | None,
     interval: float,
     pipelines: Sequence[str],
+    mask_file: str | None,
+    formats: Sequence[str],
+    protobuf_types: Sequence[str],
 ) -> None:
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
     chosen = select(bootstrap, properties, profile, config_file)
@@ -153,6 +180,8 @@ def console(
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
+        masks=() if mask_file is None else _read_masks(mask_file),
+        formats=_format_rules(formats, protobuf_types),
     )
     _show_warnings()
     if not serve(settings, _announce_address, _announce_password):
@@ -179,6 +208,47 @@ def _read_password(path: str) -> str:
     if not lines or not lines[0].strip():
         raise click.UsageError(f"{path} is empty: its first line is the password")
     return lines[0].strip()
+
+
+def _read_masks(path: str) -> tuple[MaskRule, ...]:
+    from barnabas.console.messages.given_rules import RuleError, parse_masks
+
+    try:
+        return parse_masks(RealDisk().read(path))
+    except OSError as error:
+        text = f"--mask {path} cannot be read: {error.strerror or error}"
+        raise click.UsageError(text) from None
+    except RuleError as error:
+        raise click.UsageError(f"--mask {path}: {error}") from None
+
+
+def _format_rules(formats: Sequence[str], protobuf_types: Sequence[str]) -> tuple[FormatRule, ...]:
+    from barnabas.console.messages.given_rules import RuleError, parse_format, parse_protobuf
+
+    option = "--format"
+    try:
+        rules = [parse_format(each) for each in formats]
+        option = "--protobuf"
+        rules += [parse_protobuf(each, _load_protobuf) for each in protobuf_types]
+    except RuleError as error:
+        raise click.UsageError(f"{option} {error}") from None
+    return tuple(rules)
+
+
+def _load_protobuf(path: str, message: str) -> Callable[[bytes], Decoded]:
+    try:
+        from barnabas.console.messages.protobuf_files import ProtobufFormat
+    except ImportError as error:
+        fail_without_extra(error, "registry")
+    from barnabas.serializers.errors import SchemaError
+
+    try:
+        return ProtobufFormat(path, message).decode
+    except OSError as error:
+        text = f"--protobuf {path} cannot be read: {error.strerror or error}"
+        raise click.UsageError(text) from None
+    except SchemaError as error:
+        raise click.UsageError(f"--protobuf {path}: {error}") from None
 
 
 def _announce_address(url: str) -> None:

@@ -49,7 +49,8 @@ class Console:
         self.assets = assets()
         self._renderer = Renderer(self.assets)
         registry = settings.registry
-        self.decoders = Decoders(None if registry is None else SchemaDecoder(registry, self.clock))
+        schemas = None if registry is None else SchemaDecoder(registry, self.clock)
+        self.decoders = Decoders(schemas, settings.formats)
         self.masks = Masks(settings.masks, rng.token(_HASH_KEY_BYTES))
         self.tails = Tails(self.clock)
         # Costly requests at once; others wait.

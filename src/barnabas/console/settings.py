@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.console.messages.formats import FormatRule
     from barnabas.console.messages.masking import MaskRule
     from barnabas.serializers.registry import SchemaRegistry
 
@@ -51,6 +52,8 @@ class ConsoleSettings:
     queries: tuple[str, ...] = ()
     # For keys and values with a schema.
     registry: SchemaRegistry | None = None
+    # The formats of topics that the operator chose.
+    formats: tuple[FormatRule, ...] = ()
     # Rules that hide parts of records.
     masks: tuple[MaskRule, ...] = ()
 
