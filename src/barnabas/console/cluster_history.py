@@ -5,14 +5,16 @@ client, which one thread uses at a time. A page runs them in a thread, so that t
 free.
 
 The samples are those of `barnabas top`. The console keeps the newest two. Of the older ones it
-keeps only numbers: a bounded number of points for a bounded number of topics and groups.
+keeps only numbers: series of one day (`series.py`) for a bounded number of topics and groups. With
+a file they survive a restart (`history_file.py`); with a Prometheus server the lines come from it
+(`prometheus.py`), as far as it has them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,60 +23,108 @@ from barnabas.cli.load.metrics import MetricsError
 from barnabas.cli.load.rates import GroupSample, Rates, Sample, Sampler, rates_between
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
+from barnabas.console.prometheus import PrometheusError
+from barnabas.console.series import Series
+from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from barnabas.console.charts import Points
+    from barnabas.console.series import Kept
     from barnabas.console.settings import ConsoleSettings
+    from barnabas.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)
 
-# One point per sample: 30 minutes with five seconds between samples.
-POINTS_MAX = 360
 _GROUPS_MAX = 100
 # No page waits for a sample, which takes seconds with 10,000 topics.
 _SAMPLE_MS = 60_000
-# Topics and groups with points of their own.
+# Topics, and groups, with series of their own.
 _NAMES_MAX = 500
-
-# Pairs of a time (s, monotonic clock) and a value, in order.
-Series = deque[tuple[float, float]]
+TOPIC, GROUP = "topic/", "group/"
+_LATENCIES = ("Produce", "Fetch")
 
 
 class History:
-    """The figures of the samples so far."""
+    """The figures of the samples so far.
 
-    def __init__(self, access: ClusterAccess, settings: ConsoleSettings) -> None:
+    Series have these names: `records_in`, `bytes_in` and `bytes_out` (per second, in the topics of
+    users), `produce_p50`, `produce_p99`, `fetch_p50` and `fetch_p99` (ms), `topic/NAME` (records
+    written per second) and `group/NAME` (lag).
+    """
+
+    def __init__(
+        self, access: ClusterAccess, settings: ConsoleSettings, clock: Clock | None = None
+    ) -> None:
         self._access = access
         self._metrics = settings.metrics
         self._queries = settings.queries
+        self._clock = SystemClock() if clock is None else clock
+        self._file = settings.history
+        self._prometheus = settings.prometheus
         self.interval = settings.interval
         self._latest: Sample | None = None
         # Rates between the newest two samples; None until there are two.
         self.rates: Rates | None = None
         # Error of the last sample; "" after a success.
         self.error = ""
-        # Records written per second, in all topics and by topic.
-        self.records_in = _series()
-        self._topics: dict[str, Series] = {}
-        # Lags by group.
-        self._groups: dict[str, Series] = {}
+        # Error of the last use of the file; "" after a success.
+        self.file_error = ""
+        self._series: dict[str, Series] = {}
+        # Number of series by kind: those of topics, those of groups.
+        self._counts: Counter[str] = Counter()
+        # The minutes that ended with the last sample: values of series by begin. A series without
+        # a sample for some time ends an older minute than the others.
+        self._ended: dict[float, dict[str, float]] = {}
 
     @property
     def latest(self) -> Sample | None:
         """The newest sample; None until there is one."""
         return self._latest
 
+    @property
+    def now(self) -> float:
+        """The wall clock (s since 1970), by which points have their times."""
+        return self._clock.wall_ms() / 1000
+
+    @property
+    def records_in(self) -> Series:
+        """Records written per second to the topics of users."""
+        return self.series("records_in")
+
     def topic(self, name: str) -> Series:
-        """Return the records written per second to a topic, over time."""
-        return self._topics.get(name, _series())
+        """Return the records written per second to a topic."""
+        return self.series(TOPIC + name)
 
     def group(self, name: str) -> Series:
-        """Return the lag of a group over time."""
-        return self._groups.get(name, _series())
+        """Return the lag of a group."""
+        return self.series(GROUP + name)
+
+    def series(self, name: str) -> Series:
+        """Return a series; an empty one if there is none of this name."""
+        return self._series.get(name) or Series()
+
+    async def lines(self, names: Sequence[str], begin: float) -> dict[str, Points]:
+        """Return the points since a time (s since 1970), from Prometheus if it has them."""
+        found = await asyncio.gather(*(self._points(name, begin) for name in names))
+        return dict(zip(names, found, strict=True))
+
+    async def _points(self, name: str, begin: float) -> Points:
+        server = self._prometheus
+        if server is not None and server.knows(name):
+            try:
+                points = await asyncio.to_thread(server.points, name, begin, self.now)
+            except PrometheusError as error:
+                _log.warning("Prometheus did not answer: %s", error)
+            else:
+                if points:
+                    return points
+        return [point for point in self.series(name) if point[0] >= begin]
 
     async def run(self) -> None:
         """Take samples until the task is canceled."""
+        await self._use_file(self._load)
         while True:
             try:
                 await self.sample()
@@ -83,6 +133,13 @@ class History:
                 self.error = f"sampling failed: {error}"
                 _log.exception("Sampling failed")
             await asyncio.sleep(self.interval)
+
+    async def close(self) -> None:
+        """Write the file for the last time, after the sampling has ended."""
+        file = self._file
+        if file is not None:
+            await self._use_file(lambda: file.compact(self._series))
+            file.close()
 
     async def sample(self) -> None:
         """Take one sample; remember the error if that fails."""
@@ -95,26 +152,100 @@ class History:
         else:
             self.error = ""
             self.add(sample)
+            await self._use_file(self._write)
 
     def add(self, sample: Sample) -> None:
         """Add a sample."""
         before, self._latest = self._latest, sample
+        if before is not None:
+            self.rates = rates_between(before, sample)
+        at = self.now - self._clock.monotonic_ms() / 1000 + sample.at
+        self._ended = {}
+        for name, value, kept in self._values(sample):
+            series = self._series_to_add(name, kept)
+            point = None if series is None else series.add(at, value)
+            if point is not None:
+                begin, mean = point
+                self._ended.setdefault(begin, {})[name] = mean
+        self._remove_gone(sample)
+
+    def _values(self, sample: Sample) -> Iterator[tuple[str, float, Kept]]:
+        """Yield name and value of each series, and what its longer steps keep."""
         for name, group in sample.groups.items():
-            _append(self._groups, name, (sample.at, float(group.lag)))
-        _keep_only(self._groups, sample.groups)
-        if before is None:
+            yield GROUP + name, float(group.lag), "highest"
+        rates = self.rates
+        if rates is None:
             return
-        self.rates = rates = rates_between(before, sample)
-        own = sum(t.records_in for name, t in rates.topics.items() if not name.startswith("__"))
-        self.records_in.append((sample.at, own))
+        own = [each for name, each in rates.topics.items() if not name.startswith("__")]
+        yield "records_in", sum(each.records_in for each in own), "mean"
+        if all(each.bytes_in is not None for each in own):
+            yield "bytes_in", sum(each.bytes_in or 0.0 for each in own), "mean"
+        if all(each.bytes_out is not None for each in own):
+            yield "bytes_out", sum(each.bytes_out or 0.0 for each in own), "mean"
+        for name in _LATENCIES:
+            api = rates.apis.get(name)
+            if api is not None and api.p50_ms is not None and api.p99_ms is not None:
+                yield f"{name.lower()}_p50", api.p50_ms, "highest"
+                yield f"{name.lower()}_p99", api.p99_ms, "highest"
         for name, topic in rates.topics.items():
-            _append(self._topics, name, (sample.at, topic.records_in))
-        _keep_only(self._topics, sample.topics)
+            # Topics without traffic leave the series to those that have some.
+            if topic.records_in or TOPIC + name in self._series:
+                yield TOPIC + name, topic.records_in, "mean"
+
+    def _series_to_add(self, name: str, kept: Kept) -> Series | None:
+        """Return the series of a name, new if needed; None if there are too many of its kind."""
+        found = self._series.get(name)
+        if found is not None:
+            return found
+        kind = _kind(name)
+        if kind and self._counts[kind] >= _NAMES_MAX:
+            return None
+        self._counts[kind] += 1
+        found = self._series[name] = Series(kept, self.interval)
+        return found
+
+    def _remove_gone(self, sample: Sample) -> None:
+        for name in list(self._series):
+            kind = _kind(name)
+            known = sample.topics if kind == TOPIC else sample.groups
+            if kind and name.removeprefix(kind) not in known:
+                del self._series[name]
+                self._counts[kind] -= 1
+
+    async def _use_file(self, use: Callable[[], None]) -> None:
+        """Use the file in a thread; an error is shown, and does not end the sampling."""
+        if self._file is None:
+            return
+        try:
+            await asyncio.to_thread(use)
+        except OSError as error:
+            self.file_error = f"the file of the history failed: {error}"
+        else:
+            self.file_error = ""
+
+    def _load(self) -> None:
+        assert self._file is not None
+        self._file.load(lambda name: self._series_to_add(name, _kept(name)))
+
+    def _write(self) -> None:
+        assert self._file is not None
+        for begin, values in sorted(self._ended.items()):
+            self._file.add(begin, values, self._series)
 
     def _take(self, client: Client) -> Sample:
         sampler = Sampler(client, self._metrics, self._queries, internal=True, groups=_GROUPS_MAX)
         sample = sampler.take()
         return replace(sample, groups={**sample.groups, **_share_groups(client)})
+
+
+def _kind(name: str) -> str:
+    """Return the prefix of a series of a topic or a group; "" for those of the cluster."""
+    return next((kind for kind in (TOPIC, GROUP) if name.startswith(kind)), "")
+
+
+def _kept(name: str) -> Kept:
+    is_peak = name.startswith(GROUP) or name.endswith(("_p50", "_p99"))
+    return "highest" if is_peak else "mean"
 
 
 def _share_groups(client: Client) -> dict[str, GroupSample]:
@@ -134,20 +265,6 @@ def _share_groups(client: Client) -> dict[str, GroupSample]:
             lag = sum(max(0, each.lag) for each in lags if not isinstance(each, ClientError))
             samples[name] = GroupSample(group.state, len(group.members), lag)
     return samples
-
-
-def _series() -> Series:
-    return deque(maxlen=POINTS_MAX)
-
-
-def _append(by_name: dict[str, Series], name: str, point: tuple[float, float]) -> None:
-    if name in by_name or len(by_name) < _NAMES_MAX:
-        by_name.setdefault(name, _series()).append(point)
-
-
-def _keep_only(by_name: dict[str, Series], names: Iterable[str]) -> None:
-    for gone in by_name.keys() - set(names):
-        del by_name[gone]
 
 
 T = TypeVar("T")

@@ -27,6 +27,8 @@ from barnabas.cli.common.registries import open_registry, registry_option
 from barnabas.cli.common.units import NumberRange
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
+from barnabas.console.history_file import HistoryFile, HistoryFileError, history_file
+from barnabas.console.prometheus import Prometheus
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.process import discard_standard_output
 
@@ -109,6 +111,22 @@ _PASSWORD_BYTES_MAX = 1024
     help="Time between two samples of rates and lags.",
 )
 @click.option(
+    "--history",
+    metavar="PATH",
+    help="A file, or a directory of files, that keeps rates and lags of a day over restarts.",
+)
+@click.option(
+    "--prometheus",
+    metavar="URL",
+    help="A Prometheus server with the metrics of the brokers, for older rates.",
+)
+@click.option(
+    "--prometheus-labels",
+    default="",
+    metavar="LABELS",
+    help="Labels in Prometheus that choose this cluster, such as 'cluster=\"east\"'.",
+)
+@click.option(
     "--pipeline",
     "pipelines",
     multiple=True,
@@ -149,6 +167,9 @@ def console(
     allow_changes: bool,
     password_file: str | None,
     interval: float,
+    history: str | None,
+    prometheus: str | None,
+    prometheus_labels: str,
     pipelines: Sequence[str],
     mask_file: str | None,
     formats: Sequence[str],
@@ -182,6 +203,8 @@ def console(
         registry=open_registry(registry, chosen.properties),
         masks=() if mask_file is None else _read_masks(mask_file),
         formats=_format_rules(formats, protobuf_types),
+        history=_open_history(history, chosen.bootstrap),
+        prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,
     )
     _show_warnings()
     if not serve(settings, _announce_address, _announce_password):
@@ -196,6 +219,13 @@ def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
     return {key: str(value) for key, value in config.items()}
+
+
+def _open_history(path: str | None, bootstrap: str) -> HistoryFile | None:
+    try:
+        return None if path is None else history_file(path, bootstrap)
+    except HistoryFileError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _read_password(path: str) -> str:

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse
 
+from barnabas.console.access.roles import Role
 from barnabas.console.cluster_history import ClusterAccess, History
 from barnabas.console.forms import query_fields
 from barnabas.console.message_search import Tails
@@ -15,6 +16,7 @@ from barnabas.console.messages.formats import Decoders, Formats
 from barnabas.console.messages.masking import Masks
 from barnabas.console.messages.record_view import RecordView
 from barnabas.console.messages.schema_decoding import SchemaDecoder
+from barnabas.console.navigation import navigation
 from barnabas.console.rendering import Renderer, assets
 from barnabas.console.request_checks import Session, Sessions
 from barnabas.runtime.clock import SystemClock
@@ -39,15 +41,19 @@ class Console:
     Args:
         settings: What the command line gives.
         announce: Called with each new one-time password.
+        prefix: The path below which the pages are, such as "/east"; "" if it is the only cluster.
     """
 
-    def __init__(self, settings: ConsoleSettings, announce: Callable[[str], None]) -> None:
+    def __init__(
+        self, settings: ConsoleSettings, announce: Callable[[str], None], prefix: str = ""
+    ) -> None:
         self.settings = settings
+        self.prefix = prefix
         self.clock = SystemClock()
         rng = SystemRng()
         self.sessions = Sessions(self.clock, rng, settings.password, announce)
         self.assets = assets()
-        self._renderer = Renderer(self.assets)
+        self._renderer = Renderer(self.assets, prefix)
         registry = settings.registry
         schemas = None if registry is None else SchemaDecoder(registry, self.clock)
         self.decoders = Decoders(schemas, settings.formats)
@@ -71,6 +77,7 @@ class Console:
             sampling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sampling
+            await self.history.close()
             await self.cluster.close()
 
     def session_of(self, request: Request) -> Session | None:
@@ -80,6 +87,18 @@ class Console:
     def record_view(self, request: Request) -> RecordView:
         """Return how the records of this request are shown: decoded by choice, and masked."""
         return RecordView(self.decoders, self.masks, Formats.of(query_fields(request)))
+
+    def path(self, request: Request) -> str:
+        """Return the path of a request without the prefix of the cluster."""
+        return request.url.path.removeprefix(self.prefix) or "/"
+
+    def redirect(self, page: str) -> RedirectResponse:
+        """Return a redirect to a page, after a form.
+
+        Args:
+            page: Path and query, without the prefix of the cluster.
+        """
+        return RedirectResponse(self.prefix + page, 303)
 
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any
@@ -94,16 +113,19 @@ class Console:
         session = self.session_of(request)
         # A script that refreshes a page must not take the notices of another tab.
         is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
-        can_change = self.settings.allow_changes and session is not None
+        role = Role.VIEWER if session is None or not self.settings.allow_changes else session.role
+        path = self.path(request)
         shared = {
-            "path": request.url.path,
-            "here": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+            "path": path,
+            "here": path + (f"?{request.url.query}" if request.url.query else ""),
+            "navigation": navigation(request.app.state.entries, path, self.settings),
             "bootstrap": self.settings.bootstrap,
             "allow_changes": self.settings.allow_changes,
-            "has_pipelines": bool(self.settings.pipelines or self.settings.queries),
             "has_login": self.settings.has_login,
             "session": session,
-            "can_change": can_change,
+            "role": role,
+            "can_change": role >= Role.OPERATOR,
+            "can_administer": role >= Role.ADMIN,
             "csrf": session.csrf if session is not None else "",
             "notices": session.take_notices() if session is not None and is_opened else [],
             "interval": self.history.interval,

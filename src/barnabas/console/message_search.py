@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.cli.common.printable import printable, printable_lines
 from barnabas.client.errors import ClientError
-from barnabas.console.rendering import moment, size
+from barnabas.console.formats import moment, size
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence

@@ -22,6 +22,8 @@ from urllib.parse import quote, urlsplit
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse
 
+from barnabas.console.access.roles import Role
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,7 +38,7 @@ FORM_TYPE = "application/x-www-form-urlencoded"
 _TARGET_CHARACTERS_MAX = 8 * 1024
 # Time limit of a request (s). The requests to the cluster have shorter limits.
 _REQUEST_S = 40.0
-# Paths without a time limit.
+# Ends of paths without a time limit.
 _ENDLESS = ("/messages/tail",)
 # Paths that are shown without a log-in.
 _OPEN = ("/login", "/static/")
@@ -81,7 +83,8 @@ class RequestChecks:
             await refusal(scope, receive, response.send)
             return
         try:
-            async with asyncio.timeout(None if scope["path"] in _ENDLESS else _REQUEST_S):
+            is_endless = scope["path"].endswith(_ENDLESS)
+            async with asyncio.timeout(None if is_endless else _REQUEST_S):
                 await self._app(scope, receive, response.send)
         except TimeoutError:
             if response.has_started:
@@ -185,9 +188,11 @@ class Notice(NamedTuple):
 class Session:
     """One log-in of one browser."""
 
-    __slots__ = ("csrf", "ends_ms", "notices")
+    __slots__ = ("csrf", "ends_ms", "notices", "role")
 
-    def __init__(self, csrf: str, ends_ms: float) -> None:
+    def __init__(self, csrf: str, ends_ms: float, role: Role) -> None:
+        # What the user may do, if the console allows changes at all.
+        self.role = role
         # The token in every form.
         self.csrf = csrf
         # End of the session (ms, monotonic clock).
@@ -253,7 +258,7 @@ class Sessions:
             del self._sessions[next(iter(self._sessions))]
         session_id = self._token(_TOKEN_BYTES)
         ends_ms = self._clock.monotonic_ms() + _LIFETIME_MS
-        self._sessions[session_id] = Session(self._token(_TOKEN_BYTES), ends_ms)
+        self._sessions[session_id] = Session(self._token(_TOKEN_BYTES), ends_ms, Role.ADMIN)
         return session_id
 
     def find(self, session_id: str | None) -> Session | None:

@@ -83,6 +83,7 @@ def make_application(console: Console) -> Starlette:
         access_changes,
     )
     routes = [route for page in pages for route in page.ROUTES]
+    entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
     routes += [Route("/produce", _show_produce), Route("/static/{name}", _send_asset)]
     application = Starlette(
         routes=routes,
@@ -102,6 +103,7 @@ def make_application(console: Console) -> Starlette:
         lifespan=console.running,
     )
     application.state.console = console
+    application.state.entries = entries
     return application
 
 

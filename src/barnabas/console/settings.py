@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.console.history_file import HistoryFile
     from barnabas.console.messages.formats import FormatRule
     from barnabas.console.messages.masking import MaskRule
+    from barnabas.console.prometheus import Prometheus
     from barnabas.serializers.registry import SchemaRegistry
 
 
@@ -56,6 +58,10 @@ class ConsoleSettings:
     formats: tuple[FormatRule, ...] = ()
     # Rules that hide parts of records.
     masks: tuple[MaskRule, ...] = ()
+    # Keeps rates and lags over restarts; None: they begin anew with the console.
+    history: HistoryFile | None = None
+    # Has older rates than the console; None: there is none.
+    prometheus: Prometheus | None = None
 
     @property
     def login_to_read(self) -> bool:

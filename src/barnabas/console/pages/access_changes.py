@@ -17,6 +17,7 @@ from barnabas.client.admin.acls import (
 from barnabas.client.admin.credentials import ScramDeletion, ScramMechanism, ScramUpsertion
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.console.access.roles import Role
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
@@ -209,9 +210,9 @@ def preview_user(_client: Client, form: Fields) -> Preview:
 
 ROUTES = [
     change("/group/reset", reset_offsets, preview_reset),
-    change("/group/delete", delete_group),
-    change("/security/acls/add", add_acl),
-    change("/security/acls/delete", delete_acl, preview_acl),
-    change("/security/users/set", set_password),
-    change("/security/users/delete", delete_user, preview_user),
+    change("/group/delete", delete_group, role=Role.ADMIN),
+    change("/security/acls/add", add_acl, role=Role.ADMIN),
+    change("/security/acls/delete", delete_acl, preview_acl, role=Role.ADMIN),
+    change("/security/users/set", set_password, role=Role.ADMIN),
+    change("/security/users/delete", delete_user, preview_user, role=Role.ADMIN),
 ]

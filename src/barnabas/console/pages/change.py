@@ -9,10 +9,10 @@ import hmac
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse
 from starlette.routing import Route
 
 from barnabas.client.errors import ClientError
+from barnabas.console.access.roles import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import Fields, FormError, form_fields
 from barnabas.console.request_checks import Notice, Session
@@ -31,7 +31,10 @@ _ROWS_MAX = 200
 
 
 class Done(NamedTuple):
-    """A completed change: its description for the user, and the page to show next."""
+    """A completed change: its description for the user, and the page to show next.
+
+    The page is a path without the prefix of a cluster.
+    """
 
     text: str
     page: str
@@ -67,6 +70,8 @@ def change(
     path: str,
     act: Callable[[Client, Fields], Done],
     preview: Callable[[Client, Fields], Preview | None] | None = None,
+    *,
+    role: Role = Role.OPERATOR,
 ) -> Route:
     """Return the route of a change.
 
@@ -75,6 +80,7 @@ def change(
         act: Makes the change; it runs in a thread. Its errors are shown on the form's page.
         preview: Returns what the change will do; it runs in a thread. It must be given for changes
             that delete or move something. None instead of a preview: act without a question.
+        role: The smallest role that may make the change.
     """
 
     def run(client: Client, form: Fields) -> Done | Preview:
@@ -89,11 +95,13 @@ def change(
             raise HTTPException(403, "this console is read-only: start it with --allow-changes")
         form = await form_fields(request)
         session = check_token(console.session_of(request), form)
+        if session.role < role:
+            raise HTTPException(403, f"you are {session.role.title}: this needs {role.title}")
         try:
             done = await console.cluster.call(lambda client: run(client, form))
         except (ClientError, FormError, TimeoutError) as error:
             session.notices.append(Notice(is_error=True, text=str(error) or "no answer in time"))
-            return RedirectResponse(_form_page(form), 303)
+            return console.redirect(_form_page(form))
         if isinstance(done, Preview):
             fields = {**form.all_but("csrf", "here"), _CONFIRMED: "1"}
             return console.page(
@@ -106,7 +114,7 @@ def change(
                 here=_form_page(form),
             )
         session.notices.append(Notice(is_error=False, text=done.text))
-        return RedirectResponse(done.page, 303)
+        return console.redirect(done.page)
 
     return Route(path, handle, methods=["POST"])
 

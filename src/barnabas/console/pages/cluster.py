@@ -12,6 +12,7 @@ from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
+from barnabas.console.navigation import Entry
 from barnabas.console.pages.topics import explained_configs
 from barnabas.console.rendering import paged
 
@@ -125,6 +126,10 @@ def _load_reassignments(client: Client) -> list[dict[str, Any]]:
     ]
 
 
+NAVIGATION = [
+    Entry("Cluster", "Overview", "/", ("/broker",)),
+    Entry("Cluster", "Reassignments", "/reassignments"),
+]
 ROUTES = [
     Route("/", show_cluster),
     Route("/broker", show_broker),

@@ -11,6 +11,7 @@ from barnabas.cli.spark.pipeline_runs import listed_bounds, project_of
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
+from barnabas.console.navigation import Entry
 from barnabas.console.rendering import paged
 from barnabas.spark.pipelines.checkpoints import flow_statuses, read_checkpoints, read_notes
 from barnabas.spark.pipelines.definition import short_key
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from barnabas.client.facade import Client
+    from barnabas.console.settings import ConsoleSettings
     from barnabas.spark.pipelines.checkpoints import FlowStatus
 
 
@@ -142,6 +144,14 @@ def _flow(status: FlowStatus) -> dict[str, Any]:
     }
 
 
+def _has_pipelines(settings: ConsoleSettings) -> bool:
+    return bool(settings.pipelines or settings.queries)
+
+
+NAVIGATION = [
+    Entry("Groups", "Groups", "/groups", ("/group",)),
+    Entry("Pipelines", "Pipelines", "/pipelines", is_shown=_has_pipelines),
+]
 ROUTES = [
     Route("/groups", show_groups),
     Route("/group", show_group),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import RedirectResponse
 from starlette.routing import Route
 
 from barnabas.client.admin.acls import (
@@ -18,6 +17,7 @@ from barnabas.client.admin.credentials import ScramMechanism
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.forms import form_fields, query_fields
+from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import check_token
 from barnabas.console.rendering import paged
 
@@ -93,7 +93,7 @@ async def log_in(request: Request) -> Response:
     if session_id is None:
         text = "the password is wrong"
         return console.page(request, "login.html", 403, next=target, problem=text)
-    response = RedirectResponse(target, 303)
+    response = console.redirect(target)
     response.set_cookie(sessions.cookie, session_id, httponly=True, samesite="strict")
     return response
 
@@ -103,7 +103,7 @@ async def log_out(request: Request) -> Response:
     console = console_of(request)
     check_token(console.session_of(request), await form_fields(request))
     console.sessions.log_out(request.cookies.get(console.sessions.cookie))
-    response = RedirectResponse("/", 303)
+    response = console.redirect("/")
     response.delete_cookie(console.sessions.cookie, httponly=True, samesite="strict")
     return response
 
@@ -114,6 +114,7 @@ def _local(target: str) -> str:
     return target if is_local and target.isprintable() and "\\" not in target else "/"
 
 
+NAVIGATION = [Entry("Security", "ACLs and users", "/security")]
 ROUTES = [
     Route("/security", show_security),
     Route("/login", show_login),

@@ -12,6 +12,7 @@ from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.console.access.roles import Role
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
@@ -205,7 +206,7 @@ def _headers(text: str) -> list[tuple[str, bytes | None]]:
 ROUTES = [
     change("/topics/create", create_topic),
     change("/topic/partitions", add_partitions),
-    change("/topic/delete", delete_topic),
+    change("/topic/delete", delete_topic, role=Role.ADMIN),
     change("/topic/elect", elect_leaders, preview_election),
     change("/reassignments/start", reassign, preview_move),
     change("/reassignments/cancel", cancel_reassignment, preview_move),

@@ -23,6 +23,7 @@ from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
+from barnabas.console.navigation import Entry
 from barnabas.console.rendering import paged
 
 if TYPE_CHECKING:
@@ -302,6 +303,11 @@ def inherited_times(broker: Iterable[ConfigEntry]) -> dict[str, str]:
     return found
 
 
+NAVIGATION = [
+    Entry("Topics", "Topics", "/topics", ("/topic", "/messages", "/message", "/produce")),
+    Entry("Doctor", "Doctor", "/doctor"),
+    Entry("Doctor", "Why", "/why"),
+]
 ROUTES = [
     Route("/topics", show_topics),
     Route("/topic", show_topic),

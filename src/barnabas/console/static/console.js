@@ -4,11 +4,13 @@
 const LIVE_MS = 5000;
 const ROWS_MAX = 200;
 
-// Tables that scroll sideways can be scrolled by the keyboard.
+// Tables that scroll sideways can be scrolled by the keyboard; the heads of others stay in view.
 function makeScrollable() {
   for (const each of document.querySelectorAll(".scroll")) {
-    if (each.scrollWidth > each.clientWidth) each.tabIndex = 0;
+    const isWide = each.scrollWidth > each.clientWidth;
+    if (isWide) each.tabIndex = 0;
     else each.removeAttribute("tabindex");
+    each.classList.toggle("fits", !isWide);
   }
 }
 
@@ -80,7 +82,7 @@ function addMessage(message, topic) {
   const row = document.getElementById("message-row").content.firstElementChild.cloneNode(true);
   const link = row.querySelector("a");
   const place = new URLSearchParams({ topic, partition: message.partition, offset: message.offset });
-  link.href = `/message?${place}`;
+  link.search = place;
   link.textContent = `${message.partition}:${message.offset}`;
   row.className = "new";
   if (message.timestamp >= 0) {
