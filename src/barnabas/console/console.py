@@ -86,7 +86,14 @@ class Console:
 
     def record_view(self, request: Request) -> RecordView:
         """Return how the records of this request are shown: decoded by choice, and masked."""
-        return RecordView(self.decoders, self.masks, Formats.of(query_fields(request)))
+        query = query_fields(request)
+        reveal = query.has("reveal") and self.role(request) >= Role.ADMIN
+        return RecordView(self.decoders, self.masks, Formats.of(query), reveal=reveal)
+
+    def role(self, request: Request) -> Role:
+        """Return what the user of the browser may do."""
+        session = self.session_of(request)
+        return Role.VIEWER if session is None or not self.settings.allow_changes else session.role
 
     def path(self, request: Request) -> str:
         """Return the path of a request without the prefix of the cluster."""
@@ -113,7 +120,7 @@ class Console:
         session = self.session_of(request)
         # A script that refreshes a page must not take the notices of another tab.
         is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
-        role = Role.VIEWER if session is None or not self.settings.allow_changes else session.role
+        role = self.role(request)
         path = self.path(request)
         shared = {
             "path": path,

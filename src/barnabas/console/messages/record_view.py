@@ -100,6 +100,11 @@ class RecordView:
         self._reveal = reveal
         self._masks: dict[str, TopicMasks] = {}
 
+    @property
+    def is_revealing(self) -> bool:
+        """Whether masks are lifted that administrators may lift."""
+        return self._reveal
+
     def masks(self, topic: str) -> TopicMasks:
         """Return the masks of a topic; false if it has none."""
         found = self._masks.get(topic)

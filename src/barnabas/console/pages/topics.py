@@ -304,7 +304,19 @@ def inherited_times(broker: Iterable[ConfigEntry]) -> dict[str, str]:
 
 
 NAVIGATION = [
-    Entry("Topics", "Topics", "/topics", ("/topic", "/messages", "/message", "/produce")),
+    Entry(
+        "Topics",
+        "Topics",
+        "/topics",
+        (
+            "/topic",
+            "/messages",
+            "/message",
+            "/message/versions",
+            "/message/difference",
+            "/produce",
+        ),
+    ),
     Entry("Doctor", "Doctor", "/doctor"),
     Entry("Doctor", "Why", "/why"),
 ]
