@@ -13,14 +13,14 @@ import pytest
 from barnabas.client.facade import Client
 from barnabas.console.messages.formats import DECODERS, FormatRule
 from barnabas.console.messages.masking import HASH, HEADER, LAST_4, MaskRule
-from barnabas.console.settings import ConsoleSettings, SearchLimits
+from barnabas.console.settings import ConsoleSettings, VersionLimits
 from console_in_process import ConsoleInProcess
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
 
 SECONDS = 60
-LIMITS = SearchLimits(records=1000, size=10_000_000, seconds=20.0)
+LIMITS = VersionLimits(records=1000, size=10_000_000, seconds=20.0)
 FORMATS = (FormatRule("records-chosen", "value", DECODERS["hex"]),)
 MASKS = (
     MaskRule("records-masked", "value", ("**", "card")),
@@ -53,7 +53,7 @@ def console(address: str) -> Iterator[ConsoleInProcess]:
         allow_changes=True,
         interval=3600.0,
         timeout=SECONDS,
-        search=LIMITS,
+        versions=LIMITS,
         formats=FORMATS,
         masks=MASKS,
     )

@@ -164,7 +164,8 @@ class Series:
             (self._raw, self._interval_s, float("inf")),
         ):
             for at, value in ring:
-                if at >= end:
+                # The finer points that follow cover this step, or a part of it.
+                if at + (step if step > self._interval_s else 0) > end:
                     break
                 if last >= 0 and at - last > _GAP_STEPS * max(step, last_step):
                     yield last + last_step, None

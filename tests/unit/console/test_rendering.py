@@ -108,6 +108,7 @@ def _problem(text: str = "") -> dict[str, object]:
         "path": "/", "here": "/", "bootstrap": "b", "allow_changes": False, "has_login": False,
         "navigation": Navigation([], "", []),
         "session": None, "can_change": False, "csrf": "", "notices": [], "interval": 5.0,
+        "cluster_names": [], "reload_s": None, "outage": None, "right": "",
         "sample_error": "", "title": "t", "text": text, "advice": "",
     }  # fmt: skip
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from barnabas import aio
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.console.settings import SearchLimits
+    from barnabas.console.settings import VersionLimits
     from barnabas.runtime.clock import Clock
 
 _MS_PER_S = 1000
@@ -46,7 +46,7 @@ class VersionSearch:
     """
 
     def __init__(
-        self, consumer: aio.Consumer, clock: Clock, limits: SearchLimits, most: int
+        self, consumer: aio.Consumer, clock: Clock, limits: VersionLimits, most: int
     ) -> None:
         self._consumer = consumer
         self._deadline_ms = clock.monotonic_ms() + limits.seconds * _MS_PER_S

@@ -57,6 +57,12 @@ class DecodedRecord(NamedTuple):
     # What a record of an internal topic does; "" for others, and if a mask applies.
     words: str = ""
 
+    @property
+    def size(self) -> int:
+        """Number of bytes of the key, the value and the headers."""
+        headers = sum(len(name) + value.size for name, value in self.headers)
+        return self.key.size + self.value.size + headers
+
     def shown(self, limit: int = LISTED_BYTES) -> ShownMessage:
         """Return what a page shows: at most `limit` bytes of key and value each."""
         headers = [

@@ -18,7 +18,7 @@ from barnabas.console.messages.diff import diff_records
 from barnabas.console.messages.formats import FORMATS, Formats
 from barnabas.console.messages.key_versions import Versions, VersionSearch
 from barnabas.console.messages.one_record import Fate, fate_of, read_record, transactional_id_of
-from barnabas.console.pages.messages import offset_bounds
+from barnabas.console.search.ranges import offset_bounds
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -60,7 +60,7 @@ def _place(query: Fields, prefix: str = "") -> _Place:
 
 async def _read(console: Console, place: _Place) -> Reading:
     """Return the record at a place, whatever its transaction."""
-    seconds = console.settings.search.seconds
+    seconds = console.settings.timeout
 
     def load(client: Client) -> Reading:
         return read_record(client, place.tp, place.offset, seconds)
@@ -75,7 +75,7 @@ async def _transaction(console: Console, place: _Place, reading: Reading) -> tup
     batch = reading.batch
     if batch is None or not batch.is_transactional:
         return Fate.NONE, ""
-    seconds = console.settings.search.seconds
+    seconds = console.settings.timeout
 
     def load(client: Client) -> tuple[Fate, str]:
         fate = fate_of(client, place.tp, reading, seconds)
@@ -89,7 +89,7 @@ async def _transaction(console: Console, place: _Place, reading: Reading) -> tup
 def _choices(request: Request, view: RecordView, topic: str) -> dict[str, Any]:
     """Return what a page needs for the choice of formats, and the fields that keep it."""
     console, formats = console_of(request), Formats.of(query_fields(request))
-    can_reveal = console.masks.of(topic).can_reveal and console.role(request) >= Role.ADMIN
+    can_reveal = console.masks.of(topic).can_reveal and console.role_of(request) >= Role.ADMIN
     kept = {**formats.fields, **({"reveal": "1"} if view.is_revealing else {})}
     return {
         "formats": FORMATS,
@@ -137,7 +137,7 @@ async def _versions(
     isolation = "read_uncommitted" if is_open else "read_committed"
     async with console.cluster.consumer(**{"isolation.level": isolation}) as consumer:
         [start, end] = (await offset_bounds(consumer, [place.tp]))[place.tp]
-        search = VersionSearch(consumer, console.clock, console.settings.search, most)
+        search = VersionSearch(consumer, console.clock, console.settings.versions, most)
         return await search.run(place.tp, record.key, start, min(before, end))
 
 
