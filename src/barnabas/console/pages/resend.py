@@ -10,8 +10,7 @@ from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
-from barnabas.console.messages.decoded import decode_plain
-from barnabas.console.messages.masking import KEY
+from barnabas.console.messages.decoded import KEY, decode_plain
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
 from barnabas.console.writing.resending import RECORDS_MAX, Resending, chosen_places, read_sources
