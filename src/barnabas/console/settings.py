@@ -11,6 +11,7 @@ from barnabas.console.access.login_settings import LoginSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.console.connect.rest import ConnectSettings
     from barnabas.console.history_file import HistoryFile
     from barnabas.console.messages.formats import FormatRule
     from barnabas.console.messages.masking import MaskRule
@@ -92,6 +93,8 @@ class ConsoleSettings:
     formats: tuple[FormatRule, ...] = ()
     # Rules that hide parts of records.
     masks: tuple[MaskRule, ...] = ()
+    # Kafka Connect clusters, in the order of the pages.
+    connect: tuple[ConnectSettings, ...] = ()
     # Keeps rates and lags over restarts; None: they begin anew with the console.
     history: HistoryFile | None = None
     # Has older rates than the console; None: there is none.
