@@ -216,9 +216,9 @@ def console(
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
-        connect=_connect_settings(connect_clusters, connect_config),
         masks=masks,
         formats=formats,
+        connect=_connect_settings(connect_clusters, connect_config),
         history=None if several else _open_history(history, chosen.bootstrap),
         prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,
     )

@@ -89,12 +89,12 @@ class ConsoleSettings:
     queries: tuple[str, ...] = ()
     # For keys and values with a schema.
     registry: SchemaRegistry | None = None
-    # Kafka Connect clusters, in the order of the pages.
-    connect: tuple[ConnectSettings, ...] = ()
     # The formats of topics that the operator chose.
     formats: tuple[FormatRule, ...] = ()
     # Rules that hide parts of records.
     masks: tuple[MaskRule, ...] = ()
+    # Kafka Connect clusters, in the order of the pages.
+    connect: tuple[ConnectSettings, ...] = ()
     # Keeps rates and lags over restarts; None: they begin anew with the console.
     history: HistoryFile | None = None
     # Has older rates than the console; None: there is none.

@@ -10,7 +10,6 @@ from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
-from barnabas.console.messages.decoded import KEY, decode_plain
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
 from barnabas.console.writing.resending import RECORDS_MAX, Resending, chosen_places, read_sources
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
-    from barnabas.console.messages.decoded import ShownBytes
     from barnabas.console.writing.resending import Source
 
 _KEY_BYTES = 60
@@ -32,19 +30,19 @@ async def show_resend(request: Request) -> Response:
     console, query = console_of(request), query_fields(request)
     topic, places = query.required("topic"), chosen_places(query)
     sources = await console.cluster.call(lambda client: read_sources(client, topic, places))
-    masks = console.record_view(request).masks(topic)
-
-    def shown_key(source: Source) -> ShownBytes:
-        key = decode_plain(source.key)
-        return (masks.part(KEY, key) if masks else key).shown(_KEY_BYTES)
-
+    records = [each.record(topic) for each in sources]
+    view = console.record_view(request)
+    await view.look_up(records)
     names = sorted({name for each in sources for name, _ in each.headers})
     return console.page(
         request,
         "resend.html",
         topic=topic,
         places=[f"{partition}-{offset}" for partition, offset in places],
-        sources=[(each, shown_key(each)) for each in sources],
+        sources=[
+            (source, view.show(record, _KEY_BYTES).key)
+            for source, record in zip(sources, records, strict=True)
+        ],
         total=sum(each.size for each in sources),
         names=names,
         records_max=RECORDS_MAX,
