@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from starlette.responses import HTMLResponse
 
 from barnabas.console.access.acting import acting_user
 from barnabas.console.access.broker_users import Brokers
-from barnabas.console.cluster_access import ClusterAccess
+from barnabas.console.access.roles import Role
+from barnabas.console.cluster_access import ClusterAccess, Threads
 from barnabas.console.cluster_history import History
+from barnabas.console.connect.rest import ConnectCluster
 from barnabas.console.forms import query_fields
 from barnabas.console.frame import Frame, Shared, frame_of
 from barnabas.console.last_pages import LastPage, LastPages
@@ -23,7 +25,7 @@ from barnabas.console.search.jobs import SearchJobs
 from barnabas.console.search.streams import Streams
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
     from starlette.requests import Request
 
@@ -34,6 +36,10 @@ _EXAMINATIONS_MAX = 2
 _HASH_KEY_BYTES = 32
 # How soon a page that shows an outage is loaded again (s).
 RELOAD_S = 10
+# Requests to registries and Connect clusters at once; others wait.
+_SERVICE_CALLS_MAX = 4
+
+T = TypeVar("T")
 
 
 class Outage(NamedTuple):
@@ -58,12 +64,18 @@ class Console(Frame):
     def __init__(self, shared: Shared, settings: ConsoleSettings, name: str = "") -> None:
         super().__init__(shared, settings, name)
         registry = settings.registry
-        self.decoders = Decoders(None if registry is None else SchemaDecoder(registry, self.clock))
+        schemas = None if registry is None else SchemaDecoder(registry, self.clock)
+        self.decoders = Decoders(schemas, settings.formats)
         self.masks = Masks(settings.masks, shared.rng.token(_HASH_KEY_BYTES))
         self.streams = Streams()
         # Costly requests at once; others wait.
         self.searching = asyncio.Semaphore(_SEARCHES_MAX)
         self.examining = asyncio.Semaphore(_EXAMINATIONS_MAX)
+        self._service_threads = Threads(_SERVICE_CALLS_MAX)
+        # Connect clusters by name.
+        self.connect = {
+            each.name: ConnectCluster(each, settings.timeout) for each in settings.connect
+        }
         self.cluster = ClusterAccess(settings, self.clock, shared.announce.notice)
         self.history = History(self.cluster, settings)
         self.expressions = ExpressionFilter()
@@ -85,10 +97,17 @@ class Console(Frame):
         self.expressions.close()
         await self.history.close()
         await self.cluster.close()
+        await asyncio.to_thread(self._service_threads.close)
+
+    async def call_service(self, load: Callable[[], T]) -> T:
+        """Run a function that sends requests to a registry or a Connect cluster, in a thread."""
+        return await self._service_threads.run(load)
 
     def record_view(self, request: Request) -> RecordView:
         """Return how the records of this request are shown: decoded by choice, and masked."""
-        return RecordView(self.decoders, self.masks, Formats.of(query_fields(request)))
+        query = query_fields(request)
+        reveal = query.has("reveal") and self.role_of(request) >= Role.ADMIN
+        return RecordView(self.decoders, self.masks, Formats.of(query), reveal=reveal)
 
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any

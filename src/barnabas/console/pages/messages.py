@@ -115,7 +115,7 @@ def _search_of(request: Request, query: Fields, zone: Zone) -> Search:
         isolation="read_uncommitted" if query.has("uncommitted") else "read_committed",
         view=console.record_view(request),
         owner=console.session_of(request),
-        address={**query.all_but(*_SHOWN_ONLY), "zone": zone.name},
+        address={**dict(query.all_but(*_SHOWN_ONLY)), "zone": zone.name},
     )
 
 
@@ -139,7 +139,7 @@ def _shown(job: SearchJob, query: Fields, zone: Zone) -> dict[str, Any]:
 
     def kept(*left_out: str, **changes: object) -> dict[str, object]:
         """Return the fields of the address for a link."""
-        fields = query.all_but("do", "have", "format", *left_out)
+        fields = dict(query.all_but("do", "have", "format", *left_out))
         return {**{name: value for name, value in fields.items() if value}, **changes}
 
     further = places_text(job.next_offsets) if job.state is State.DONE else ""
