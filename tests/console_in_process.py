@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from starlette.routing import Route
+
 from barnabas.console.frame import Announcements
 from barnabas.console.serving import make_application
 from barnabas.console.settings import ConsoleSettings
@@ -66,6 +68,8 @@ class ConsoleInProcess:
         self.passwords: list[str] = []
         self._announce = announce or self.passwords.append
         self.cookie = ""
+        # The page from which forms are sent.
+        self.forms_page = "/"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -93,6 +97,15 @@ class ConsoleInProcess:
     def _run(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(SECONDS)
 
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all pages that a GET request shows, without those of files."""
+        return [
+            route.path
+            for route in self._application.routes
+            if isinstance(route, Route) and "GET" in (route.methods or ()) and "{" not in route.path
+        ]
+
     def sample(self) -> None:
         """Take a sample of rates and lags now."""
         self._run(self.console.history.sample())
@@ -101,6 +114,12 @@ class ConsoleInProcess:
         """Request a page."""
         return self.request("GET", path, query=urlencode(fields))
 
+    @property
+    def token(self) -> str:
+        """The token of the session."""
+        path, _, query = self.forms_page.partition("?")
+        return self.request("GET", path, query=query).csrf
+
     def post(self, path: str, **fields: object) -> Answer:
         """Send a form, with the headers of a browser."""
         headers = {"content-type": FORM, "origin": f"http://{HOST}"}
@@ -108,14 +127,14 @@ class ConsoleInProcess:
 
     def change(self, path: str, **fields: object) -> Answer:
         """Send a form with the token of the session, and return the page that follows."""
-        done = self.post(path, csrf=self.get("/").csrf, here="/", **fields)
+        done = self.post(path, csrf=self.token, here=self.forms_page, **fields)
         assert done.status == 303, done.text
         target, _, query = done.headers["location"].partition("?")
         return self.request("GET", target, query=query)
 
     def preview(self, path: str, **fields: object) -> Answer:
         """Send a form with the token of the session, and return the page that asks for a yes."""
-        shown = self.post(path, csrf=self.get("/").csrf, here="/", **fields)
+        shown = self.post(path, csrf=self.token, here=self.forms_page, **fields)
         assert shown.status == 200, shown.text
         assert 'name="confirmed" value="1"' in shown.text
         return shown

@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.load.lag_age import LagAges
 from barnabas.cli.load.metrics import MetricsError
-from barnabas.cli.load.rates import GroupSample, Rates, Sample, Sampler, rates_between
+from barnabas.cli.load.rates import Rates, Sample, Sampler, rates_between
 from barnabas.client.errors import ClientError
+from barnabas.console.assignments import Assignments
 from barnabas.console.prometheus import PrometheusError
 from barnabas.console.series import Series
 from barnabas.runtime.clock import SystemClock
@@ -85,6 +86,7 @@ class History:
         self._prometheus = settings.prometheus
         self.interval = settings.interval
         self._latest: Sample | None = None
+        self._before: Sample | None = None
         # Rates between the newest two samples; None until there are two.
         self.rates: Rates | None = None
         # Error of the last sample; "" after a success.
@@ -97,6 +99,11 @@ class History:
         # The minutes that ended with the last sample: values of series by begin. A series without
         # a sample for some time ends an older minute than the others.
         self._ended: dict[float, dict[str, float]] = {}
+        self.assignments = Assignments()
+        # Remembers timestamps of offsets between samples; None before the first one.
+        self._ages: LagAges | None = None
+        # One sample at a time.
+        self._sampling = asyncio.Lock()
 
     @property
     def latest(self) -> Sample | None:
@@ -147,6 +154,21 @@ class History:
                     return points
         return [point for point in self.series(name) if point[0] >= begin]
 
+    def partition_rates(self, name: str) -> dict[int, float]:
+        """Return the records written per second by partition of a topic; empty if unknown."""
+        before, latest = self._before, self._latest
+        if before is None or latest is None or latest.at <= before.at:
+            return {}
+        old, new = before.topics.get(name), latest.topics.get(name)
+        if old is None or new is None:
+            return {}
+        seconds = latest.at - before.at
+        return {
+            number: max(0, end - old.ends[number]) / seconds
+            for number, end in new.ends.items()
+            if number in old.ends
+        }
+
     async def run(self) -> None:
         """Take samples until the task is canceled."""
         await self._use_file(self._load)
@@ -169,7 +191,8 @@ class History:
     async def sample(self) -> None:
         """Take one sample; remember the error if that fails."""
         try:
-            sample = await self._access.call(self._take, _SAMPLE_MS)
+            async with self._sampling:
+                sample = await self._access.call(self._take, _SAMPLE_MS)
         except (ClientError, MetricsError) as error:
             self.error = str(error)
         except TimeoutError:
@@ -181,7 +204,11 @@ class History:
 
     def add(self, sample: Sample) -> None:
         """Add a sample."""
-        before, self._latest = self._latest, sample
+        self._before = before = self._latest
+        self._latest = sample
+        for name, group in sample.groups.items():
+            self.assignments.add(name, sample.at, group.partitions)
+        self.assignments.keep_only(sample.groups)
         if before is not None:
             self.rates = rates_between(before, sample)
         at = self.now - self._clock.monotonic_ms() / 1000 + sample.at
@@ -255,9 +282,11 @@ class History:
             self._file.add(begin, values, self._series)
 
     def _take(self, client: Client) -> Sample:
-        sampler = Sampler(client, self._metrics, self._queries, internal=True, groups=_GROUPS_MAX)
-        sample = sampler.take()
-        return replace(sample, groups={**sample.groups, **_share_groups(client)})
+        ages = self._ages = self._ages or LagAges(client)
+        ages.use(client)
+        return Sampler(
+            client, self._metrics, self._queries, internal=True, groups=_GROUPS_MAX, ages=ages
+        ).take()
 
 
 def _kind(name: str) -> str:
@@ -268,22 +297,3 @@ def _kind(name: str) -> str:
 def _kept(name: str) -> Kept:
     is_peak = name.startswith(GROUP) or name.endswith(("_p50", "_p99"))
     return "highest" if is_peak else "mean"
-
-
-def _share_groups(client: Client) -> dict[str, GroupSample]:
-    """Return the samples of share groups, which commit no offsets; empty if there are none."""
-    try:
-        names = [each.group_id for each in client.admin.list_groups() if each.type == "share"]
-        names = names[:_GROUPS_MAX]
-        found = client.admin.describe_share_groups(names) if names else {}
-        offsets = client.admin.describe_share_group_offsets(names) if names else {}
-    except ClientError:
-        return {}
-    samples = {}
-    for name, group in found.items():
-        known = offsets.get(name)
-        if not isinstance(group, ClientError):
-            lags = [] if known is None or isinstance(known, ClientError) else known.values()
-            lag = sum(max(0, each.lag) for each in lags if not isinstance(each, ClientError))
-            samples[name] = GroupSample(group.state, len(group.members), lag)
-    return samples

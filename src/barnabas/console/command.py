@@ -23,7 +23,13 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.profiles import CONFIG_VARIABLE, PROFILE_VARIABLE, Selection, select
+from barnabas.cli.common.profiles import (
+    CONFIG_VARIABLE,
+    PROFILE_VARIABLE,
+    Selection,
+    file_settings,
+    select,
+)
 from barnabas.cli.common.registries import open_registry, registry_option
 from barnabas.cli.common.units import NumberRange
 from barnabas.client.config import ClientConfig
@@ -31,6 +37,7 @@ from barnabas.client.errors import ClientConfigError
 from barnabas.console.access.options import access_options, login_settings, read_roles
 from barnabas.console.cluster_options import cluster_option
 from barnabas.console.history_file import HistoryFile, HistoryFileError, history_file
+from barnabas.console.messages.options import RecordRules, record_options, record_rules
 from barnabas.console.prometheus import Prometheus
 from barnabas.runtime.process import discard_standard_output
 
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.console.access.login_settings import LoginSettings
+    from barnabas.console.connect.rest import ConnectSettings
 
 EXAMPLES = """\b
 Examples:
@@ -47,6 +55,7 @@ Examples:
   barnabas console --allow-changes
   barnabas console --pipeline flights
   barnabas console --registry http://registry.example:8081
+  barnabas console --connect local=http://127.0.0.1:8083
   barnabas console --host 0.0.0.0 --password-file secret --allowed-host kafka.example
   barnabas console --cluster east=east-profile --cluster west=broker.example:9092
   barnabas console --allow-changes --broker-users SCRAM-SHA-512 --role alice=admin
@@ -84,6 +93,21 @@ _TIMEOUT_S = 10.0
 @metrics_option
 @queries_option
 @registry_option("Schema registry, by which messages are shown as JSON.")
+@click.option(
+    "--connect",
+    "connect_clusters",
+    multiple=True,
+    metavar="NAME=URL",
+    help="Show this cluster of Kafka Connect too; may be repeated.",
+)
+@click.option(
+    "--connect-config",
+    "connect_config",
+    metavar="FILE",
+    help="A properties file with log-ins to Connect: NAME.basic.auth.user.info=USER:PASSWORD, "
+    "NAME.bearer.auth.token, NAME.ssl.ca.location, NAME.ssl.certificate.location, "
+    "NAME.ssl.key.location.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -100,6 +124,7 @@ _TIMEOUT_S = 10.0
     help="A further name in the address of browsers, such as that of a proxy.",
 )
 @access_options
+@record_options
 @click.option(
     "--interval",
     type=NumberRange(0.5, 3600),
@@ -139,6 +164,8 @@ def console(
     metrics: Sequence[str],
     queries: Sequence[str],
     registry: str | None,
+    connect_clusters: Sequence[str],
+    connect_config: str | None,
     host: str,
     port: int,
     allowed_hosts: Sequence[str],
@@ -148,6 +175,7 @@ def console(
     prometheus_labels: str,
     pipelines: Sequence[str],
     clusters: Sequence[str],
+    rules: RecordRules,
     **access: Any,
 ) -> None:
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
@@ -162,6 +190,7 @@ def console(
     from barnabas.console.cluster_options import several_clusters
     from barnabas.console.settings import ConsoleSettings, is_loopback
 
+    masks, formats = record_rules(rules)
     several = tuple(
         replace(each, history=_open_history(history, each.bootstrap))
         for each in several_clusters(clusters, properties, metrics, _checked_config)
@@ -187,6 +216,9 @@ def console(
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
+        masks=masks,
+        formats=formats,
+        connect=_connect_settings(connect_clusters, connect_config),
         history=None if several else _open_history(history, chosen.bootstrap),
         prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,
     )
@@ -219,6 +251,17 @@ def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
     return {key: str(value) for key, value in config.items()}
+
+
+def _connect_settings(given: Sequence[str], file: str | None) -> tuple[ConnectSettings, ...]:
+    from barnabas.console.connect.addresses import connect_settings
+
+    try:
+        return connect_settings(given, file_settings(file) if file else {})
+    except ValueError as error:
+        raise click.UsageError(f"Kafka Connect: {error}") from None
+    except OSError as error:
+        raise click.UsageError(f"Kafka Connect: a file cannot be read: {error}") from None
 
 
 def _open_history(path: str | None, bootstrap: str) -> HistoryFile | None:

@@ -15,6 +15,7 @@ from barnabas.console.access.proxy import TrustedProxy
 from barnabas.console.access.rate_limits import RateLimit
 from barnabas.console.access.roles import Role
 from barnabas.console.access.sessions import Session, Sessions
+from barnabas.console.forms import NO_DRAFT
 from barnabas.console.navigation import navigation
 from barnabas.console.rendering import Renderer, assets
 from barnabas.runtime.clock import SystemClock
@@ -173,6 +174,7 @@ class Frame:
             "can_administer": role >= Role.ADMIN,
             "csrf": session.csrf if session is not None else "",
             "notices": session.take_notices() if session is not None and is_opened else [],
+            "draft": session.take_draft() if session is not None and is_opened else NO_DRAFT,
             "interval": None,
             # Seconds after which the browser loads the page again.
             "reload_s": None,

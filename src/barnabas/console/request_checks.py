@@ -20,6 +20,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from barnabas.console.access.acting import acting_user
 from barnabas.console.access.rate_limits import is_costly
+from barnabas.console.forms import FORM_TYPE, MULTIPART_TYPE
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -29,12 +30,11 @@ if TYPE_CHECKING:
     from barnabas.console.site import Site
 
 BODY_BYTES_MAX = 1024 * 1024
-FORM_TYPE = "application/x-www-form-urlencoded"
 _TARGET_CHARACTERS_MAX = 8 * 1024
 # Time limit of a request (s). The requests to the cluster have shorter limits.
 _REQUEST_S = 40.0
 # Ends of paths without a time limit.
-_ENDLESS = ("/messages/tail",)
+_ENDLESS = ("/messages/tail", "/messages/download")
 # Paths that are shown without a log-in.
 _OPEN = ("/login", "/static/")
 _TOO_MANY = 429
@@ -152,7 +152,8 @@ def host_name(header: str) -> str:
 
 def _is_foreign(request: Request, host: str) -> bool:
     """Return whether the headers name another site, or a content type other than a form."""
-    if request.headers.get("content-type", "").split(";")[0].strip() != FORM_TYPE:
+    kind = request.headers.get("content-type", "").split(";")[0].strip()
+    if kind not in (FORM_TYPE, MULTIPART_TYPE):
         return True
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return True

@@ -17,8 +17,9 @@ from starlette.routing import Mount, Route
 from barnabas.cli.load.metrics import MetricsError
 from barnabas.client.errors import ClientError, ClientTimeoutError, NoBrokersError
 from barnabas.console.cluster_access import ClusterDownError
+from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import RELOAD_S, console_of
-from barnabas.console.forms import FormError, query_fields
+from barnabas.console.forms import FormError
 from barnabas.console.frame import Announcements, frame_of
 from barnabas.console.missing_rights import missing_right, status_of
 from barnabas.console.pages import (
@@ -26,17 +27,36 @@ from barnabas.console.pages import (
     audit,
     cluster,
     clusters,
+    config_changes,
+    connect,
+    connect_changes,
+    examinations,
+    group_changes,
     groups,
     login,
+    message,
     messages,
+    nodes,
+    pipelines,
+    produce,
+    quotas,
+    reassignments,
+    resend,
+    rights,
+    schema_changes,
+    schemas,
     security,
+    tokens,
     topic_changes,
+    topic_settings,
     topics,
+    transactions,
 )
 from barnabas.console.request_checks import RequestChecks
 from barnabas.console.site import Site
 from barnabas.runtime.loop import new_loop
 from barnabas.runtime.web_server import AnnouncingServer, server_config
+from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,31 +104,25 @@ async def _serve(
 
 _YEAR_S = 31_536_000
 _CLUSTER_PAGES: tuple[Any, ...] = (
-    cluster,
-    topics,
-    messages,
-    groups,
-    security,
-    topic_changes,
-    access_changes,
-    audit,
-    login,
+    *(cluster, examinations, topics, topic_settings, reassignments, topic_changes, config_changes),
+    *(messages, message, produce, resend),
+    *(groups, group_changes, pipelines),
+    *(connect, connect_changes, schemas, schema_changes),
+    *(rights, nodes, transactions, quotas, tokens),
+    *(security, access_changes, audit, login),
 )
 _FRONT_PAGES: tuple[Any, ...] = (clusters, audit, login)
 
 
 def make_application(site: Site) -> Starlette:
     """Return the ASGI application of a console."""
-    extra = [Route("/produce", _show_produce), Route("/static/{name}", _send_asset)]
+    assets = Route("/static/{name}", _send_asset)
     middleware = [Middleware(RequestChecks, site=site)]
     if site.front is site.consoles[0]:
-        application = _application(site.front, _CLUSTER_PAGES, extra, middleware)
+        application = _application(site.front, _CLUSTER_PAGES, [assets], middleware)
     else:
-        mounts = [
-            Mount(each.prefix, _application(each, _CLUSTER_PAGES, extra[:1]))
-            for each in site.consoles
-        ]
-        application = _application(site.front, _FRONT_PAGES, [*extra[1:], *mounts], middleware)
+        mounts = [Mount(each.prefix, _application(each, _CLUSTER_PAGES)) for each in site.consoles]
+        application = _application(site.front, _FRONT_PAGES, [assets, *mounts], middleware)
     application.router.lifespan_context = site.running
     application.state.consoles = site.consoles
     return application
@@ -117,7 +131,7 @@ def make_application(site: Site) -> Starlette:
 def _application(
     frame: Frame,
     pages: Sequence[Any],
-    extra: Sequence[BaseRoute],
+    extra: Sequence[BaseRoute] = (),
     middleware: Sequence[Middleware] = (),
 ) -> Starlette:
     """Return the application of the pages below one prefix."""
@@ -130,6 +144,8 @@ def _application(
             FormError: _show_form_error,
             click.UsageError: _show_form_error,
             ClientError: _show_client_error,
+            ConnectError: _show_service_error,
+            RegistryError: _show_service_error,
             MetricsError: _show_client_error,
             TimeoutError: _show_timeout,
             ClientDisconnect: _show_nothing,
@@ -138,11 +154,6 @@ def _application(
     )
     application.state.frame = frame
     return application
-
-
-async def _show_produce(request: Request) -> Response:
-    topic = query_fields(request).stripped("topic")
-    return console_of(request).page(request, "produce.html", topic=topic)
 
 
 async def _send_asset(request: Request) -> Response:
@@ -196,6 +207,11 @@ async def _show_client_error(request: Request, error: Exception) -> Response:
     return (_last_page(request, error) if is_late else None) or _problem(
         request, status, str(error), _ADVICE
     )
+
+
+async def _show_service_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, (ConnectError, RegistryError))
+    return _problem(request, 404 if error.status == HTTPStatus.NOT_FOUND else 502, str(error))
 
 
 def _show_outage(request: Request) -> Response:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.console.access.roles import Role
 from barnabas.console.access.users import PASSWORD_USER, User
+from barnabas.console.forms import NO_DRAFT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.console.forms import Draft
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.rng import Rng
 
@@ -42,7 +44,7 @@ class Notice(NamedTuple):
 class Session:
     """One log-in of one browser, or one user of a proxy that proves users."""
 
-    __slots__ = ("csrf", "ends_ms", "notices", "proved_ms", "user")
+    __slots__ = ("csrf", "draft", "ends_ms", "notices", "proved_ms", "user")
 
     def __init__(self, csrf: str, now_ms: float, user: User) -> None:
         self.user = user
@@ -53,6 +55,8 @@ class Session:
         # End of the session (ms, monotonic clock).
         self.ends_ms = now_ms + _LIFETIME_MS
         self.notices: deque[Notice] = deque(maxlen=_NOTICES_MAX)
+        # The newest form that was refused, until a page shows it again.
+        self.draft = NO_DRAFT
 
     @property
     def role(self) -> Role:
@@ -63,6 +67,11 @@ class Session:
         """Return the notices, and forget them."""
         found = list(self.notices)
         self.notices.clear()
+        return found
+
+    def take_draft(self) -> Draft:
+        """Return the newest form that was refused, and forget it."""
+        found, self.draft = self.draft, NO_DRAFT
         return found
 
 

@@ -1,13 +1,16 @@
 """Steps of all changes: check the log-in and the token, act, and redirect to a page.
 
-A change that deletes or moves something first shows what that is; the user confirms it there.
+A change that deletes or moves something first shows what that is; the user confirms it there. The
+audit log has each change that a user made, that failed or that was refused.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
+import click
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
@@ -15,12 +18,14 @@ from barnabas.client.errors import ClientError
 from barnabas.console.access.broker_users import is_still_accepted
 from barnabas.console.access.roles import Role
 from barnabas.console.access.sessions import Notice, Session
+from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import console_of
-from barnabas.console.forms import Fields, FormError, form_fields
+from barnabas.console.forms import NO_DRAFT, Draft, Fields, FormError, form_fields
 from barnabas.console.missing_rights import missing_right
+from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -28,9 +33,17 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.console.console import Console
 
+T = TypeVar("T")
+
+# The errors that the form's page shows: something refused the change.
+_REFUSALS = (
+    ClientError, ConnectError, FormError, RegistryError, TimeoutError, click.UsageError
+)  # fmt: skip
 # The field of a form whose preview the user has seen.
 _CONFIRMED = "confirmed"
 _ROWS_MAX = 200
+# Fields that no draft keeps.
+_SECRET = ("csrf", "here", "password", _CONFIRMED)
 
 
 class Done(NamedTuple):
@@ -56,6 +69,15 @@ class Preview(NamedTuple):
     rows: list[tuple[object, ...]]
     # A consequence that the rows do not show.
     warning: str = ""
+    # Fields that the confirmation adds to those of the form, so that it does what was shown.
+    settled: Sequence[tuple[str, str]] = ()
+
+
+class Shown(NamedTuple):
+    """A page in place of a redirect: a form with its errors, or a secret that is shown once."""
+
+    template: str
+    values: dict[str, Any]
 
 
 def check_token(session: Session | None, form: Fields) -> Session:
@@ -72,12 +94,30 @@ def check_token(session: Session | None, form: Fields) -> Session:
     return session
 
 
+async def checked_form(request: Request) -> tuple[Fields, Session]:
+    """Return the form of a request that only users who may change something send.
+
+    Raises:
+        HTTPException: The console is read-only, or the form has no valid token (403).
+    """
+    form = await form_fields(request)
+    console = console_of(request)
+    return form, _checked_session(console, console.session_of(request), form)
+
+
+def _checked_session(console: Console, session: Session | None, form: Fields) -> Session:
+    if not console.settings.allow_changes:
+        raise HTTPException(403, "this console is read-only: start it with --allow-changes")
+    return check_token(session, form)
+
+
 def change(
     path: str,
-    act: Callable[[Client, Fields], Done],
-    preview: Callable[[Client, Fields], Preview | None] | None = None,
+    act: Callable[[T, Fields], Done | Shown],
+    preview: Callable[[T, Fields], Preview | Shown | None] | None = None,
     *,
     role: Role = Role.OPERATOR,
+    of: Callable[[Console, Client], T] | None = None,
 ) -> Route:
     """Return the route of a change.
 
@@ -87,59 +127,72 @@ def change(
         preview: Returns what the change will do; it runs in a thread. It must be given for changes
             that delete or move something. None instead of a preview: act without a question.
         role: The smallest role that may make the change.
+        of: Returns what `act` and `preview` change; None for the cluster of the client.
     """
-
-    async def handle(request: Request) -> Response:
-        return await _Change(path, act, preview, role).handle(request)
-
-    return Route(path, handle, methods=["POST"])
+    made = _Change(path, act, preview, role, of)
+    return Route(path, made.handle, methods=["POST"])
 
 
-class _Change(NamedTuple):
-    """A change that requests may make; see `change` for the fields."""
+class _Change(Generic[T]):
+    """A change that requests may make; see `change` for the arguments."""
 
-    path: str
-    act: Callable[[Client, Fields], Done]
-    preview: Callable[[Client, Fields], Preview | None] | None
-    role: Role
+    def __init__(
+        self,
+        path: str,
+        act: Callable[[T, Fields], Done | Shown],
+        preview: Callable[[T, Fields], Preview | Shown | None] | None,
+        role: Role,
+        of: Callable[[Console, Client], T] | None,
+    ) -> None:
+        self._path = path
+        self._act = act
+        self._preview = preview
+        self._role = role
+        self._of = of
 
     async def handle(self, request: Request) -> Response:
         """Make the change, or ask the user to confirm it."""
         console = console_of(request)
         form = await form_fields(request)
         session = console.session_of(request)
-        entry = _AuditEntry(request, session, self.path, form)
+        entry = _AuditEntry(request, session, self._path, form)
         try:
-            if not console.settings.allow_changes:
-                text = "this console is read-only: start it with --allow-changes"
-                raise HTTPException(403, text)
-            session = check_token(session, form)
+            session = _checked_session(console, session, form)
             await self._check_rights(console, session)
         except HTTPException as error:
             entry.write("refused", error=error.detail)
             raise
         try:
-            preview, done = await console.cluster.call(lambda client: self._run(client, form))
-        except (ClientError, FormError, TimeoutError) as error:
-            text = str(error) or "no answer in time"
+            effects, done = await console.cluster.call(lambda each: self._run(console, each, form))
+        except _REFUSALS as error:
+            text = error.message if isinstance(error, click.UsageError) else str(error)
+            text = text or "no answer in time"
             entry.write("failed", error=text)
-            advice = missing_right(error, request)
-            session.notices.append(Notice(is_error=True, text=f"{text}. {advice}".strip(". ")))
+            session.draft = _draft(self._path, form, text, getattr(error, "field", ""))
+            text = " ".join(filter(None, (text, missing_right(error, request))))
+            session.notices.append(Notice(is_error=True, text=text))
             return console.redirect(_form_page(form))
-        if done is None:
-            assert preview is not None, "a change is either made or shown"
-            return self._ask(request, preview, form)
-        rows = None if preview is None else [preview.columns, *preview.rows]
+        if isinstance(done, Preview):
+            # For the way back to the form, if the user cancels.
+            session.draft = _draft(self._path, form)
+            return _preview_page(request, self._path, form, done)
+        session.draft = NO_DRAFT
+        if isinstance(done, Shown):
+            if effects is not done:
+                entry.write("done")
+            return console.page(request, done.template, here=_form_page(form), **done.values)
+        rows = [effects.columns, *effects.rows] if isinstance(effects, Preview) else None
         entry.write("done", text=done.text, effects=rows, before=done.before, after=done.after)
         session.notices.append(Notice(is_error=False, text=done.text))
         return console.redirect(done.page)
 
     async def _check_rights(self, console: Console, session: Session) -> None:
-        if session.role < self.role:
+        name, role = session.user.name, self._role.title
+        if session.role < self._role:
             raise HTTPException(
                 403,
-                f"{session.user.name} is {session.role.title}, and this change needs the role "
-                f"{self.role.title}: --role {session.user.name}={self.role.title} gives it",
+                f"{name} is {session.role.title}, and this change needs the role {role}. "
+                f"An operator of the console gives it with --role {name}={role}",
             )
         try:
             is_accepted = await is_still_accepted(console.brokers, session, console.clock)
@@ -148,23 +201,21 @@ class _Change(NamedTuple):
         if not is_accepted:
             raise HTTPException(403, "the brokers no longer accept the password: log in again")
 
-    def _run(self, client: Client, form: Fields) -> tuple[Preview | None, Done | None]:
-        """Return the effects, if there is a preview, and the result unless the user is asked."""
-        preview = None if self.preview is None else self.preview(client, form)
-        if preview is not None and not form.has(_CONFIRMED):
-            return preview, None
-        return preview, self.act(client, form)
-
-    def _ask(self, request: Request, preview: Preview, form: Fields) -> Response:
-        return console_of(request).page(
-            request,
-            "preview.html",
-            preview=preview._replace(rows=preview.rows[:_ROWS_MAX]),
-            left_out=max(0, len(preview.rows) - _ROWS_MAX),
-            action=self.path,
-            fields={**form.all_but("csrf", "here"), _CONFIRMED: "1"},
-            here=_form_page(form),
-        )
+    def _run(
+        self, console: Console, client: Client, form: Fields
+    ) -> tuple[Preview | Shown | None, Done | Preview | Shown]:
+        """Return the effects, if there is a preview, and the result or what the user is asked."""
+        target = cast("T", client) if self._of is None else self._of(console, client)
+        if self._preview is None:
+            return None, self._act(target, form)
+        if not form.has(_CONFIRMED):
+            shown = self._preview(target, form)
+            return shown, shown or self._act(target, form)
+        effects = None
+        # For the audit log: the user has seen them already, perhaps some time ago.
+        with contextlib.suppress(*_REFUSALS):
+            effects = self._preview(target, form)
+        return effects, self._act(target, form)
 
 
 class _AuditEntry(NamedTuple):
@@ -181,8 +232,24 @@ class _AuditEntry(NamedTuple):
             return
         console = console_of(self.request)
         actor = console.actor(self.request, self.session)
-        fields = self.form.all_but()
+        fields = dict(self.form.all_but())
         console.shared.audit.add(actor, console.title, self.path, fields, result, **more)
+
+
+def _preview_page(request: Request, path: str, form: Fields, shown: Preview) -> Response:
+    return console_of(request).page(
+        request,
+        "preview.html",
+        preview=shown._replace(rows=shown.rows[:_ROWS_MAX]),
+        left_out=max(0, len(shown.rows) - _ROWS_MAX),
+        action=path,
+        fields=[*form.all_but("csrf", "here"), *shown.settled, (_CONFIRMED, "1")],
+        here=_form_page(form),
+    )
+
+
+def _draft(path: str, form: Fields, problem: str = "", field: str = "") -> Draft:
+    return Draft(path, Fields(form.all_but(*_SECRET)), problem, field)
 
 
 def _form_page(form: Fields) -> str:

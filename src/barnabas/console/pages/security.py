@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
 
 ACL_COLUMNS: tuple[Column[Acl], ...] = (
-    Column("principal", "Principal", lambda each: each.principal, kind="name"),
+    Column("principal", "Principal", lambda each: each.principal),
     Column("permission", "Permission", lambda each: each.permission.name),
     Column("operation", "Operation", lambda each: each.operation.name, kind="text"),
     Column("type", "Resource", lambda each: each.resource_type.name, kind="text"),
@@ -47,7 +47,7 @@ class Credential(NamedTuple):
 
 
 USER_COLUMNS: tuple[Column[Credential], ...] = (
-    Column("user", "User", lambda each: each.user, kind="name"),
+    Column("user", "User", lambda each: each.user),
     Column("mechanism", "Mechanism", lambda each: each.mechanism, kind="text"),
     Column("iterations", "Iterations", lambda each: each.iterations, kind="number"),
 )
