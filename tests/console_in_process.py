@@ -6,14 +6,18 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from barnabas.console.console import Console
+from starlette.routing import Route
+
+from barnabas.console.frame import Announcements
 from barnabas.console.serving import make_application
 from barnabas.console.settings import ConsoleSettings
+from barnabas.console.site import Site
 from barnabas.runtime.loop import new_loop
 
 SECONDS = 120
@@ -65,6 +69,8 @@ class ConsoleInProcess:
         self.passwords: list[str] = []
         self._announce = announce or self.passwords.append
         self.cookie = ""
+        # The page from which forms are sent.
+        self.forms_page = "/"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -82,13 +88,24 @@ class ConsoleInProcess:
         self._thread.join(SECONDS)
 
     async def _begin(self) -> None:
-        self.console = Console(self._settings, self._announce)
-        self._application = make_application(self.console)
-        self._running = self.console.running(self._application)
+        self.site = Site(self._settings, Announcements(self._announce))
+        # The console of the only cluster, or of the first one.
+        self.console = self.site.consoles[0]
+        self._application = make_application(self.site)
+        self._running = self.site.running(self._application)
         await self._running.__aenter__()
 
     def _run(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(SECONDS)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all pages that a GET request shows, without those of files."""
+        return [
+            route.path
+            for route in self._application.routes
+            if isinstance(route, Route) and "GET" in (route.methods or ()) and "{" not in route.path
+        ]
 
     def sample(self) -> None:
         """Take a sample of rates and lags now."""
@@ -98,6 +115,12 @@ class ConsoleInProcess:
         """Request a page."""
         return self.request("GET", path, query=urlencode(fields))
 
+    @property
+    def token(self) -> str:
+        """The token of the session."""
+        path, _, query = self.forms_page.partition("?")
+        return self.request("GET", path, query=query).csrf
+
     def post(self, path: str, **fields: object) -> Answer:
         """Send a form, with the headers of a browser."""
         headers = {"content-type": FORM, "origin": f"http://{HOST}"}
@@ -105,14 +128,14 @@ class ConsoleInProcess:
 
     def change(self, path: str, **fields: object) -> Answer:
         """Send a form with the token of the session, and return the page that follows."""
-        done = self.post(path, csrf=self.get("/").csrf, here="/", **fields)
+        done = self.post(path, csrf=self.token, here=self.forms_page, **fields)
         assert done.status == 303, done.text
         target, _, query = done.headers["location"].partition("?")
         return self.request("GET", target, query=query)
 
     def preview(self, path: str, **fields: object) -> Answer:
         """Send a form with the token of the session, and return the page that asks for a yes."""
-        shown = self.post(path, csrf=self.get("/").csrf, here="/", **fields)
+        shown = self.post(path, csrf=self.token, here=self.forms_page, **fields)
         assert shown.status == 200, shown.text
         assert 'name="confirmed" value="1"' in shown.text
         return shown
@@ -132,10 +155,27 @@ class ConsoleInProcess:
         body: bytes = b"",
     ) -> Answer:
         """Send a request; `headers` replace those that every request has."""
+        scope = self._scope(method, path, query, headers, body)
+        answer: Answer = self._run(self._send(scope, body))
+        return answer
+
+    def follow(self, path: str, until: bytes, **fields: object) -> Future[Answer]:
+        """Begin to read a response that does not end; leave it when its body has a text."""
+        scope = self._scope("GET", path, urlencode(fields))
+        return asyncio.run_coroutine_threadsafe(self._send(scope, b"", until), self._loop)
+
+    def _scope(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> dict[str, Any]:
         own = {"host": HOST, **({"cookie": self.cookie} if self.cookie else {})}
         if body:
             own["content-length"] = str(len(body))
-        scope = {
+        return {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
@@ -149,15 +189,17 @@ class ConsoleInProcess:
             "client": ("127.0.0.1", 50_000),
             "server": ("127.0.0.1", 8080),
         }
-        answer: Answer = self._run(self._send(scope, body))
-        return answer
 
-    async def _send(self, scope: dict[str, Any], body: bytes) -> Answer:
+    async def _send(self, scope: dict[str, Any], body: bytes, until: bytes | None = None) -> Answer:
         answer = Answer()
         sent = [{"type": "http.request", "body": body, "more_body": False}]
+        leaving = asyncio.Event()
 
         async def receive() -> Any:
-            return sent.pop() if sent else await asyncio.get_running_loop().create_future()
+            if sent:
+                return sent.pop()
+            await leaving.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -165,6 +207,8 @@ class ConsoleInProcess:
                 answer.headers = {k.decode(): v.decode() for k, v in message["headers"]}
             else:
                 answer.body += message.get("body", b"")
+                if until is not None and until in answer.body:
+                    leaving.set()
 
         await self._application(scope, receive, send)
         return answer
@@ -173,7 +217,7 @@ class ConsoleInProcess:
 def table_rows(page: str) -> dict[str, dict[str, str]]:
     """Return the text of the cells of a page's tables, by the row's first cell and the header."""
     rows: dict[str, dict[str, str]] = {}
-    for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
+    for table in re.findall(r"<table[^>]*>.*?</table>", page, re.DOTALL):
         header, *lines = (_cells(each) for each in re.findall(r"<tr.*?</tr>", table, re.DOTALL))
         for line in lines:
             if len(line) == len(header):

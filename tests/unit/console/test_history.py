@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-from barnabas.cli.load.rates import GroupSample, Sample, TopicSample
-from barnabas.console.cluster_history import POINTS_MAX, ClusterAccess, History
+from pathlib import Path
+
+from barnabas.console.cluster_access import ClusterAccess
+from barnabas.console.cluster_history import History
+from barnabas.console.history_file import history_file
+from barnabas.console.series import Series
 from barnabas.console.settings import ConsoleSettings
+from barnabas.runtime.clock import SystemClock
+from console_in_process import NO_BROKER, ConsoleInProcess
+from unit.console.samples import sample
+from waiting import eventually_equal
 
 SETTINGS = ConsoleSettings("127.0.0.1:1", {})
 
 
+def values(series: Series) -> list[float | None]:
+    return [value for _, value in series]
+
+
 def history() -> History:
-    return History(ClusterAccess(SETTINGS), SETTINGS)
-
-
-def sample(at: float, ends: dict[str, int], lags: dict[str, int]) -> Sample:
-    return Sample(
-        at,
-        "cluster",
-        1,
-        {name: TopicSample(1, 0, end, 10 * end) for name, end in ends.items()},
-        {name: GroupSample("Stable", 1, lag) for name, lag in lags.items()},
-        len(lags),
-        {},
-    )
+    return History(ClusterAccess(SETTINGS, SystemClock()), SETTINGS)
 
 
 def test_two_samples_give_rates_and_every_sample_gives_a_lag() -> None:
     made = history()
     made.add(sample(0.0, {"a": 0, "__internal": 0}, {"g": 7}))
     assert made.rates is None
-    assert list(made.group("g")) == [(0.0, 7.0)]
+    assert values(made.group("g")) == [7.0]
     made.add(sample(2.0, {"a": 100, "__internal": 500}, {"g": 3}))
     assert made.rates is not None
-    assert list(made.topic("a")) == [(2.0, 50.0)]
-    assert list(made.group("g")) == [(0.0, 7.0), (2.0, 3.0)]
+    assert values(made.topic("a")) == [50.0]
+    assert values(made.group("g")) == [7.0, 3.0]
     # The sum is that of users' records.
-    assert list(made.records_in) == [(2.0, 50.0)]
+    assert values(made.records_in) == [50.0]
 
 
-def test_the_number_of_points_and_of_names_is_bounded() -> None:
+def test_the_number_of_topics_with_a_line_is_bounded_and_those_without_records_have_none() -> None:
     made = history()
-    topics = {f"t{number}": 0 for number in range(600)}
-    for at in range(POINTS_MAX + 5):
-        made.add(sample(float(at), topics if at > POINTS_MAX else {"t0": at}, {}))
-    assert len(made.topic("t0")) == POINTS_MAX
-    assert sum(bool(made.topic(name)) for name in topics) == 500
+    idle = {f"idle{number}": 7 for number in range(100)}
+    for at in range(2):
+        made.add(sample(float(at), {**idle, **{f"t{number}": at for number in range(600)}}, {}))
+    assert sum(bool(made.topic(f"t{number}")) for number in range(600)) == 500
+    assert not any(made.topic(name) for name in idle)
 
 
 def test_the_lines_of_deleted_topics_and_groups_go() -> None:
@@ -54,3 +54,27 @@ def test_the_lines_of_deleted_topics_and_groups_go() -> None:
     made.add(sample(2.0, {"b": 1}, {}))
     assert not made.topic("a")
     assert not made.group("g")
+
+
+def test_a_peak_of_a_lag_survives_in_longer_steps_and_a_rate_has_its_mean() -> None:
+    made = history()
+    for index in range(200):
+        made.add(sample(index * 60.0, {"a": index * 600}, {"g": 1000 if index == 57 else 1}))
+    (coarse, _), (minutes, _) = made.group("g").tiers(), made.topic("a").tiers()
+    assert max(value for _, value in coarse.points) == 1000
+    assert {value for _, value in minutes.points} == {10.0}
+
+
+def test_a_console_keeps_its_series_in_a_file_over_a_restart(tmp_path: Path) -> None:
+    def settings() -> ConsoleSettings:
+        file = history_file(str(tmp_path), "127.0.0.1:1")
+        return ConsoleSettings("127.0.0.1:1", NO_BROKER, interval=3600.0, history=file)
+
+    with ConsoleInProcess(settings()) as first:
+        start = SystemClock().monotonic_ms() / 1000 - 600
+        for index in range(10):
+            first.console.history.add(sample(start + 60 * index, {"a": 600 * index}, {"g": 5}))
+    with ConsoleInProcess(settings()) as second:
+        again = second.console.history
+        eventually_equal(lambda: set(values(again.group("g"))), {5.0})
+        assert values(again.topic("a"))[0] == 10.0

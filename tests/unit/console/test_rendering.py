@@ -8,19 +8,11 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.admin.configs import ConfigEntry, ConfigSynonym
+from barnabas.console.config_sources import explained_configs, inherited_times
+from barnabas.console.formats import moment, number, rate, size
 from barnabas.console.forms import Fields, FormError
-from barnabas.console.pages.topics import explained_configs, inherited_times
-from barnabas.console.rendering import (
-    Renderer,
-    assets,
-    line_chart,
-    link,
-    moment,
-    number,
-    paged,
-    rate,
-    size,
-)
+from barnabas.console.navigation import Navigation
+from barnabas.console.rendering import Renderer, assets, link, paged
 
 CONSOLE = Path(__file__).parents[3] / "src" / "barnabas" / "console"
 
@@ -43,16 +35,6 @@ def test_numbers_rates_and_times_are_readable() -> None:
 
 def test_links_quote_hostile_names() -> None:
     assert link("/group", id='a&b="<', page=None) == "/group?id=a%26b%3D%22%3C"
-
-
-def test_a_line_needs_two_points_and_stays_in_its_box() -> None:
-    assert line_chart([(0.0, 1.0)]) is None
-    chart = line_chart([(0.0, 0.0), (5.0, 10.0), (10.0, 5.0)])
-    assert chart is not None
-    assert (chart.highest, chart.latest, chart.seconds) == (10.0, 5.0, 10.0)
-    for x, y in (each.split(",") for each in chart.points.split()):
-        assert 0 <= float(x) <= chart.width
-        assert 0 <= float(y) <= chart.height
 
 
 def test_a_table_is_cut_into_pages() -> None:
@@ -88,11 +70,11 @@ def test_configs_that_differ_come_first_with_their_reason() -> None:
 @pytest.mark.parametrize("text", ["x", "-1", "1" * 40, "1.5"])
 def test_numbers_of_forms_are_checked(text: str) -> None:
     with pytest.raises(FormError):
-        Fields({"n": text}).number("n")
+        Fields([("n", text)]).number("n")
 
 
 def test_lists_and_confirmations_of_forms_are_checked() -> None:
-    fields = Fields({"brokers": "1, 2", "bad": "1,,x", "confirm": "b"})
+    fields = Fields([("brokers", "1, 2"), ("bad", "1,,x"), ("confirm", "b")])
     assert fields.integers("brokers") == [1, 2]
     with pytest.raises(FormError):
         fields.integers("bad")
@@ -111,8 +93,8 @@ def test_pages_have_no_inline_script_style_or_foreign_address() -> None:
 
 def test_assets_are_small_and_their_addresses_change_with_their_content() -> None:
     found = assets()
-    assert set(found) == {"console.css", "console.js", "icon.svg"}
-    assert sum(len(each.content.splitlines()) for each in found.values()) < 400
+    assert set(found) == {"console.css", "console.js", "icon.svg", "writing.js"}
+    assert sum(len(each.content.splitlines()) for each in found.values()) < 500
     assert Renderer(found).render("problem.html", _problem()).count("?v=") == 3
 
 
@@ -124,8 +106,9 @@ def test_hostile_text_is_escaped_and_marks_for_its_direction_are_shown() -> None
 def _problem(text: str = "") -> dict[str, object]:
     return {
         "path": "/", "here": "/", "bootstrap": "b", "allow_changes": False, "has_login": False,
-        "has_pipelines": False,
+        "navigation": Navigation([], "", []),
         "session": None, "can_change": False, "csrf": "", "notices": [], "interval": 5.0,
+        "cluster_names": [], "reload_s": None, "outage": None, "right": "",
         "sample_error": "", "title": "t", "text": text, "advice": "",
     }  # fmt: skip
 

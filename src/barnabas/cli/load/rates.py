@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,15 @@ from barnabas.server.listeners.client_traffic import NO_TRAFFIC
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from barnabas.cli.admin.group_lag import PartitionProgress
     from barnabas.cli.load.lag_age import LagAges
     from barnabas.cli.load.metrics import BrokerMetrics, QuerySample
+    from barnabas.client.admin.log_dirs import LogDirectory
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
     from barnabas.server.listeners.client_traffic import ClientKey, Traffic
+
+    Directories = Mapping[int, Sequence[LogDirectory] | ClientError]
 
 _MS_PER_S = 1000.0
 
@@ -45,6 +50,8 @@ class TopicSample:
     end_offsets: int
     # Bytes of one copy of each partition; None if the brokers do not report it.
     log_bytes: int | None
+    # End offsets by partition, of those with a leader.
+    ends: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,26 @@ class GroupSample:
     lag: int
     # Age of the oldest uncommitted record (s); None if it is unknown.
     lag_seconds: float | None = None
+    # "classic", "consumer", "share" or "streams"; "" if it is unknown.
+    type: str = ""
+    # Offsets, lags and members by partition.
+    partitions: tuple[PartitionProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSample:
+    """A broker at the time of the sample; None for what it does not report."""
+
+    # Partitions that it leads, and replicas on it that are out of sync.
+    leaders: int
+    out_of_sync: int
+    replicas: int | None
+    # Sums over its log directories; free and total are of their file systems.
+    used_bytes: int | None
+    free_bytes: int | None
+    total_bytes: int | None
+    # Errors of its log directories; "" if there are none.
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +103,8 @@ class Sample:
     queries: dict[str, dict[str, QuerySample] | None] = field(default_factory=dict)
     # Addresses of metrics listeners that answered before, and do not now.
     silent: tuple[str, ...] = ()
+    # By broker id.
+    nodes: dict[int, NodeSample] = field(default_factory=dict)
 
 
 class Sampler:
@@ -128,7 +157,8 @@ class Sampler:
         groups, count = self._groups()
         ends = self._ends(topics)
         at = time.monotonic()
-        sizes = self._sizes(broker.id for broker in cluster.brokers)
+        directories = client.admin.describe_log_dirs(broker.id for broker in cluster.brokers)
+        sizes = _sizes(directories)
         metrics = self._scraped()
         return Sample(
             at=at,
@@ -140,6 +170,7 @@ class Sampler:
             metrics=metrics,
             silent=tuple(each for each in self._metrics if each not in metrics),
             queries={address: scrape_queries(address) for address in self._queries},
+            nodes=_nodes(topics.values(), directories),
         )
 
     def _scraped(self) -> dict[str, BrokerMetrics]:
@@ -158,17 +189,6 @@ class Sampler:
         wanted = [TopicPartition(name, n) for name, t in topics.items() for n in t.available]
         return end_offsets(self._client, wanted)
 
-    def _sizes(self, nodes: Iterable[int]) -> dict[TopicPartition, int] | None:
-        """Return the bytes of the largest replica of each partition."""
-        sizes: dict[TopicPartition, int] = {}
-        for found in self._client.admin.describe_log_dirs(nodes).values():
-            if isinstance(found, ClientError):
-                return None
-            for directory in found:
-                for tp, replica in directory.replicas.items():
-                    sizes[tp] = max(replica.size, sizes.get(tp, 0))
-        return sizes
-
     def _groups(self) -> tuple[dict[str, GroupSample], int]:
         names = [group.group_id for group in self._client.admin.list_groups()]
         found = {
@@ -179,11 +199,58 @@ class Sampler:
         ages = {} if self._ages is None else self._ages.of(found)
         samples = {
             name: GroupSample(
-                each.description.state, len(each.description.members), each.lag, ages.get(name)
+                each.description.state,
+                len(each.description.members),
+                each.lag,
+                ages.get(name),
+                each.description.type,
+                each.partitions,
             )
             for name, each in found.items()
         }
         return samples, len(names)
+
+
+def _sizes(directories: Directories) -> dict[TopicPartition, int] | None:
+    """Return the bytes of the largest replica of each partition."""
+    sizes: dict[TopicPartition, int] = {}
+    for found in directories.values():
+        if isinstance(found, ClientError):
+            return None
+        for directory in found:
+            for tp, replica in directory.replicas.items():
+                sizes[tp] = max(replica.size, sizes.get(tp, 0))
+    return sizes
+
+
+def _nodes(topics: Iterable[TopicInfo], directories: Directories) -> dict[int, NodeSample]:
+    leaders: Counter[int] = Counter()
+    out_of_sync: Counter[int] = Counter()
+    for topic in topics:
+        for partition in topic.partitions.values():
+            leaders[partition.leader] += 1
+            if len(partition.isr) < len(partition.replicas):
+                out_of_sync.update(set(partition.replicas) - set(partition.isr))
+    return {
+        node: _node(leaders[node], out_of_sync[node], found) for node, found in directories.items()
+    }
+
+
+def _node(
+    leaders: int, out_of_sync: int, directories: Sequence[LogDirectory] | ClientError
+) -> NodeSample:
+    if isinstance(directories, ClientError):
+        return NodeSample(leaders, out_of_sync, None, None, None, None, str(directories))
+    knows_space = all(each.usable_bytes >= 0 for each in directories if not each.error)
+    return NodeSample(
+        leaders,
+        out_of_sync,
+        replicas=sum(len(each.replicas) for each in directories),
+        used_bytes=sum(own.size for each in directories for own in each.replicas.values()),
+        free_bytes=sum(max(0, e.usable_bytes) for e in directories) if knows_space else None,
+        total_bytes=sum(max(0, e.total_bytes) for e in directories) if knows_space else None,
+        error="; ".join(f"{each.path}: {each.error}" for each in directories if each.error),
+    )
 
 
 def _topic_sample(
@@ -196,6 +263,7 @@ def _topic_sample(
         unwell,
         sum(ends.get(tp, 0) for tp in partitions),
         None if sizes is None else sum(sizes.get(tp, 0) for tp in partitions),
+        {tp.partition: ends[tp] for tp in partitions if tp in ends},
     )
 
 

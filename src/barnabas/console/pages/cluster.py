@@ -2,71 +2,239 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+import heapq
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from starlette.routing import Route
 
 from barnabas.cli.admin.quorum import quorum_state
-from barnabas.cli.partitions.moving import moves_with_progress
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
+from barnabas.console.charts import Line, axis_chart, chosen_span
+from barnabas.console.cluster_history import Totals, users_totals
+from barnabas.console.config_sources import explained_configs
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
-from barnabas.console.pages.topics import explained_configs
-from barnabas.console.rendering import paged
+from barnabas.console.navigation import Entry
+from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas.client.admin.log_dirs import LogDirectory
+    from barnabas.cli.load.rates import NodeSample, Sample
+    from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
+    from barnabas.console.charts import AxisChart, Span, Unit
+    from barnabas.console.cluster_history import History
 
 
 async def show_cluster(request: Request) -> Response:
     """Show the cluster."""
     console = console_of(request)
-    found = await console.cluster.call(_load_cluster)
     history = console.history
+    span = chosen_span(query_fields(request).stripped("span"), history.now)
+    found, charts = await asyncio.gather(
+        console.cluster.call(_load_cluster), _charts(history, span)
+    )
+    sample, rates = history.latest, history.rates
+    cluster = found["cluster"]
+    rows = [_broker_row(each, sample, found["levels"]) for each in cluster.brokers]
+    rows += [_broker_row(each, sample, {}, is_fenced=True) for each in cluster.fenced]
     return console.page(
         request,
         "cluster.html",
         **found,
-        sample=history.latest,
-        rates=history.rates,
-        records_in=list(history.records_in),
+        brokers=tabulate(request, BROKER_COLUMNS, rows, sort="id", prefix="brokers."),
+        problems=_problems(found, sample, rows),
+        sample=sample,
+        rates=rates,
+        totals=users_totals(rates) if rates else Totals(),
+        clients=_talkers(rates.clients if rates else {}, lambda e: e.bytes_in + e.bytes_out),
+        topics=_talkers(rates.topics if rates else {}, lambda e: e.records_in),
+        span=span,
+        charts=charts,
         has_metrics=bool(console.settings.metrics),
     )
+
+
+_LEVELS_MAX = 50
 
 
 def _load_cluster(client: Client) -> dict[str, Any]:
     cluster = client.describe_cluster()
     quorum = quorum_state(client)
-    directories = client.admin.describe_log_dirs([each.id for each in cluster.brokers], once=True)
-    try:
-        features = client.admin.describe_versions().finalized_features
-    except ClientError:
-        features = {}
+    features: dict[str, int] = {}
+    levels: dict[int, int | None] = {}
+    for broker in cluster.brokers[:_LEVELS_MAX]:
+        try:
+            versions = client.admin.describe_versions(broker.id)
+        except ClientError:
+            continue
+        features = features or versions.finalized_features
+        levels[broker.id] = versions.supported_features.get("metadata.version", (0, None))[1]
     return {
         "cluster": cluster,
         "quorum": quorum.description,
         "is_quorum_lost": quorum.is_lost,
-        "disks": {node: _disk(found) for node, found in directories.items()},
         "features": features,
+        "levels": levels,
     }
 
 
-def _disk(found: list[LogDirectory] | ClientError) -> dict[str, Any]:
-    """Return the sums over the log directories of a broker (bytes)."""
-    if isinstance(found, ClientError):
-        return {"error": str(found)}
-    return {
-        "error": "; ".join(f"{each.path}: {each.error}" for each in found if each.error),
-        "replicas": sum(len(each.replicas) for each in found),
-        "used": sum(replica.size for each in found for replica in each.replicas.values()),
-        "free": sum(max(0, each.usable_bytes) for each in found),
-        "knows_free": all(each.usable_bytes >= 0 for each in found if not each.error),
-    }
+# The first metadata.version of each release of Apache Kafka, the newest first.
+_RELEASES = (
+    (31, "4.4"), (30, "4.3"), (28, "4.2"), (26, "4.1"), (22, "4.0"), (21, "3.9"), (20, "3.8"),
+    (15, "3.7"), (12, "3.6"), (9, "3.5"), (8, "3.4"), (4, "3.3"),
+)  # fmt: skip
+
+
+def release(level: int | None) -> str | None:
+    """Return the release of Apache Kafka whose features a broker has; None if it is unknown."""
+    return next((name for first, name in _RELEASES if level is not None and level >= first), None)
+
+
+class BrokerRow(NamedTuple):
+    """A broker in the list; None for what is not known."""
+
+    id: int
+    address: str
+    rack: str | None
+    is_fenced: bool
+    level: int | None
+    release: str | None
+    # From the latest sample.
+    node: NodeSample | None
+
+    @property
+    def used_share(self) -> float | None:
+        """Used part of its disks, from 0 to 1."""
+        node = self.node
+        if node is None or node.free_bytes is None or not node.total_bytes:
+            return None
+        return 1 - node.free_bytes / node.total_bytes
+
+
+def _broker_row(
+    broker: NodeInfo,
+    sample: Sample | None,
+    levels: dict[int, int | None],
+    *,
+    is_fenced: bool = False,
+) -> BrokerRow:
+    level = levels.get(broker.id)
+    node = sample.nodes.get(broker.id) if sample is not None and not is_fenced else None
+    return BrokerRow(broker.id, broker.address, broker.rack, is_fenced, level, release(level), node)
+
+
+def _of_node(name: str) -> Callable[[BrokerRow], Any]:
+    return lambda row: None if row.node is None else getattr(row.node, name)
+
+
+BROKER_COLUMNS: tuple[Column[BrokerRow], ...] = (
+    Column("id", "Broker", lambda row: row.id),
+    Column("address", "Address", lambda row: row.address, kind="mono"),
+    Column("rack", "Rack", lambda row: row.rack, kind="text"),
+    Column("state", "State", lambda row: row.is_fenced),
+    Column(
+        "release", "Like Kafka", lambda row: row.level, numeric=True,
+        hint="the release of Apache Kafka with the newest metadata.version of the broker",
+    ),
+    Column("leaders", "Leads", _of_node("leaders"), kind="number"),
+    Column("replicas", "Replicas", _of_node("replicas"), kind="number"),
+    Column("behind", "Out of sync", _of_node("out_of_sync"), numeric=True),
+    Column("used", "Logs", _of_node("used_bytes"), kind="size", hint="bytes of its replicas"),
+    Column("free", "Free", _of_node("free_bytes"), kind="size", hint="of its file systems"),
+    Column("full", "Disk", lambda row: row.used_share, numeric=True),
+)  # fmt: skip
+
+# A disk with less free space than this part is a problem.
+_FREE_SHARE_MIN = 0.1
+
+
+class Problem(NamedTuple):
+    """Something that an operator has to look at, with the page that says more."""
+
+    text: str
+    path: str
+    is_severe: bool = False
+
+
+def _problems(
+    found: dict[str, Any], sample: Sample | None, brokers: Sequence[BrokerRow]
+) -> list[Problem]:
+    problems = []
+    if found["is_quorum_lost"]:
+        problems.append(Problem("The metadata quorum has no leader", "/doctor", is_severe=True))
+    fenced = [str(each.id) for each in brokers if each.is_fenced]
+    if fenced:
+        text = f"Brokers do not serve clients: {', '.join(fenced[:10])}"
+        problems.append(Problem(text, "/doctor", is_severe=True))
+    unwell = sum(each.unwell for each in sample.topics.values()) if sample else 0
+    if unwell:
+        text = f"{unwell:,} partitions have no leader, or a replica that is out of sync"
+        problems.append(Problem(text, "/why"))
+    for each in brokers:
+        if each.node is not None and each.node.error:
+            problems.append(Problem(f"Broker {each.id}: {each.node.error}", "/doctor", True))
+        if each.used_share is not None and each.used_share > 1 - _FREE_SHARE_MIN:
+            text = f"The disk of broker {each.id} is {each.used_share:.0%} full"
+            problems.append(Problem(text, "/doctor"))
+    return problems
+
+
+_TALKERS = 8
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+def _talkers(found: Mapping[K, T], load: Callable[[T], float]) -> list[tuple[K, T]]:
+    """Return the names with the largest load, which is above zero."""
+    busy = [(name, each) for name, each in found.items() if load(each) > 0]
+    return heapq.nlargest(_TALKERS, busy, key=lambda pair: load(pair[1]))
+
+
+class NamedChart(NamedTuple):
+    """A chart, or only its title if there are too few values."""
+
+    title: str
+    drawn: AxisChart | None
+
+
+# Title, unit, and the lines of each chart: label and series.
+_CHARTS: tuple[tuple[str, Unit, tuple[tuple[str, str], ...]], ...] = (
+    ("Records written", "/s", (("records", "records_in"),)),
+    ("Bytes", "B/s", (("in", "bytes_in"), ("out", "bytes_out"))),
+    ("Produce requests", "ms", (("half within", "produce_p50"), ("99 % within", "produce_p99"))),
+    (
+        "Fetch requests, with their wait for records", "ms",
+        (("half within", "fetch_p50"), ("99 % within", "fetch_p99")),
+    ),
+)  # fmt: skip
+_LAGS_MAX = 4
+
+
+async def _charts(history: History, span: Span) -> list[NamedChart]:
+    names = [name for _, _, lines in _CHARTS for _, name in lines]
+    points = await history.lines(names, span.begin)
+    charts = [
+        NamedChart(
+            title,
+            axis_chart(title, [Line(label, points[name]) for label, name in lines], unit, span),
+        )
+        for title, unit, lines in _CHARTS
+        if history.has_metrics or unit != "ms"
+    ]
+    groups = history.latest.groups if history.latest is not None else {}
+    largest = heapq.nlargest(_LAGS_MAX, groups, key=lambda name: groups[name].lag)
+    if largest:
+        lags = [Line(name, list(history.group(name))) for name in largest]
+        title = "Lag of groups" if len(groups) <= _LAGS_MAX else "Largest lags of groups"
+        charts.append(NamedChart(title, axis_chart(title, lags, "", span)))
+    return charts
 
 
 _LARGEST = 20
@@ -77,7 +245,16 @@ async def show_broker(request: Request) -> Response:
     console, query = console_of(request), query_fields(request)
     node = query.number("id")
     found = await console.cluster.call(lambda client: _load_broker(client, node))
-    return console.page(request, "broker.html", 200 if found["info"] else 404, node=node, **found)
+    sample = console.history.latest
+    return console.page(
+        request,
+        "broker.html",
+        200 if found["info"] else 404,
+        node=node,
+        release=release(found["features"].get("metadata.version", (0, None))[1]),
+        sampled=sample.nodes.get(node) if sample is not None else None,
+        **found,
+    )
 
 
 def _load_broker(client: Client, node: int) -> dict[str, Any]:
@@ -87,13 +264,16 @@ def _load_broker(client: Client, node: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         "info": info,
         "is_serving": is_serving,
+        "is_controller": quorum_state(client).leader == node,
         "configs": [],
         "configs_error": "",
         "directories": [],
         "largest": [],
+        "features": {},
     }
     if not is_serving:
         return found
+    found["features"] = client.admin.describe_versions(node).supported_features
     resource = ConfigResource(ResourceType.BROKER, str(node))
     entries = client.admin.describe_configs([resource], synonyms=True, documentation=True)[resource]
     if isinstance(entries, ClientError):
@@ -106,27 +286,14 @@ def _load_broker(client: Client, node: int) -> dict[str, Any]:
             (replica.size, tp) for each in directories for tp, replica in each.replicas.items()
         ]
         found["directories"] = directories
-        found["largest"] = sorted(replicas, reverse=True)[:_LARGEST]
+        found["largest"] = heapq.nlargest(_LARGEST, replicas)
     return found
 
 
-async def show_reassignments(request: Request) -> Response:
-    """Show the reassignments."""
-    console, query = console_of(request), query_fields(request)
-    rows = await console.cluster.call(_load_reassignments)
-    page = paged(rows, query.number("page", 1))
-    return console.page(request, "reassignments.html", page=page, topic=query.stripped("topic"))
-
-
-def _load_reassignments(client: Client) -> list[dict[str, Any]]:
-    return [
-        {"partition": shown.partition, "move": move, "progress": progress}
-        for shown, move, progress in moves_with_progress(client, ())
-    ]
-
-
+NAVIGATION = [
+    Entry("Cluster", "Overview", "/", ("/broker",)),
+]
 ROUTES = [
     Route("/", show_cluster),
     Route("/broker", show_broker),
-    Route("/reassignments", show_reassignments),
 ]

@@ -1,0 +1,227 @@
+"""Lists of a console as tables: the fields of the address sort, filter and cut them into pages.
+
+A table needs no script. Its headers are links that sort, a form filters, and another form chooses
+the columns. The address has all of it, so that a bookmark shows the same table again:
+
+- `sort`: key of the column, with "-" before it for the largest values first;
+- `q`: words that the text of a row has to contain;
+- `cols`: keys of the shown columns;
+- `page`: from 1.
+
+A page with two tables gives one of them a prefix for these names. `templates/tables.html` has the
+macros that show a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from urllib.parse import parse_qsl
+
+from barnabas.console.formats import name_class
+from barnabas.console.frame import frame_of
+from barnabas.console.rendering import paged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from starlette.requests import Request
+
+T = TypeVar("T")
+
+# How the macro shows a value; "" if the template shows the cell itself.
+Kind: TypeAlias = Literal["", "text", "name", "mono", "number", "size", "rate", "moment"]
+_NUMERIC = ("number", "size", "rate")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """A column of a table.
+
+    Args:
+        key: Name in the address and in the template.
+        label: Header.
+        value: Returns the value of a row, for sorting, and for showing if there is a kind. None:
+            the table cannot be sorted by the column.
+        kind: How the value is shown.
+        numeric: Whether the cells are numbers, for columns without a kind.
+        is_shown: Whether the column is shown unless the address chooses columns.
+        hint: Explains the header.
+    """
+
+    key: str
+    label: str
+    value: Callable[[T], Any] | None = None
+    kind: Kind = ""
+    numeric: bool = False
+    is_shown: bool = True
+    hint: str = ""
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the cells are numbers, which stand at the right."""
+        return self.numeric or self.kind in _NUMERIC
+
+    def cell_class(self, row: T) -> str:
+        """Return the style classes of the cell of a row."""
+        if self.is_numeric:
+            return "n"
+        if self.kind in {"mono", "moment"}:
+            return self.kind
+        return name_class(str(self.value(row))) if self.value is not None else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[T]):
+    """One page of the rows, and what the macros need for links and forms."""
+
+    # All columns, and those that are shown.
+    all_columns: Sequence[Column[T]]
+    columns: Sequence[Column[T]]
+    rows: Sequence[T]
+    # This page and the last one, counted from 1.
+    number: int
+    last: int
+    # Rows that match the filter, and all rows.
+    total: int
+    total_unfiltered: int
+    # Key of the column by which the rows are sorted; "" if they have the order of the page.
+    sort: str
+    is_descending: bool
+    query: str
+    can_filter: bool
+    # Address of the page, without the prefix of a cluster.
+    path: str
+    # Fields of the address.
+    fields: dict[str, str]
+    prefix: str = ""
+
+    def field(self, name: str) -> str:
+        """Return the name of a field of this table in the address."""
+        return self.prefix + name
+
+    def sorted_by(self, column: Column[T]) -> dict[str, str]:
+        """Return the fields of the address that sorts by a column.
+
+        The first click on a number shows the largest values; a second click turns the order.
+        """
+        is_descending = column.is_numeric
+        if column.key == self.sort:
+            is_descending = not self.is_descending
+        return self._changed(sort=("-" if is_descending else "") + column.key, page=None)
+
+    def on_page(self, number: int) -> dict[str, str]:
+        """Return the fields of the address of another page of the table."""
+        return self._changed(page=str(number))
+
+    def unfiltered(self) -> dict[str, str]:
+        """Return the fields of the address without the filter."""
+        return self._changed(q=None, page=None)
+
+    def kept(self, *names: str) -> dict[str, str]:
+        """Return the fields that a form keeps, without those of these names and the page."""
+        gone = {self.field(name) for name in (*names, "page")} | set(names)
+        return {key: value for key, value in self.fields.items() if key not in gone}
+
+    def order_of(self, column: Column[T]) -> str:
+        """Return the value of `aria-sort` of a column; "" if the rows are sorted by another."""
+        if column.key != self.sort:
+            return ""
+        return "descending" if self.is_descending else "ascending"
+
+    def _changed(self, **changes: str | None) -> dict[str, str]:
+        own = {self.field(key): value for key, value in changes.items()}
+        merged = {**self.fields, **own}
+        return {key: value for key, value in merged.items() if value is not None}
+
+
+def tabulate(
+    request: Request,
+    columns: Sequence[Column[T]],
+    rows: Sequence[T],
+    *,
+    text: Callable[[T], str] | None = None,
+    sort: str = "",
+    prefix: str = "",
+) -> Table[T]:
+    """Return the table that the address of a request asks for.
+
+    Args:
+        request: The request for the page.
+        columns: All columns; the first one names the row and is always shown.
+        rows: All rows.
+        text: Returns the text of a row in which the filter looks; None: there is no filter.
+        sort: How the rows are sorted unless the address says it, such as "name" or "-size".
+        prefix: Prefix of the table's fields in the address.
+    """
+    pairs = parse_qsl(request.url.query, keep_blank_values=True)
+    fields = dict(pairs)
+    chosen = [value for key, value in pairs if key == prefix + "cols"]
+    shown = _shown(columns, chosen)
+    if chosen:
+        fields[prefix + "cols"] = ",".join(each.key for each in shown)
+    query = fields.get(prefix + "q", "").strip()
+    matching = rows if text is None else _matching(rows, text, query)
+    by, is_descending = _order(columns, fields.get(prefix + "sort", ""), sort)
+    page = paged(_sorted(matching, by, is_descending), _page_number(fields.get(prefix + "page")))
+    return Table(
+        all_columns=columns,
+        columns=shown,
+        rows=page.rows,
+        number=page.number,
+        last=page.last,
+        total=page.total,
+        total_unfiltered=len(rows),
+        sort=by.key if by else "",
+        is_descending=is_descending,
+        query=query,
+        can_filter=text is not None,
+        path=frame_of(request).path(request),
+        fields=fields,
+        prefix=prefix,
+    )
+
+
+def _shown(columns: Sequence[Column[T]], chosen: Sequence[str]) -> list[Column[T]]:
+    if not chosen:
+        return [each for each in columns if each.is_shown]
+    keys = {key for value in chosen for key in value.split(",")}
+    return [each for each in columns if each is columns[0] or each.key in keys]
+
+
+def _matching(rows: Sequence[T], text: Callable[[T], str], query: str) -> Sequence[T]:
+    """Return the rows whose text has all words of the query, in any case."""
+    words = query.casefold().split()
+    if not words:
+        return rows
+    found = ((row, text(row).casefold()) for row in rows)
+    return [row for row, own in found if all(word in own for word in words)]
+
+
+def _order(columns: Sequence[Column[T]], asked: str, default: str) -> tuple[Column[T] | None, bool]:
+    for wanted in (asked, default):
+        key = wanted.removeprefix("-")
+        for column in columns:
+            if column.key == key and column.value is not None:
+                return column, wanted.startswith("-")
+    return None, False
+
+
+def _sorted(rows: Sequence[T], by: Column[T] | None, is_descending: bool) -> Sequence[T]:
+    """Return the rows in order; rows without a value come last in both directions."""
+    if by is None or by.value is None:
+        return rows
+    valued: list[tuple[Any, T]] = []
+    without: list[T] = []
+    for row in rows:
+        value = by.value(row)
+        if value is None:
+            without.append(row)
+        else:
+            valued.append((value.casefold() if isinstance(value, str) else value, row))
+    valued.sort(key=lambda pair: pair[0], reverse=is_descending)
+    return [*(row for _, row in valued), *without]
+
+
+def _page_number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 1
