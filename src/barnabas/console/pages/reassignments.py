@@ -12,7 +12,7 @@ from barnabas.cli.partitions.moving import (
     clear_throttles,
     moves_with_progress,
     set_throttles,
-    throttled_topics,
+    throttled_replicas,
 )
 from barnabas.cli.partitions.planning import moves
 from barnabas.cli.partitions.reassign import current_replicas, read_specs
@@ -208,7 +208,7 @@ def cancel_moves(client: Client, form: Fields) -> Done:
     _raise_failed(results, "stop")
     if form.has("topic"):
         return Done(f"canceled the reassignment of {min(moving)}", _PAGE)
-    throttled = set(throttled_topics(client)) & {tp.topic for tp in moving}
+    throttled = throttled_replicas(client).keys() & {tp.topic for tp in moving}
     if throttled:
         clear_throttles(client, throttled)
     return Done(f"canceled {len(moving)} reassignments", _PAGE)
@@ -230,7 +230,7 @@ def _active(client: Client, form: Fields) -> dict[TopicPartition, Any]:
 
 def preview_throttles(client: Client, _form: Fields) -> Preview:
     """Return the topics whose replicas are throttled."""
-    rows: list[tuple[object, ...]] = [(name,) for name in throttled_topics(client)]
+    rows: list[tuple[object, ...]] = [(name,) for name in sorted(throttled_replicas(client))]
     moving = client.admin.list_reassignments()
     warning = f"{len(moving)} partitions still move, and then without a limit." if moving else ""
     question = "Remove the throttles of replication from these topics and from all brokers?"
@@ -239,7 +239,7 @@ def preview_throttles(client: Client, _form: Fields) -> Preview:
 
 def remove_throttles(client: Client, _form: Fields) -> Done:
     """Remove the throttles from all topics and brokers."""
-    names = throttled_topics(client)
+    names = throttled_replicas(client)
     clear_throttles(client, names)
     return Done(f"removed the throttles of {len(names)} topics and of all brokers", _PAGE)
 
