@@ -17,6 +17,7 @@ import pytest
 
 import barnabas
 from barnabas.client.admin.cluster import UpgradeType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import (
     BrokerError,
     ClientError,
@@ -228,6 +229,24 @@ def test_a_hundred_consecutive_transactions_succeed(
     kept = [number for number in range(100) if number % 5]
     kept.sort(key=lambda number: number % 2)
     assert committed(client, topic) == [b"%d" % number for number in kept]
+
+
+def test_a_transaction_is_complete_without_verification(
+    broker: Broker, client: Client, topic: str, transactional_id: str
+) -> None:
+    brokers = ConfigResource(ResourceType.BROKER, "")
+    client.admin.alter_configs(brokers, {"transaction.partition.verification.enable": "false"})
+    try:
+        with producer_of(broker, transactional_id) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topic, b"one", partition=0).result()
+            (found,) = client.admin.describe_transactions([transactional_id]).values()
+            assert found.partitions == (TopicPartition(topic, 0),)
+            producer.commit_transaction()
+    finally:
+        client.admin.alter_configs(brokers, {"transaction.partition.verification.enable": None})
+    eventually_equal(lambda: committed(client, topic), [b"one"])
 
 
 def test_an_empty_transaction_succeeds(broker: Broker, transactional_id: str) -> None:

@@ -137,6 +137,14 @@ UNVERIFIED = Style(
     transaction_version=1,
     is_verified=False,
 )
+# Leaders do not verify transactions, but add partitions to those of clients with new epochs.
+ADDING = Style(
+    actions=0.9,
+    faults=0.2,
+    chosen=("_kill_client", "_kill_decider"),
+    pause_ms=(20.0, 200.0),
+    is_verified=False,
+)
 STYLES = {
     "mixed": MIXED,
     "fencing": FENCING,
@@ -150,5 +158,6 @@ STYLES = {
     "timeouts": TIMEOUTS,
     "old": OLD,
     "unverified": UNVERIFIED,
+    "adding": ADDING,
     "everything": EVERYTHING,
 }

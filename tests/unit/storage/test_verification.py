@@ -60,6 +60,18 @@ def test_a_transaction_begins_after_its_confirmation(bench: Verified) -> None:
     bench.append(transactional(1))
 
 
+@pytest.mark.parametrize("bumps_epoch", [True, False])
+def test_only_clients_with_new_epochs_are_asked_for_without_verification(
+    bench: Verified, bumps_epoch: bool
+) -> None:
+    state = bench.log.producer_state
+    state.requires_verification = False
+    guard = state.begin_verification(PRODUCER, 0, 0, NOW_MS, bumps_epoch=bumps_epoch)
+    assert (guard is not None) == bumps_epoch
+    bench.append(transactional(0))
+    assert state.begin_verification(PRODUCER, 0, 1, NOW_MS, bumps_epoch=bumps_epoch) is None
+
+
 def test_a_batch_before_the_verified_batch_is_appended_first(bench: Verified) -> None:
     guard = bench.begin(sequence=3)
     assert bench.begin(sequence=0) is guard

@@ -251,6 +251,9 @@ class ProducerState:
     ) -> VerificationGuard | None:
         """Return a guard if the coordinator must confirm the producer's transaction, else None.
 
+        For clients that get new epochs, the coordinator also adds the partition to the transaction,
+        so it is asked even if transactions need no confirmation.
+
         Args:
             producer_id: id of the producer that sends the batch.
             epoch: the producer epoch of the batch.
@@ -258,7 +261,8 @@ class ProducerState:
             now_ms: wall clock.
             bumps_epoch: whether the client gets a new epoch with the end of each transaction.
         """
-        if not self.requires_verification or self._has_open_transaction(producer_id, epoch):
+        is_asked = self.requires_verification or bumps_epoch
+        if not is_asked or self._has_open_transaction(producer_id, epoch):
             return None
         if self.verifications is None:
             self.verifications = Verifications()
