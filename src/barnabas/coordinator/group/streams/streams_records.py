@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from barnabas.coordinator.group.replayed_group import NO_EPOCH, KindRecords, RecordReplay
-from barnabas.coordinator.group.streams.task_assignors import MemberTasks
+from barnabas.coordinator.group.streams.task_assignors import MemberTasks, task_lists
 from barnabas.coordinator.group.streams.task_reconciliation import (
     NO_OWNED_TASKS,
     OwnedTasks,
@@ -120,18 +120,11 @@ def target_record(group_id: str, member_id: str, target: MemberTasks) -> Coordin
     """Return the record of a member's target assignment."""
     key = StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
     value = StreamsGroupTargetAssignmentMemberValue(
-        active_tasks=_target_tasks(target.active),
-        standby_tasks=_target_tasks(target.standby) if target.standby else [],
-        warmup_tasks=_target_tasks(target.warmup) if target.warmup else [],
+        active_tasks=task_lists(TaskIds, target.active),
+        standby_tasks=task_lists(TaskIds, target.standby),
+        warmup_tasks=task_lists(TaskIds, target.warmup),
     )
     return CoordinatorRecord.of(key, value)
-
-
-def _target_tasks(tasks: Tasks) -> list[TaskIds]:
-    return [
-        TaskIds(subtopology_id=each, partitions=sorted(indexes))
-        for each, indexes in sorted(tasks.items())
-    ]
 
 
 def current_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
@@ -143,11 +136,15 @@ def current_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
         previous_member_epoch=member.previous_member_epoch,
         state=member.state.value,
         active_tasks=_active_tasks(assigned.active),
-        standby_tasks=_current_tasks(assigned.standby) if assigned.standby else [],
-        warmup_tasks=_current_tasks(assigned.warmup) if assigned.warmup else [],
+        standby_tasks=task_lists(CurrentTaskIds, assigned.standby),
+        warmup_tasks=task_lists(CurrentTaskIds, assigned.warmup),
         active_tasks_pending_revocation=_active_tasks(pending.active) if pending.active else [],
-        standby_tasks_pending_revocation=_current_tasks(pending.standby) if pending.standby else [],
-        warmup_tasks_pending_revocation=_current_tasks(pending.warmup) if pending.warmup else [],
+        standby_tasks_pending_revocation=task_lists(CurrentTaskIds, pending.standby)
+        if pending.standby
+        else [],
+        warmup_tasks_pending_revocation=task_lists(CurrentTaskIds, pending.warmup)
+        if pending.warmup
+        else [],
     )
     return CoordinatorRecord.of(key, value)
 
@@ -160,13 +157,6 @@ def _active_tasks(active: ActiveTasks) -> list[CurrentTaskIds]:
             assignment_epochs=[epochs[index] for index in sorted(epochs)],
         )
         for each, epochs in sorted(active.items())
-    ]
-
-
-def _current_tasks(tasks: Tasks) -> list[CurrentTaskIds]:
-    return [
-        CurrentTaskIds(subtopology_id=each, partitions=sorted(indexes))
-        for each, indexes in sorted(tasks.items())
     ]
 
 
