@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.replayed_group import NO_EPOCH, KindRecords, RecordReplay
+from barnabas.coordinator.group.replayed_group import (
+    KindRecords,
+    RecordReplay,
+    remove_current,
+    tombstones_without_members,
+)
 from barnabas.coordinator.group.streams.task_assignors import MemberTasks, task_lists
 from barnabas.coordinator.group.streams.task_reconciliation import (
     NO_OWNED_TASKS,
@@ -160,10 +166,7 @@ def _active_tasks(active: ActiveTasks) -> list[CurrentTaskIds]:
     ]
 
 
-def group_tombstones(group: StreamsGroup) -> list[CoordinatorRecord]:
-    """Return the records that remove a group without members, in Kafka's order."""
-    assert not group.members, f"group={group.group_id} members={len(group.members)}"
-    return CoordinatorRecord.tombstones(_GROUP_KEYS, group_id=group.group_id)
+group_tombstones = partial(tombstones_without_members, _GROUP_KEYS)
 
 
 def _put_epoch(
@@ -250,20 +253,6 @@ def _put_current(
     )
 
 
-def _remove_current(group: StreamsGroup, key: StreamsGroupCurrentMemberAssignmentKey) -> None:
-    known = group.members.get(key.member_id)
-    if known is not None:
-        group.put(
-            replace(
-                known,
-                member_epoch=NO_EPOCH,
-                previous_member_epoch=NO_EPOCH,
-                assigned=NO_OWNED_TASKS,
-                pending_revocation=NO_OWNED_TASKS,
-            )
-        )
-
-
 def _owned_tasks(
     active: list[CurrentTaskIds],
     standby: list[CurrentTaskIds],
@@ -292,7 +281,13 @@ def _read_active_tasks(tasks: list[CurrentTaskIds], epoch: int) -> dict[str, dic
 
 
 STREAMS_REPLAYS: tuple[RecordReplay[StreamsGroup, Any, Any], ...] = (
-    *_RECORDS.replays(_put_member, _put_current, _remove_current, _put_epoch, _put_target),
+    *_RECORDS.replays(
+        _put_member,
+        _put_current,
+        partial(remove_current, nothing=NO_OWNED_TASKS),
+        _put_epoch,
+        _put_target,
+    ),
     RecordReplay(
         StreamsGroupTopologyKey, StreamsGroupTopologyValue, _put_topology, _remove_topology
     ),
