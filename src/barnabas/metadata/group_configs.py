@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, ConfigType
-from barnabas.settings.key import DynamicMode, Synonym, at_least, one_of, satisfying
+from barnabas.settings.key import (
+    DynamicMode,
+    Synonym,
+    at_least,
+    different_names,
+    one_of,
+    satisfying,
+)
 
 if TYPE_CHECKING:
     from barnabas.settings.key import ConfigValue, Range
@@ -106,10 +113,6 @@ def _integer(
     )
 
 
-def _are_distinct(value: ConfigValue) -> bool:
-    return isinstance(value, list) and "" not in value and len(set(value)) == len(value)
-
-
 _STREAMS = [
     _integer(
         "streams.session.timeout.ms",
@@ -170,7 +173,7 @@ _STREAMS = [
         ConfigType.LIST,
         [],
         "Keys of client tags that all members must have. Members without them get a status.",
-        satisfying("a list of different names", _are_distinct),
+        different_names(),
         DynamicMode.CLUSTER_WIDE,
         (Synonym("group.streams.rack.aware.assignment.tags"),),
     ),

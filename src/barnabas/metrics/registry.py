@@ -7,7 +7,7 @@ are read. Exporters read metrics as families: a name, and one value for each set
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -87,6 +87,7 @@ class Gauge:
 
 
 Metric: TypeAlias = "Counter | Gauge | Meter | Histogram"
+K = TypeVar("K", "Counter", "Meter", "Histogram")
 
 
 class MetricsRegistry:
@@ -116,12 +117,7 @@ class MetricsRegistry:
 
     def counter(self, name: str, tags: Mapping[str, str] | None = None) -> Counter:
         """Return the counter with that name and tags; create it on the first call."""
-        key = (name, _tags(tags))
-        found = self._metrics.get(key)
-        if found is None:
-            found = self._metrics[key] = Counter()
-        assert isinstance(found, Counter), key
-        return found
+        return self._find_or_add(name, tags, Counter, Counter)
 
     def gauge(self, name: str, tags: Mapping[str, str] | None, read: Callable[[], float]) -> None:
         """Register a gauge; it replaces an earlier gauge with the same name and tags."""
@@ -129,21 +125,21 @@ class MetricsRegistry:
 
     def meter(self, name: str, tags: Mapping[str, str] | None = None) -> Meter:
         """Return the meter with that name and tags; create it on the first call."""
-        key = (name, _tags(tags))
-        found = self._metrics.get(key)
-        if found is None:
-            found = self._metrics[key] = Meter(self._clock)
-        assert isinstance(found, Meter), key
-        return found
+        return self._find_or_add(name, tags, Meter, lambda: Meter(self._clock))
 
     def histogram(self, name: str, tags: Mapping[str, str] | None = None) -> Histogram:
         """Return the histogram with that name and tags; create it on the first call."""
+        return self._find_or_add(name, tags, Histogram, Histogram)
+
+    def _find_or_add(
+        self, name: str, tags: Mapping[str, str] | None, kind: type[K], make: Callable[[], K]
+    ) -> K:
         key = (name, _tags(tags))
-        found = self._metrics.get(key)
-        if found is None:
-            found = self._metrics[key] = Histogram()
-        assert isinstance(found, Histogram), key
-        return found
+        known = self._metrics.get(key)
+        if known is None:
+            known = self._metrics[key] = make()
+        assert isinstance(known, kind), key
+        return known
 
     def remove(self, name: str, tags: Mapping[str, str] | None = None) -> None:
         """Remove one metric; do nothing if it does not exist."""

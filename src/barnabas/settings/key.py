@@ -62,6 +62,14 @@ def not_empty() -> Range:
     return Range("not empty", bool)
 
 
+def different_names() -> Range:
+    """Allow a list of different names that are not empty."""
+    return Range(
+        "a list of different names",
+        lambda value: isinstance(value, list) and "" not in value and len(set(value)) == len(value),
+    )
+
+
 def satisfying(text: str, accepts: Callable[[ConfigValue], bool]) -> Range:
     """Allow the values that `accepts` approves, described by `text`."""
     return Range(text, accepts)

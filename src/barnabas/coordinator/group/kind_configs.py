@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from barnabas.settings.definition import ConfigError, ConfigKey, ConfigType, DynamicMode
-from barnabas.settings.key import at_least, between, satisfying
+from barnabas.settings.key import at_least, between, different_names, satisfying
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -269,10 +269,6 @@ SHARE_KEYS = [
 _RACK_TAGS = "group.streams.rack.aware.assignment.tags"
 
 
-def _are_distinct(value: ConfigValue) -> bool:
-    return isinstance(value, list) and "" not in value and len(set(value)) == len(value)
-
-
 STREAMS_KEYS = [
     *_member_keys("streams", _INT_MAX, at_least(1)),
     _integer(
@@ -346,6 +342,6 @@ STREAMS_KEYS = [
         ConfigType.LIST,
         [],
         "Keys of client tags that all members must have. Members without them get a status.",
-        satisfying("a list of different names", _are_distinct),
+        different_names(),
     ),
 ]

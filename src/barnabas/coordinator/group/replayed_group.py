@@ -217,6 +217,33 @@ def remove_member(group: ReplayedGroup[Any, Any], key: _MemberKey) -> None:
     group.remove(key.member_id)
 
 
+def remove_current(group: Any, key: _MemberKey, nothing: object) -> None:
+    """Apply the tombstone of a member's epoch, and of the partitions or tasks that it has.
+
+    Args:
+        group: a consumer or streams group.
+        key: names the member.
+        nothing: replaces the partitions or tasks.
+    """
+    known = group.members.get(key.member_id)
+    if known is not None:
+        epochs = {"member_epoch": NO_EPOCH, "previous_member_epoch": NO_EPOCH}
+        group.put(replace(known, **epochs, assigned=nothing, pending_revocation=nothing))
+
+
+def tombstones_without_members(
+    keys: Iterable[type[Any]], group: ReplayedGroup[Any, Any]
+) -> list[CoordinatorRecord]:
+    """Return the records that remove a group without members, in Kafka's order.
+
+    Args:
+        keys: the keys of the records.
+        group: the group.
+    """
+    assert not group.members, f"group={group.group_id} members={len(group.members)}"
+    return CoordinatorRecord.tombstones(keys, group_id=group.group_id)
+
+
 B = TypeVar("B", bound=ReplayedGroup[Any, Any])
 # The classes of the key and of the value of a record type.
 _Types = tuple[type[Any], type[Any]]

@@ -12,7 +12,7 @@ this time. Without any quota, no work is done. The quotas are in the metadata.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.metadata.configs_image import ClientQuotasImage
 from barnabas.metrics.measurements import SampledValues
@@ -32,6 +32,9 @@ _MS_PER_S = 1000.0
 _PERCENT_PER_MS = 100.0 / _MS_PER_S
 _PRODUCE = int(ApiKey.PRODUCE)
 _FETCH = int(ApiKey.FETCH)
+
+
+U = TypeVar("U", bound="ClientUsage")
 
 
 class CountedRequest(NamedTuple):
@@ -223,9 +226,7 @@ class RateQuota:
 
         Forget the clients without a request in the last hour.
         """
-        now_ms = self._clock.monotonic_ms()
-        self._usage.remove_if(lambda usage: usage.is_expired(now_ms))
-        return [(user, client_id, usage) for (user, client_id), usage in self._usage.items()]
+        return _without_expired(self._usage, self._clock.monotonic_ms())
 
     def _usage_of(self, limit: QuotaLimit, now_ms: float) -> ClientUsage:
         sharers = (limit.user, limit.client_id)
@@ -271,6 +272,14 @@ class MutationUsage(ClientUsage):
     def __init__(self, windows: QuotaWindows, rate: float, now_ms: float) -> None:
         super().__init__(QuotaRate(windows.count, windows.size_ms))
         self.bucket = TokenBucket(windows, rate, now_ms)
+
+
+def _without_expired(
+    used: UsedRecently[tuple[str, str], U], now_ms: float
+) -> list[tuple[str, str, U]]:
+    """Forget the clients without a request in the last hour, and return all others."""
+    used.remove_if(lambda usage: usage.is_expired(now_ms))
+    return [(user, client_id, usage) for (user, client_id), usage in used.items()]
 
 
 class MutationAllowance:
@@ -355,9 +364,7 @@ class MutationQuota:
 
         Forget the clients without a request in the last hour.
         """
-        now_ms = self._clock.monotonic_ms()
-        self._usage.remove_if(lambda usage: usage.is_expired(now_ms))
-        return [(user, client_id, usage) for (user, client_id), usage in self._usage.items()]
+        return _without_expired(self._usage, self._clock.monotonic_ms())
 
     def tokens(self, user: str, client_id: str, usage: MutationUsage) -> float | None:
         """Return the tokens of an entry of `usage`, or None if its clients have no limit now."""

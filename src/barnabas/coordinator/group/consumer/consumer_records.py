@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,11 @@ from barnabas.coordinator.group.consumer.consumer_group import (
     MemberState,
     ResolvedRegex,
 )
-from barnabas.coordinator.group.replayed_group import NO_EPOCH, KindRecords, RecordReplay
+from barnabas.coordinator.group.replayed_group import (
+    KindRecords,
+    RecordReplay,
+    remove_current,
+)
 from barnabas.coordinator.group.topics import NOTHING_OWNED, Owned
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
 from barnabas.protocol.errors import ProtocolError
@@ -226,20 +231,6 @@ def _put_current(
     )
 
 
-def _remove_current(group: ConsumerGroup, key: ConsumerGroupCurrentMemberAssignmentKey) -> None:
-    known = group.members.get(key.member_id)
-    if known is not None:
-        group.put(
-            replace(
-                known,
-                member_epoch=NO_EPOCH,
-                previous_member_epoch=NO_EPOCH,
-                assigned=NOTHING_OWNED,
-                pending_revocation=NOTHING_OWNED,
-            )
-        )
-
-
 def _put_regex(
     group: ConsumerGroup,
     key: ConsumerGroupRegularExpressionKey,
@@ -285,7 +276,7 @@ def _read_owned(partitions: list[TopicPartitions], member_epoch: int) -> Owned:
 
 
 CONSUMER_REPLAYS: tuple[RecordReplay[ConsumerGroup, Any, Any], ...] = (
-    *_RECORDS.replays(_put_member, _put_current, _remove_current),
+    *_RECORDS.replays(_put_member, _put_current, partial(remove_current, nothing=NOTHING_OWNED)),
     RecordReplay(
         ConsumerGroupPartitionMetadataKey,
         ConsumerGroupPartitionMetadataValue,

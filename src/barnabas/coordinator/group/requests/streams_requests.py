@@ -16,6 +16,7 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     check_streams_heartbeat,
     failed_streams_heartbeat,
 )
+from barnabas.coordinator.group.streams.task_assignors import task_lists
 from barnabas.coordinator.group.streams.task_reconciliation import MemberOffsets
 from barnabas.coordinator.group.streams.topology import topology_value
 from barnabas.coordinator.runtime.responses import client_error
@@ -187,24 +188,17 @@ def _described(group: StreamsGroup, member: StreamsMember) -> Member:
         task_offsets=_offsets(offsets.offsets),
         task_end_offsets=_offsets(offsets.end_offsets),
         assignment=Assignment(
-            active_tasks=_tasks(assigned.active),
-            standby_tasks=_tasks(assigned.standby),
-            warmup_tasks=_tasks(assigned.warmup),
+            active_tasks=task_lists(TaskIds, assigned.active),
+            standby_tasks=task_lists(TaskIds, assigned.standby),
+            warmup_tasks=task_lists(TaskIds, assigned.warmup),
         ),
         target_assignment=Assignment(
-            active_tasks=_tasks(target.active),
-            standby_tasks=_tasks(target.standby),
-            warmup_tasks=_tasks(target.warmup),
+            active_tasks=task_lists(TaskIds, target.active),
+            standby_tasks=task_lists(TaskIds, target.standby),
+            warmup_tasks=task_lists(TaskIds, target.warmup),
         ),
         is_classic=False,
     )
-
-
-def _tasks(tasks: Mapping[str, Iterable[int]]) -> list[TaskIds]:
-    return [
-        TaskIds(subtopology_id=each, partitions=sorted(indexes))
-        for each, indexes in sorted(tasks.items())
-    ]
 
 
 def _offsets(offsets: Mapping[str, Mapping[int, int]]) -> list[TaskOffset]:

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.replayed_group import NO_EPOCH, KindRecords, RecordReplay
+from barnabas.coordinator.group.replayed_group import (
+    NO_EPOCH,
+    KindRecords,
+    RecordReplay,
+    tombstones_without_members,
+)
 from barnabas.coordinator.group.share.share_group import ShareMember, StateTopic, StateTopics
 from barnabas.coordinator.group.topics import NOTHING, target_of
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorRecord
@@ -117,10 +122,7 @@ def _state_topics(topics: StateTopicsById) -> list[TopicPartitionsInfo]:
     ]
 
 
-def group_tombstones(group: ShareGroup) -> list[CoordinatorRecord]:
-    """Return the records that remove a group without members, in Kafka's order."""
-    assert not group.members, f"group={group.group_id} members={len(group.members)}"
-    return CoordinatorRecord.tombstones(_GROUP_KEYS, group_id=group.group_id)
+group_tombstones = partial(tombstones_without_members, _GROUP_KEYS)
 
 
 def share_replays(clock: Clock) -> tuple[RecordReplay[ShareGroup, Any, Any], ...]:

@@ -27,7 +27,6 @@ from barnabas.protocol.messages.streams_groups import (
     EndpointToPartitions,
     Status,
     StreamsGroupHeartbeatResponse,
-    TaskIdsResponse,
     TopicPartition,
 )
 
@@ -212,14 +211,6 @@ def new_response(
         status=statuses,
         endpoint_information_epoch=0,
     )
-
-
-def task_ids(tasks: Mapping[str, Iterable[int]]) -> list[TaskIdsResponse]:
-    """Return tasks as they are in responses."""
-    return [
-        TaskIdsResponse(subtopology_id=each, partitions=sorted(indexes))
-        for each, indexes in sorted(tasks.items())
-    ]
 
 
 def failed_streams_heartbeat(

@@ -36,7 +36,6 @@ from barnabas.coordinator.group.streams.streams_heartbeat import (
     new_response,
     quiet_heartbeat,
     reported_tasks,
-    task_ids,
 )
 from barnabas.coordinator.group.streams.streams_records import (
     current_record,
@@ -46,7 +45,7 @@ from barnabas.coordinator.group.streams.streams_records import (
     target_epoch_record,
     target_record,
 )
-from barnabas.coordinator.group.streams.task_assignors import TaskAssignorError
+from barnabas.coordinator.group.streams.task_assignors import TaskAssignorError, task_lists
 from barnabas.coordinator.group.streams.task_reconciliation import (
     MemberOffsets,
     StreamsMember,
@@ -56,6 +55,7 @@ from barnabas.coordinator.group.streams.task_reconciliation import (
 )
 from barnabas.coordinator.runtime.coordinator_record import CoordinatorResult
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.streams_groups import TaskIdsResponse
 
 if TYPE_CHECKING:
     from barnabas.coordinator.group.streams.configuring import ConfiguredTopology
@@ -220,9 +220,9 @@ class StreamsMembership:
         response = new_response(after, configs, heartbeat.statuses)
         has_new_tasks = after is not before and after.assigned != before.assigned
         if request.member_epoch == JOIN_EPOCH or has_new_tasks:
-            response.active_tasks = task_ids(after.assigned.active)
-            response.standby_tasks = task_ids(after.assigned.standby)
-            response.warmup_tasks = task_ids(after.assigned.warmup)
+            response.active_tasks = task_lists(TaskIdsResponse, after.assigned.active)
+            response.standby_tasks = task_lists(TaskIdsResponse, after.assigned.standby)
+            response.warmup_tasks = task_lists(TaskIdsResponse, after.assigned.warmup)
         if after is not before or request.member_epoch == JOIN_EPOCH:
             _change_endpoints(heartbeat, before, after, has_new_tasks=has_new_tasks)
         if group.endpoint_epoch != request.endpoint_information_epoch:

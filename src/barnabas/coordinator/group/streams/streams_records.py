@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from barnabas.coordinator.group.replayed_group import NO_EPOCH, KindRecords, RecordReplay
-from barnabas.coordinator.group.streams.task_assignors import MemberTasks
+from barnabas.coordinator.group.replayed_group import (
+    KindRecords,
+    RecordReplay,
+    remove_current,
+    tombstones_without_members,
+)
+from barnabas.coordinator.group.streams.task_assignors import MemberTasks, task_lists
 from barnabas.coordinator.group.streams.task_reconciliation import (
     NO_OWNED_TASKS,
     OwnedTasks,
@@ -120,18 +126,11 @@ def target_record(group_id: str, member_id: str, target: MemberTasks) -> Coordin
     """Return the record of a member's target assignment."""
     key = StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
     value = StreamsGroupTargetAssignmentMemberValue(
-        active_tasks=_target_tasks(target.active),
-        standby_tasks=_target_tasks(target.standby) if target.standby else [],
-        warmup_tasks=_target_tasks(target.warmup) if target.warmup else [],
+        active_tasks=task_lists(TaskIds, target.active),
+        standby_tasks=task_lists(TaskIds, target.standby),
+        warmup_tasks=task_lists(TaskIds, target.warmup),
     )
     return CoordinatorRecord.of(key, value)
-
-
-def _target_tasks(tasks: Tasks) -> list[TaskIds]:
-    return [
-        TaskIds(subtopology_id=each, partitions=sorted(indexes))
-        for each, indexes in sorted(tasks.items())
-    ]
 
 
 def current_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
@@ -143,11 +142,15 @@ def current_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
         previous_member_epoch=member.previous_member_epoch,
         state=member.state.value,
         active_tasks=_active_tasks(assigned.active),
-        standby_tasks=_current_tasks(assigned.standby) if assigned.standby else [],
-        warmup_tasks=_current_tasks(assigned.warmup) if assigned.warmup else [],
+        standby_tasks=task_lists(CurrentTaskIds, assigned.standby),
+        warmup_tasks=task_lists(CurrentTaskIds, assigned.warmup),
         active_tasks_pending_revocation=_active_tasks(pending.active) if pending.active else [],
-        standby_tasks_pending_revocation=_current_tasks(pending.standby) if pending.standby else [],
-        warmup_tasks_pending_revocation=_current_tasks(pending.warmup) if pending.warmup else [],
+        standby_tasks_pending_revocation=task_lists(CurrentTaskIds, pending.standby)
+        if pending.standby
+        else [],
+        warmup_tasks_pending_revocation=task_lists(CurrentTaskIds, pending.warmup)
+        if pending.warmup
+        else [],
     )
     return CoordinatorRecord.of(key, value)
 
@@ -163,17 +166,7 @@ def _active_tasks(active: ActiveTasks) -> list[CurrentTaskIds]:
     ]
 
 
-def _current_tasks(tasks: Tasks) -> list[CurrentTaskIds]:
-    return [
-        CurrentTaskIds(subtopology_id=each, partitions=sorted(indexes))
-        for each, indexes in sorted(tasks.items())
-    ]
-
-
-def group_tombstones(group: StreamsGroup) -> list[CoordinatorRecord]:
-    """Return the records that remove a group without members, in Kafka's order."""
-    assert not group.members, f"group={group.group_id} members={len(group.members)}"
-    return CoordinatorRecord.tombstones(_GROUP_KEYS, group_id=group.group_id)
+group_tombstones = partial(tombstones_without_members, _GROUP_KEYS)
 
 
 def _put_epoch(
@@ -260,20 +253,6 @@ def _put_current(
     )
 
 
-def _remove_current(group: StreamsGroup, key: StreamsGroupCurrentMemberAssignmentKey) -> None:
-    known = group.members.get(key.member_id)
-    if known is not None:
-        group.put(
-            replace(
-                known,
-                member_epoch=NO_EPOCH,
-                previous_member_epoch=NO_EPOCH,
-                assigned=NO_OWNED_TASKS,
-                pending_revocation=NO_OWNED_TASKS,
-            )
-        )
-
-
 def _owned_tasks(
     active: list[CurrentTaskIds],
     standby: list[CurrentTaskIds],
@@ -302,7 +281,13 @@ def _read_active_tasks(tasks: list[CurrentTaskIds], epoch: int) -> dict[str, dic
 
 
 STREAMS_REPLAYS: tuple[RecordReplay[StreamsGroup, Any, Any], ...] = (
-    *_RECORDS.replays(_put_member, _put_current, _remove_current, _put_epoch, _put_target),
+    *_RECORDS.replays(
+        _put_member,
+        _put_current,
+        partial(remove_current, nothing=NO_OWNED_TASKS),
+        _put_epoch,
+        _put_target,
+    ),
     RecordReplay(
         StreamsGroupTopologyKey, StreamsGroupTopologyValue, _put_topology, _remove_topology
     ),

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping
 from heapq import merge
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -26,16 +26,25 @@ from barnabas.protocol.java_collections import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
 _log = logging.getLogger(__name__)
 
 
 # Partitions by subtopology id. No set is empty.
 Tasks = Mapping[str, frozenset[int]]
+T = TypeVar("T")
 
 
 NO_TASKS: Tasks = MappingProxyType({})
+
+
+def task_lists(item: Callable[..., T], tasks: Mapping[str, Iterable[int]]) -> list[T]:
+    """Return tasks as they are in records and messages: one `item` for each subtopology."""
+    return [
+        item(subtopology_id=each, partitions=sorted(indexes))
+        for each, indexes in sorted(tasks.items())
+    ]
 
 
 class MemberTasks(msgspec.Struct, frozen=True):
