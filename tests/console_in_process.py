@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from barnabas.console.console import Console
+from barnabas.console.frame import Announcements
 from barnabas.console.serving import make_application
 from barnabas.console.settings import ConsoleSettings
+from barnabas.console.site import Site
 from barnabas.runtime.loop import new_loop
 
 SECONDS = 120
@@ -84,9 +85,11 @@ class ConsoleInProcess:
         self._thread.join(SECONDS)
 
     async def _begin(self) -> None:
-        self.console = Console(self._settings, self._announce)
-        self._application = make_application(self.console)
-        self._running = self.console.running(self._application)
+        self.site = Site(self._settings, Announcements(self._announce))
+        # The console of the only cluster, or of the first one.
+        self.console = self.site.consoles[0]
+        self._application = make_application(self.site)
+        self._running = self.site.running(self._application)
         await self._running.__aenter__()
 
     def _run(self, coroutine: Any) -> Any:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,6 +26,7 @@ from barnabas.cli.common.printable import echo
 from barnabas.cli.common.profiles import (
     CONFIG_VARIABLE,
     PROFILE_VARIABLE,
+    Selection,
     file_settings,
     select,
 )
@@ -32,14 +34,16 @@ from barnabas.cli.common.registries import open_registry, registry_option
 from barnabas.cli.common.units import NumberRange
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
+from barnabas.console.access.options import access_options, login_settings, read_roles
+from barnabas.console.cluster_options import cluster_option
 from barnabas.console.history_file import HistoryFile, HistoryFileError, history_file
 from barnabas.console.prometheus import Prometheus
-from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.process import discard_standard_output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from barnabas.console.access.login_settings import LoginSettings
     from barnabas.console.connect.rest import ConnectSettings
 
 EXAMPLES = """\b
@@ -52,6 +56,9 @@ Examples:
   barnabas console --registry http://registry.example:8081
   barnabas console --connect local=http://127.0.0.1:8083
   barnabas console --host 0.0.0.0 --password-file secret --allowed-host kafka.example
+  barnabas console --cluster east=east-profile --cluster west=broker.example:9092
+  barnabas console --allow-changes --broker-users SCRAM-SHA-512 --role alice=admin
+  barnabas console --user-header X-Forwarded-User --trusted-proxy 127.0.0.1
 
 \b
 The console only reads. With --allow-changes it shows forms for changes after a log-in. The password
@@ -60,7 +67,6 @@ password that stays. If other machines can reach the console (--host), reading n
 The console has no TLS of its own: use a tunnel or a proxy. Ctrl-C ends it.
 """
 _TIMEOUT_S = 10.0
-_PASSWORD_BYTES_MAX = 1024
 
 
 @click.command(epilog=EXAMPLES)
@@ -82,6 +88,7 @@ _PASSWORD_BYTES_MAX = 1024
     help=f"Use the settings of this profile.  [env var: {PROFILE_VARIABLE}; "
     f"default: the current profile]",
 )
+@cluster_option
 @metrics_option
 @queries_option
 @registry_option("Schema registry, by which messages are shown as JSON.")
@@ -90,7 +97,8 @@ _PASSWORD_BYTES_MAX = 1024
     "connect_clusters",
     multiple=True,
     metavar="NAME=URL",
-    help="Show this cluster of Kafka Connect too; may be repeated.",
+    help="Show this cluster of Kafka Connect too; may be repeated. Write CLUSTER/NAME=URL with "
+    "--cluster.",
 )
 @click.option(
     "--connect-config",
@@ -115,12 +123,7 @@ _PASSWORD_BYTES_MAX = 1024
     metavar="NAME",
     help="A further name in the address of browsers, such as that of a proxy.",
 )
-@click.option("--allow-changes", is_flag=True, help="Show forms for changes after a log-in.")
-@click.option(
-    "--password-file",
-    metavar="FILE",
-    help="A file with the password; without it, one-time passwords are printed.",
-)
+@access_options
 @click.option(
     "--interval",
     type=NumberRange(0.5, 3600),
@@ -165,47 +168,77 @@ def console(
     host: str,
     port: int,
     allowed_hosts: Sequence[str],
-    allow_changes: bool,
-    password_file: str | None,
     interval: float,
     history: str | None,
     prometheus: str | None,
     prometheus_labels: str,
     pipelines: Sequence[str],
+    clusters: Sequence[str],
+    **access: Any,
 ) -> None:
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
-    chosen = select(bootstrap, properties, profile, config_file)
-    config = _checked_config(chosen.bootstrap, chosen.properties)
-    password = None if password_file is None else _read_password(password_file)
+    if clusters and (bootstrap or profile or config_file or registry or prometheus):
+        text = "leave out -b, --profile, -F, --registry and --prometheus with --cluster"
+        raise click.UsageError(text)
+    login = _login(access)
     try:
         from barnabas.console.serving import serve
     except ImportError as error:
         fail_without_extra(error, "console")
+    from barnabas.console.cluster_options import several_clusters
     from barnabas.console.settings import ConsoleSettings, is_loopback
 
+    several = several_clusters(clusters, properties, metrics, _checked_config)
+    names = [each.name for each in several] or [""]
+    connect = _connect_settings(connect_clusters, connect_config, names)
+    several = tuple(
+        replace(each, history=_open_history(history, each.bootstrap), connect=connect[each.name])
+        for each in several
+    )
+    chosen = Selection("", ()) if several else select(bootstrap, properties, profile, config_file)
+    config = {} if several else _checked_config(chosen.bootstrap, chosen.properties)
     if not is_loopback(host):
         warning("other machines can reach the console, and it has no TLS of its own")
     settings = ConsoleSettings(
         bootstrap=chosen.bootstrap,
         client=config,
-        metrics=tuple(metrics),
+        metrics=() if several else tuple(metrics),
         host=host,
         port=port,
         allowed_hosts=tuple(allowed_hosts),
-        allow_changes=allow_changes,
-        password=password,
+        allow_changes=access["allow_changes"],
+        login=login,
+        clusters=several,
+        audit_log=access["audit_log"],
+        costly_per_minute=access["costly_limit"],
         interval=interval,
         timeout=_TIMEOUT_S,
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
-        connect=_connect_settings(connect_clusters, connect_config),
-        history=_open_history(history, chosen.bootstrap),
+        connect=connect.get("", ()),
+        history=None if several else _open_history(history, chosen.bootstrap),
         prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,
     )
     _show_warnings()
-    if not serve(settings, _announce_address, _announce_password):
+    try:
+        was_ready = serve(settings, _announce_address, _announce_password, _announce)
+    except OSError as error:
+        problem(f"{settings.audit_log} cannot be written: {error.strerror or error}")
         sys.exit(EXIT_FAILED)
+    if not was_ready:
+        sys.exit(EXIT_FAILED)
+
+
+def _login(access: Mapping[str, Any]) -> LoginSettings:
+    return login_settings(
+        password_file=access["password_file"],
+        broker_users=access["broker_users"],
+        act_as_user=access["act_as_user"],
+        headers=(access["user_header"], access["groups_header"]),
+        trusted_proxies=access["trusted_proxies"],
+        roles=read_roles(access["roles"], access["roles_file"]),
+    )
 
 
 def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]:
@@ -218,11 +251,17 @@ def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]
     return {key: str(value) for key, value in config.items()}
 
 
-def _connect_settings(given: Sequence[str], file: str | None) -> tuple[ConnectSettings, ...]:
-    from barnabas.console.connect.addresses import connect_settings
+def _connect_settings(
+    given: Sequence[str], file: str | None, clusters: Sequence[str]
+) -> dict[str, tuple[ConnectSettings, ...]]:
+    """Return the Connect clusters by cluster; "" is the name of the only cluster."""
+    from barnabas.console.connect.addresses import connect_of_clusters, connect_settings
 
+    properties = file_settings(file) if file else {}
     try:
-        return connect_settings(given, file_settings(file) if file else {})
+        if list(clusters) == [""]:
+            return {"": connect_settings(given, properties)}
+        return connect_of_clusters(given, properties, clusters)
     except ValueError as error:
         raise click.UsageError(f"Kafka Connect: {error}") from None
     except OSError as error:
@@ -236,18 +275,6 @@ def _open_history(path: str | None, bootstrap: str) -> HistoryFile | None:
         raise click.UsageError(str(error)) from None
 
 
-def _read_password(path: str) -> str:
-    try:
-        data = RealDisk().read(path)
-    except OSError as error:
-        text = f"{path} cannot be read: {error.strerror or error}"
-        raise click.UsageError(text) from None
-    lines = data[:_PASSWORD_BYTES_MAX].decode("utf-8", "replace").splitlines()
-    if not lines or not lines[0].strip():
-        raise click.UsageError(f"{path} is empty: its first line is the password")
-    return lines[0].strip()
-
-
 def _announce_address(url: str) -> None:
     # A console whose terminal is gone still serves its pages.
     try:
@@ -258,9 +285,13 @@ def _announce_address(url: str) -> None:
 
 
 def _announce_password(password: str) -> None:
+    _announce(f"password for one log-in: {password}")
+
+
+def _announce(text: str) -> None:
     # A console whose terminal is gone still accepts the log-in that uses up the last password.
     with contextlib.suppress(OSError):
-        echo(f"password for one log-in: {password}")
+        echo(text)
         sys.stdout.flush()
 
 

@@ -1,35 +1,76 @@
-"""Fields of forms and queries, checked."""
+"""Fields of forms and queries, checked, and the fields of a form that was refused.
+
+A file arrives in a form of type `multipart/form-data`. It becomes a field with the base64 of its
+bytes, so that a preview can send it once more as any other field.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import base64
+import binascii
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from starlette.requests import Request
 
-# The form of a connector has a field for each config of its plug-in.
+FORM_TYPE = "application/x-www-form-urlencoded"
+MULTIPART_TYPE = "multipart/form-data"
+# Enough for the records that can be chosen at once, and for the configs of a connector.
 _FIELDS_MAX = 500
 _INT64_MAX = 2**63 - 1
+# A preview sends the file again in base64, which must fit into a request.
+FILE_BYTES_MAX = 640 * 1024
+# The field of a larger file. The other fields of its form are kept.
+_TOO_LARGE = "!"
 
 
 class FormError(ValueError):
-    """A field is missing or malformed; the text says which one and what to write."""
+    """A field is missing or malformed; the text says which one and what to write.
+
+    Args:
+        text: The problem.
+        field: The name of the field, at which the form shows the problem; "" for the whole form.
+    """
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
 
 
 class Fields:
-    """The fields of a form or a query, by name; the last of equal names counts."""
+    """The fields of a form or a query; the last of equal names counts, except for `texts`."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_pairs", "_values")
 
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self._values = dict(values)
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._pairs = list(pairs)
+        self._values = dict(self._pairs)
 
     def text(self, name: str) -> str:
         """Return a field as it was sent; "" if it is missing."""
         return self._values.get(name, "")
+
+    def texts(self, name: str) -> list[str]:
+        """Return all fields of a name, such as the checked boxes of a table, without repetition."""
+        return list(dict.fromkeys(value for key, value in self._pairs if key == name))
+
+    def file(self, name: str) -> bytes | None:
+        """Return the content of an uploaded file; None if none was chosen.
+
+        Raises:
+            FormError: The file is too large.
+        """
+        if self.text(name) == _TOO_LARGE:
+            raise FormError(f"the limit of a file is {FILE_BYTES_MAX // 1024} KiB", name)
+        try:
+            return base64.urlsafe_b64decode(self.text(name)) if self.text(name) else None
+        except (binascii.Error, ValueError):
+            raise FormError(f"{name} is not a file", name) from None
 
     def stripped(self, name: str) -> str:
         """Return a field without the spaces around it; "" if it is missing."""
@@ -43,7 +84,7 @@ class Fields:
         """
         found = self.stripped(name)
         if not found:
-            raise FormError(f"fill in {name}")
+            raise FormError(f"fill in {name}", name)
         return found
 
     def number(self, name: str, default: int | None = None, *, least: int = 0) -> int:
@@ -58,18 +99,39 @@ class Fields:
         try:
             value = int(found) if len(found) < 21 else _INT64_MAX + 1
         except ValueError:
-            raise FormError(f"{name} must be a whole number, not {found!r}") from None
+            text = f"{name} must be a whole number, not {found!r}"
+            raise FormError(text, name) from None
         if not least <= value <= _INT64_MAX:
-            raise FormError(f"{name} must be a number from {least} on, not {found}")
+            raise FormError(f"{name} must be a number from {least} on, not {found}", name)
         return value
+
+    def moment(self, name: str) -> int:
+        """Return a time in milliseconds since 1970; the field is ISO 8601, or milliseconds.
+
+        A time without a zone is in UTC, as all times of the console.
+
+        Raises:
+            FormError: It has neither format, or is empty.
+        """
+        text = self.required(name)
+        if text.isascii() and text.isdigit():
+            return self.number(name)
+        try:
+            found = datetime.fromisoformat(text)
+        except ValueError:
+            hint = "write a time in UTC such as 2026-01-31T12:00, or milliseconds"
+            raise FormError(f"{name}: {hint}", name) from None
+        if found.tzinfo is None:
+            found = found.replace(tzinfo=UTC)
+        return max(0, int(found.timestamp() * 1000))
 
     def has(self, name: str) -> bool:
         """Return whether a box is checked."""
         return bool(self.text(name))
 
-    def all_but(self, *names: str) -> dict[str, str]:
+    def all_but(self, *names: str) -> list[tuple[str, str]]:
         """Return the fields as they were sent, without those of these names."""
-        return {name: value for name, value in self._values.items() if name not in names}
+        return [(name, value) for name, value in self._pairs if name not in names]
 
     def confirm(self, name: str) -> None:
         """Check that the user typed the name of what is to be deleted.
@@ -78,7 +140,7 @@ class Fields:
             FormError: The field `confirm` has another text.
         """
         if self.stripped("confirm") != name:
-            raise FormError(f"to confirm, type {name}")
+            raise FormError(f"to confirm, type {name}", "confirm")
 
     def integers(self, name: str) -> list[int]:
         """Return a list of whole numbers with commas between them, such as broker ids.
@@ -88,13 +150,50 @@ class Fields:
         """
         parts = self.required(name).replace(" ", "").split(",")
         if not all(part.isascii() and part.isdigit() and len(part) < 11 for part in parts):
-            raise FormError(f"{name} must be numbers with commas between them, such as 1,2,3")
+            text = f"{name} must be numbers with commas between them, such as 1,2,3"
+            raise FormError(text, name)
         return [int(part) for part in parts]
+
+
+class Draft(NamedTuple):
+    """What the user typed into a form that was refused, or that waits for a confirmation.
+
+    The page of the form shows it again, so that nothing is typed twice.
+    """
+
+    # The path that the form is sent to.
+    action: str
+    fields: Fields
+    # The problem, and the field at which it is shown; "" for none.
+    problem: str = ""
+    field: str = ""
+
+    def text(self, action: str, name: str, default: object = "") -> object:
+        """Return what was typed into a field of the form of this action; else the default."""
+        return self.fields.text(name) if self.action == action else default
+
+    def has(self, action: str, name: str, default: bool = False) -> bool:
+        """Return whether a box of the form of this action was checked; else the default."""
+        return self.fields.has(name) if self.action == action else default
+
+    def chosen(self, action: str, name: str, value: object, default: bool = False) -> bool:
+        """Return whether the box with this value was checked; the default for other forms."""
+        return str(value) in self.fields.texts(name) if self.action == action else default
+
+    def problem_at(self, action: str, name: str) -> str:
+        """Return the problem of a field; "" if it has none."""
+        return self.problem if self.action == action and name and self.field == name else ""
+
+
+NO_DRAFT = Draft("", Fields(()))
 
 
 def query_fields(request: Request) -> Fields:
     """Return the fields in the address of a request."""
     return _parse(request.url.query)
+
+
+_BOUNDARY = re.compile(r'boundary="?([^";,]{1,70})"?')
 
 
 async def form_fields(request: Request) -> Fields:
@@ -103,11 +202,45 @@ async def form_fields(request: Request) -> Fields:
     Raises:
         FormError: The form is malformed.
     """
-    return _parse((await request.body()).decode("utf-8", "replace"))
+    body = await request.body()
+    kind = request.headers.get("content-type", "")
+    if not kind.startswith(MULTIPART_TYPE):
+        return _parse(body.decode("utf-8", "replace"))
+    found = _BOUNDARY.search(kind)
+    if found is None:
+        raise FormError("the form has no boundary")
+    return Fields(_parts(body, b"--" + found[1].encode()))
 
 
 def _parse(text: str) -> Fields:
     try:
-        return Fields(dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX)))
+        return Fields(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX))
     except ValueError:
         raise FormError(f"a form has at most {_FIELDS_MAX} fields") from None
+
+
+_NAME = re.compile(r'[; ]name="([^"]*)"')
+_FILE_NAME = re.compile(r'[; ]filename="([^"]*)"')
+
+
+def _parts(body: bytes, delimiter: bytes) -> list[tuple[str, str]]:
+    """Return the fields of a form of parts (RFC 7578)."""
+    _, *parts = (b"\r\n" + body).split(b"\r\n" + delimiter, _FIELDS_MAX + 1)
+    if len(parts) > _FIELDS_MAX:
+        raise FormError(f"a form has at most {_FIELDS_MAX} fields")
+    found = []
+    for part in parts:
+        head, _, content = part.partition(b"\r\n\r\n")
+        text = head.decode("utf-8", "replace")
+        name, file = _NAME.search(text), _FILE_NAME.search(text)
+        if part.startswith(b"--") or name is None:
+            continue
+        if file is None:
+            found.append((name[1], content.decode("utf-8", "replace")))
+            continue
+        # A browser without a chosen file sends an empty one without a name.
+        if file[1]:
+            is_small = len(content) <= FILE_BYTES_MAX
+            text = base64.urlsafe_b64encode(content).decode() if is_small else _TOO_LARGE
+            found.append((name[1], text))
+    return found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.console.access.login_settings import LoginSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +28,20 @@ class SearchLimits(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """The settings of one of several clusters."""
+
+    # The first part of the paths of its pages.
+    name: str
+    bootstrap: str
+    client: Mapping[str, str]
+    metrics: tuple[str, ...] = ()
+    registry: SchemaRegistry | None = None
+    history: HistoryFile | None = None
+    connect: tuple[ConnectSettings, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ConsoleSettings:
     """The settings that the command line gives to a console."""
 
@@ -40,8 +56,13 @@ class ConsoleSettings:
     # Names in the Host header besides the loopback names and `host`.
     allowed_hosts: tuple[str, ...] = ()
     allow_changes: bool = False
-    # None: one-time passwords, printed on the terminal.
-    password: str | None = None
+    login: LoginSettings = field(default_factory=LoginSettings)
+    # Further clusters; with any, `bootstrap` and what belongs to it is not used.
+    clusters: tuple[ClusterSettings, ...] = ()
+    # The file of the audit log; None for memory only.
+    audit_log: str | None = None
+    # Costly requests of one client in a minute; 0 for any number.
+    costly_per_minute: int = 120
     # Seconds between two samples of rates and lags.
     interval: float = 5.0
     # Longest time of all requests of a page to the cluster (s).
@@ -62,13 +83,30 @@ class ConsoleSettings:
 
     @property
     def login_to_read(self) -> bool:
-        """Whether pages need a log-in too: the console can be reached from other machines."""
-        return not is_loopback(self.host)
+        """Whether pages need a log-in too.
+
+        They do if the console can be reached from other machines, or can tell its users apart.
+        """
+        return not is_loopback(self.host) or self.login.knows_users
 
     @property
     def has_login(self) -> bool:
         """Whether there is anything to log in for."""
         return self.allow_changes or self.login_to_read
+
+    def of_cluster(self, cluster: ClusterSettings) -> ConsoleSettings:
+        """Return the settings of one of several clusters."""
+        return replace(
+            self,
+            bootstrap=cluster.bootstrap,
+            client=cluster.client,
+            metrics=cluster.metrics,
+            registry=cluster.registry,
+            history=cluster.history,
+            connect=cluster.connect,
+            prometheus=None,
+            clusters=(),
+        )
 
 
 def is_loopback(host: str) -> bool:

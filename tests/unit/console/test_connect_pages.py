@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.console.connect.addresses import connect_settings
+from barnabas.console.connect.addresses import connect_of_clusters, connect_settings
 from barnabas.console.connect.config_form import MASK
 from barnabas.console.settings import ConsoleSettings
 from console_in_process import NO_BROKER, ConsoleInProcess, table_rows
@@ -15,7 +15,7 @@ from unit.console.connect_server import SINK, ConnectServer, task
 NOWHERE = "127.0.0.1:1"
 HOSTILE = '"><script>alert(1)</script>\u202e'
 OF_LOCAL = {"cluster": "local", "name": "orders"}
-CONFIRMED = {**OF_LOCAL, "confirmed": "1"}
+CONFIRMED = {**OF_LOCAL, "confirm": "orders", "confirmed": "1"}
 PIN = "the-pin-1234"
 
 
@@ -254,3 +254,31 @@ def test_wrong_addresses_and_log_ins_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=problem):
         connect_settings(given, properties)
+
+
+def test_connect_clusters_belong_to_the_clusters_of_a_console() -> None:
+    found = connect_of_clusters(
+        ["east/a=http://h:1", "west/a=http://h:2/"],
+        {"west/a.bearer.auth.token": "t"},
+        ["east", "west"],
+    )
+    assert [each.url for each in found["east"]] == ["http://h:1"]
+    assert [(each.url, each.headers) for each in found["west"]] == [
+        ("http://h:2", {"Authorization": "Bearer t"})
+    ]
+    wrong: list[tuple[list[str], dict[str, str]]] = [
+        (["a=http://h:1"], {}),
+        ([], {"a.bearer.auth.token": "t"}),
+    ]
+    for given, properties in wrong:
+        with pytest.raises(ValueError, match="--cluster"):
+            connect_of_clusters(given, properties, ["east"])
+
+
+def test_the_audit_log_has_no_secrets_of_connectors(console: ConsoleInProcess) -> None:
+    fields = {**OF_LOCAL, "plugin": SINK, "config.table": "other", "config.pin": "new-pin"}
+    console.change("/connect/save", **fields, others="db.password=hidden-value", confirmed=1)
+    page = console.get("/audit").text
+    assert "changed orders" in page
+    assert "new-pin" not in page
+    assert "hidden-value" not in page

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from barnabas.cli.load.rates import GroupSample, Sample, TopicSample
-from barnabas.console.cluster_history import ClusterAccess, History
+from barnabas.console.cluster_access import ClusterAccess
+from barnabas.console.cluster_history import History
 from barnabas.console.history_file import history_file
 from barnabas.console.series import Series
 from barnabas.console.settings import ConsoleSettings
@@ -21,7 +22,7 @@ def values(series: Series) -> list[float | None]:
 
 
 def history() -> History:
-    return History(ClusterAccess(SETTINGS), SETTINGS)
+    return History(ClusterAccess(SETTINGS, SystemClock()), SETTINGS)
 
 
 def sample(at: float, ends: dict[str, int], lags: dict[str, int]) -> Sample:

@@ -10,7 +10,8 @@ import pytest
 from starlette.routing import Route
 
 from barnabas.console import command
-from barnabas.console.request_checks import Sessions
+from barnabas.console.access.login_settings import LoginSettings
+from barnabas.console.access.sessions import Sessions
 from barnabas.console.settings import ConsoleSettings
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import SimClock, SimScheduler
@@ -104,7 +105,9 @@ def test_a_logout_ends_the_session(console: ConsoleInProcess) -> None:
 
 
 def test_a_password_of_a_file_stays_valid() -> None:
-    settings = ConsoleSettings(NOWHERE, NO_BROKER, allow_changes=True, password="pw", timeout=1.0)
+    settings = ConsoleSettings(
+        NOWHERE, NO_BROKER, allow_changes=True, login=LoginSettings(password="pw"), timeout=1.0
+    )
     with ConsoleInProcess(settings) as running:
         assert [running.post("/login", password="pw").status for _ in range(2)] == [303, 303]
         assert running.passwords == []

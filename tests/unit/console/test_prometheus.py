@@ -11,9 +11,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from barnabas.console.cluster_history import ClusterAccess, History
+from barnabas.console.cluster_access import ClusterAccess
+from barnabas.console.cluster_history import History
 from barnabas.console.prometheus import Prometheus, PrometheusError
 from barnabas.console.settings import ConsoleSettings
+from barnabas.runtime.clock import SystemClock
 from unit.console.test_history import sample
 
 
@@ -87,7 +89,7 @@ def test_a_malformed_answer_is_an_error(server: Server, body: str) -> None:
 
 def test_the_console_has_its_own_points_if_prometheus_does_not_answer() -> None:
     settings = ConsoleSettings("127.0.0.1:1", {}, prometheus=Prometheus("http://127.0.0.1:1"))
-    history = History(ClusterAccess(settings), settings)
+    history = History(ClusterAccess(settings, SystemClock()), settings)
     history.add(sample(0.0, {"a": 0}, {}))
     history.add(sample(1.0, {"a": 7}, {}))
     lines = asyncio.run(history.lines(["records_in"], 0))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.admin.configs import ConfigEntry, ConfigSynonym
+from barnabas.console.config_sources import explained_configs, inherited_times
 from barnabas.console.formats import moment, number, rate, size
 from barnabas.console.forms import Fields, FormError
 from barnabas.console.navigation import Navigation
-from barnabas.console.pages.topics import explained_configs, inherited_times
 from barnabas.console.rendering import Renderer, assets, link, paged
 
 CONSOLE = Path(__file__).parents[3] / "src" / "barnabas" / "console"
@@ -70,11 +70,11 @@ def test_configs_that_differ_come_first_with_their_reason() -> None:
 @pytest.mark.parametrize("text", ["x", "-1", "1" * 40, "1.5"])
 def test_numbers_of_forms_are_checked(text: str) -> None:
     with pytest.raises(FormError):
-        Fields({"n": text}).number("n")
+        Fields([("n", text)]).number("n")
 
 
 def test_lists_and_confirmations_of_forms_are_checked() -> None:
-    fields = Fields({"brokers": "1, 2", "bad": "1,,x", "confirm": "b"})
+    fields = Fields([("brokers", "1, 2"), ("bad", "1,,x"), ("confirm", "b")])
     assert fields.integers("brokers") == [1, 2]
     with pytest.raises(FormError):
         fields.integers("bad")
@@ -93,8 +93,8 @@ def test_pages_have_no_inline_script_style_or_foreign_address() -> None:
 
 def test_assets_are_small_and_their_addresses_change_with_their_content() -> None:
     found = assets()
-    assert set(found) == {"console.css", "console.js", "icon.svg"}
-    assert sum(len(each.content.splitlines()) for each in found.values()) < 400
+    assert set(found) == {"console.css", "console.js", "icon.svg", "writing.js"}
+    assert sum(len(each.content.splitlines()) for each in found.values()) < 500
     assert Renderer(found).render("problem.html", _problem()).count("?v=") == 3
 
 
@@ -108,6 +108,7 @@ def _problem(text: str = "") -> dict[str, object]:
         "path": "/", "here": "/", "bootstrap": "b", "allow_changes": False, "has_login": False,
         "navigation": Navigation([], "", []),
         "session": None, "can_change": False, "csrf": "", "notices": [], "interval": 5.0,
+        "cluster_names": [], "reload_s": None, "outage": None, "right": "",
         "sample_error": "", "title": "t", "text": text, "advice": "",
     }  # fmt: skip
 

@@ -312,6 +312,10 @@ is moved to the nearest offset of the log. A time after the last record means th
 _IDLE_STATES = ("Empty", "Dead")
 
 
+class OffsetPlanError(ValueError):
+    """The requested offsets are impossible; the message gives the reason."""
+
+
 class OffsetTarget(NamedTuple):
     """The kind of target, and its value."""
 
@@ -396,9 +400,13 @@ def reset_group(
         raise click.UsageError("give --topic (it may be repeated) or --all-topics")
     with connected(options) as client:
         described = _idle(client, group)
-        moves = _plan(client, described, topics, targets[0])
+        wanted = partitions_of(client, topics) if topics else None
+        try:
+            moves = plan_offsets(client, described, wanted, targets[0])
+        except OffsetPlanError as error:
+            fail(str(error))
         if execute:
-            _move(client, described, {move.partition: move.after for move in moves})
+            set_offsets(client, described, {move.partition: move.after for move in moves})
         _show(group, moves, done=execute, as_json=options.as_json)
 
 
@@ -422,20 +430,36 @@ def _idle(client: Client, group: str) -> GroupDescription:
     return found
 
 
-def _move(client: Client, group: GroupDescription, offsets: Mapping[TopicPartition, int]) -> None:
+def set_offsets(
+    client: Client, group: GroupDescription, offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Set the committed offsets of a group, or the start offsets of a share group."""
     if group.type == "share":
         client.admin.alter_share_group_offsets(group.group_id, offsets)
     else:
         client.commit_offsets(group.group_id, offsets)
 
 
-def _plan(
-    client: Client, group: GroupDescription, topics: Sequence[str], target: OffsetTarget
+def plan_offsets(
+    client: Client,
+    group: GroupDescription,
+    partitions: Sequence[TopicPartition] | None,
+    target: OffsetTarget,
 ) -> list[OffsetMove]:
+    """Return the change of each partition.
+
+    Args:
+        client: The client.
+        group: The group.
+        partitions: The partitions; None for all with an offset of the group.
+        target: The kind of the new offsets.
+
+    Raises:
+        OffsetPlanError: The group has no offsets, which the target needs.
+    """
     committed = group_positions(client, group)
-    if topics:
-        wanted = partitions_of(client, topics)
-    else:
+    wanted = partitions
+    if wanted is None:
         present = client.describe_topics()
         wanted = [
             tp
@@ -443,7 +467,7 @@ def _plan(
             if tp.topic in present and tp.partition in present[tp.topic].partitions
         ]
         if not wanted:
-            fail(f"{group.group_id} has no offsets: name topics with --topic")
+            raise OffsetPlanError(f"{group.group_id} has no offsets: name its topics")
     starts = _offsets(client, wanted, "earliest")
     ends = _offsets(client, wanted, "latest")
     target_offsets = _target_offsets(client, wanted, target, committed, (starts, ends))
@@ -477,7 +501,8 @@ def _target_offsets(
             return {tp: ends[tp] if found[tp] < 0 else found[tp] for tp in wanted}
     missing = [str(tp) for tp in wanted if tp not in committed]
     if missing:
-        fail(f"--shift-by requires committed offsets; there are none for {' '.join(missing)}")
+        names = " ".join(missing)
+        raise OffsetPlanError(f"a shift requires committed offsets; there are none for {names}")
     return {tp: committed[tp] + target.value for tp in wanted}
 
 

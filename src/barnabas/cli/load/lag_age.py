@@ -42,11 +42,39 @@ class LagAges:
         # Timestamp (ms) of the record at each position of the last call.
         self._timestamps: dict[_Position, int] = {}
 
+    def use(self, client: Client) -> None:
+        """Use another client of the same cluster from now on."""
+        self._client = client
+
+    def of_partitions(self, name: str, group: GroupProgress) -> dict[TopicPartition, float]:
+        """Return the age (s) of the oldest uncommitted record of a group by partition.
+
+        Only partitions with lag and a known age are present.
+        """
+        behind, now_ms = self._find({name: group})
+        return {
+            each.partition: max(0, now_ms - self._timestamps[each]) / _MS_PER_S
+            for each in behind
+            if each in self._timestamps
+        }
+
     def of(self, groups: Mapping[str, GroupProgress]) -> dict[str, float]:
         """Return the age (s) of the oldest uncommitted record of each group; 0 without lag.
 
         A group is left out if the age of one of its records cannot be found.
         """
+        behind, now_ms = self._find(groups)
+        ages = dict.fromkeys(groups, 0.0)
+        for each in behind:
+            if each not in self._timestamps:
+                ages.pop(each.group, None)
+            elif each.group in ages:
+                age_s = max(0, now_ms - self._timestamps[each]) / _MS_PER_S
+                ages[each.group] = max(ages[each.group], age_s)
+        return ages
+
+    def _find(self, groups: Mapping[str, GroupProgress]) -> tuple[list[_Position], int]:
+        """Find the timestamps of all positions with lag; return these and the time (ms)."""
         behind = [
             _Position(name, each.partition, each.offset)
             for name, group in groups.items()
@@ -58,14 +86,7 @@ class LagAges:
         self._timestamps = {each: known[each] for each in behind if each in known}
         for layer in _layers(each for each in behind if each not in known):
             self._timestamps |= self._search(layer, now_ms)
-        ages = dict.fromkeys(groups, 0.0)
-        for each in behind:
-            if each not in self._timestamps:
-                ages.pop(each.group, None)
-            elif each.group in ages:
-                age_s = max(0, now_ms - self._timestamps[each]) / _MS_PER_S
-                ages[each.group] = max(ages[each.group], age_s)
-        return ages
+        return behind, now_ms
 
     def _search(self, layer: list[_Position], now_ms: int) -> dict[_Position, int]:
         """Return the timestamps (ms) of positions in different partitions."""

@@ -26,6 +26,7 @@ from barnabas.server.listeners.client_traffic import NO_TRAFFIC
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from barnabas.cli.admin.group_lag import PartitionProgress
     from barnabas.cli.load.lag_age import LagAges
     from barnabas.cli.load.metrics import BrokerMetrics, QuerySample
     from barnabas.client.admin.log_dirs import LogDirectory
@@ -49,6 +50,8 @@ class TopicSample:
     end_offsets: int
     # Bytes of one copy of each partition; None if the brokers do not report it.
     log_bytes: int | None
+    # End offsets by partition, of those with a leader.
+    ends: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,10 @@ class GroupSample:
     lag: int
     # Age of the oldest uncommitted record (s); None if it is unknown.
     lag_seconds: float | None = None
+    # "classic", "consumer", "share" or "streams"; "" if it is unknown.
+    type: str = ""
+    # Offsets, lags and members by partition.
+    partitions: tuple[PartitionProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +199,12 @@ class Sampler:
         ages = {} if self._ages is None else self._ages.of(found)
         samples = {
             name: GroupSample(
-                each.description.state, len(each.description.members), each.lag, ages.get(name)
+                each.description.state,
+                len(each.description.members),
+                each.lag,
+                ages.get(name),
+                each.description.type,
+                each.partitions,
             )
             for name, each in found.items()
         }
@@ -251,6 +263,7 @@ def _topic_sample(
         unwell,
         sum(ends.get(tp, 0) for tp in partitions),
         None if sizes is None else sum(sizes.get(tp, 0) for tp in partitions),
+        {tp.partition: ends[tp] for tp in partitions if tp in ends},
     )
 
 

@@ -213,7 +213,7 @@ class _SchemaFormats(NamedTuple):
             if self.topic is None:
                 return Format(_reader(name, registry, schema), _not_written)
             serializer = self._serializer(name, part, registry, schema)
-            write = _writer(serializer, self.topic, part)
+            write = json_writer(serializer, self.topic, part)
             return Format(_reader(name, registry, None), write)
         except SchemaError as error:
             raise click.UsageError(f"the schema of the {part}: {error}") from None
@@ -263,7 +263,9 @@ class _SchemaFormats(NamedTuple):
         return ProtobufSerializer(registry, message, schema, subject_name=subject)
 
 
-def _writer(serializer: SchemaSerializer, topic: str, part: Part) -> Callable[[Any], bytes | None]:
+def json_writer(
+    serializer: SchemaSerializer, topic: str, part: Part
+) -> Callable[[Any], bytes | None]:
     """Return a function from text or a JSON value to bytes. It registers the schema at once."""
     from barnabas.serializers.avro import AvroSerializer
 

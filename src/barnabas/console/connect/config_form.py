@@ -193,7 +193,7 @@ def submitted_config(
     """
     given = {
         key.removeprefix(FIELD): value.strip()
-        for key, value in form.all_but().items()
+        for key, value in form.all_but()
         if key.startswith(FIELD) and value.strip()
     }
     return {

@@ -1,27 +1,30 @@
 """Steps of all changes: check the log-in and the token, act, and redirect to a page.
 
-A change that deletes or moves something first shows what that is; the user confirms it there.
+A change that deletes or moves something first shows what that is; the user confirms it there. The
+audit log has each change that a user made, that failed or that was refused.
 """
 
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import click
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from barnabas.client.errors import ClientError
+from barnabas.console.access.broker_users import is_still_accepted
 from barnabas.console.access.roles import Role
+from barnabas.console.access.sessions import Notice, Session
 from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import console_of
-from barnabas.console.forms import Fields, FormError, form_fields
-from barnabas.console.request_checks import Notice, Session
+from barnabas.console.forms import NO_DRAFT, Draft, Fields, FormError, form_fields
+from barnabas.console.missing_rights import missing_right
 from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -38,6 +41,8 @@ _REFUSALS = (
 # The field of a form whose preview the user has seen.
 _CONFIRMED = "confirmed"
 _ROWS_MAX = 200
+# Fields that no draft keeps.
+_SECRET = ("csrf", "here", "password", _CONFIRMED)
 
 
 class Done(NamedTuple):
@@ -48,6 +53,9 @@ class Done(NamedTuple):
 
     text: str
     page: str
+    # The state before and after the change, for the audit log; None if the form says it all.
+    before: object = None
+    after: object = None
 
 
 class Preview(NamedTuple):
@@ -60,6 +68,8 @@ class Preview(NamedTuple):
     rows: list[tuple[object, ...]]
     # A consequence that the rows do not show.
     warning: str = ""
+    # Fields that the confirmation adds to those of the form, so that it does what was shown.
+    settled: Sequence[tuple[str, str]] = ()
 
 
 class Shown(NamedTuple):
@@ -83,6 +93,23 @@ def check_token(session: Session | None, form: Fields) -> Session:
     return session
 
 
+async def checked_form(request: Request) -> tuple[Fields, Session]:
+    """Return the form of a request that only users who may change something send.
+
+    Raises:
+        HTTPException: The console is read-only, or the form has no valid token (403).
+    """
+    form = await form_fields(request)
+    console = console_of(request)
+    return form, _checked_session(console, console.session_of(request), form)
+
+
+def _checked_session(console: Console, session: Session | None, form: Fields) -> Session:
+    if not console.settings.allow_changes:
+        raise HTTPException(403, "this console is read-only: start it with --allow-changes")
+    return check_token(session, form)
+
+
 def change(
     path: str,
     act: Callable[[T, Fields], Done | Shown],
@@ -90,6 +117,7 @@ def change(
     *,
     role: Role = Role.OPERATOR,
     of: Callable[[Console, Client], T] | None = None,
+    audited: Sequence[str] | None = None,
 ) -> Route:
     """Return the route of a change.
 
@@ -100,48 +128,136 @@ def change(
             that delete or move something. None instead of a preview: act without a question.
         role: The smallest role that may make the change.
         of: Returns what `act` and `preview` change; None for the cluster of the client.
+        audited: The fields of the form that the audit log keeps; None for all.
     """
+    made = _Change(path, act, preview, _Rules(role, audited), of)
+    return Route(path, made.handle, methods=["POST"])
 
-    def run(target: T, form: Fields) -> Done | Preview | Shown:
-        shown = None
-        if preview is not None and not form.has(_CONFIRMED):
-            shown = preview(target, form)
-        return shown or act(target, form)
 
-    def target_of(console: Console, client: Client) -> T:
-        return cast("T", client) if of is None else of(console, client)
+class _Rules(NamedTuple):
+    """The smallest role that may make a change, and the fields that the audit log keeps."""
 
-    async def handle(request: Request) -> Response:
+    role: Role
+    audited: Sequence[str] | None
+
+
+class _Change(Generic[T]):
+    """A change that requests may make; see `change` for the arguments."""
+
+    def __init__(
+        self,
+        path: str,
+        act: Callable[[T, Fields], Done | Shown],
+        preview: Callable[[T, Fields], Preview | Shown | None] | None,
+        rules: _Rules,
+        of: Callable[[Console, Client], T] | None,
+    ) -> None:
+        self._path = path
+        self._act = act
+        self._preview = preview
+        self._rules = rules
+        self._of = of
+
+    async def handle(self, request: Request) -> Response:
+        """Make the change, or ask the user to confirm it."""
         console = console_of(request)
-        if not console.settings.allow_changes:
-            raise HTTPException(403, "this console is read-only: start it with --allow-changes")
         form = await form_fields(request)
-        session = check_token(console.session_of(request), form)
-        if session.role < role:
-            raise HTTPException(403, f"you are {session.role.title}: this needs {role.title}")
+        session = console.session_of(request)
+        entry = _AuditEntry(request, session, self._path, form, self._rules.audited)
         try:
-            done = await console.cluster.call(lambda client: run(target_of(console, client), form))
+            session = _checked_session(console, session, form)
+            await self._check_rights(console, session)
+        except HTTPException as error:
+            entry.write("refused", error=error.detail)
+            raise
+        try:
+            effects, done = await console.cluster.call(lambda each: self._run(console, each, form))
         except _REFUSALS as error:
             text = error.message if isinstance(error, click.UsageError) else str(error)
-            session.notices.append(Notice(is_error=True, text=text or "no answer in time"))
+            text = text or "no answer in time"
+            entry.write("failed", error=text)
+            session.draft = _draft(self._path, form, text, getattr(error, "field", ""))
+            text = " ".join(filter(None, (text, missing_right(error, request))))
+            session.notices.append(Notice(is_error=True, text=text))
             return console.redirect(_form_page(form))
-        if isinstance(done, Shown):
-            return console.page(request, done.template, here=_form_page(form), **done.values)
         if isinstance(done, Preview):
-            fields = {**form.all_but("csrf", "here"), _CONFIRMED: "1"}
-            return console.page(
-                request,
-                "preview.html",
-                preview=done._replace(rows=done.rows[:_ROWS_MAX]),
-                left_out=max(0, len(done.rows) - _ROWS_MAX),
-                action=path,
-                fields=fields,
-                here=_form_page(form),
-            )
+            # For the way back to the form, if the user cancels.
+            session.draft = _draft(self._path, form)
+            return _preview_page(request, self._path, form, done)
+        session.draft = NO_DRAFT
+        if isinstance(done, Shown):
+            if effects is not done:
+                entry.write("done")
+            return console.page(request, done.template, here=_form_page(form), **done.values)
+        rows = [effects.columns, *effects.rows] if isinstance(effects, Preview) else None
+        entry.write("done", text=done.text, effects=rows, before=done.before, after=done.after)
         session.notices.append(Notice(is_error=False, text=done.text))
         return console.redirect(done.page)
 
-    return Route(path, handle, methods=["POST"])
+    async def _check_rights(self, console: Console, session: Session) -> None:
+        name, role = session.user.name, self._rules.role.title
+        if session.role < self._rules.role:
+            raise HTTPException(
+                403,
+                f"{name} is {session.role.title}, and this change needs the role {role}. "
+                f"An operator of the console gives it with --role {name}={role}",
+            )
+        try:
+            is_accepted = await is_still_accepted(console.brokers, session, console.clock)
+        except (ClientError, TimeoutError) as error:
+            raise HTTPException(503, f"the brokers cannot check the log-in: {error}") from None
+        if not is_accepted:
+            raise HTTPException(403, "the brokers no longer accept the password: log in again")
+
+    def _run(
+        self, console: Console, client: Client, form: Fields
+    ) -> tuple[Preview | Shown | None, Done | Preview | Shown]:
+        """Return the effects, if there is a preview, and the result or what the user is asked."""
+        target = cast("T", client) if self._of is None else self._of(console, client)
+        effects = None if self._preview is None else self._preview(target, form)
+        if isinstance(effects, Shown) or (effects is not None and not form.has(_CONFIRMED)):
+            return effects, effects
+        return effects, self._act(target, form)
+
+
+class _AuditEntry(NamedTuple):
+    """What the audit log says of a change before its result is known."""
+
+    request: Request
+    session: Session | None
+    path: str
+    form: Fields
+    # The names of the fields to keep; None for all.
+    kept: Sequence[str] | None
+
+    def write(self, result: str, **more: object) -> None:
+        """Write the entry with its result; nothing for clients that are not logged in."""
+        if self.session is None:
+            return
+        console = console_of(self.request)
+        actor = console.actor(self.request, self.session)
+        fields = {
+            name: value
+            for name, value in self.form.all_but()
+            if self.kept is None or name in self.kept
+        }
+        console.shared.audit.add(actor, console.title, self.path, fields, result, **more)
+
+
+def _preview_page(request: Request, path: str, form: Fields, shown: Preview) -> Response:
+    return console_of(request).page(
+        request,
+        "preview.html",
+        preview=shown._replace(rows=shown.rows[:_ROWS_MAX]),
+        left_out=max(0, len(shown.rows) - _ROWS_MAX),
+        action=path,
+        fields=[*form.all_but("csrf", "here"), *shown.settled, (_CONFIRMED, "1")],
+        here=_form_page(form),
+    )
+
+
+def _draft(path: str, form: Fields, problem: str = "", field: str = "") -> Draft:
+    return Draft(path, Fields(form.all_but(*_SECRET)), problem, field)
 
 
 def _form_page(form: Fields) -> str:

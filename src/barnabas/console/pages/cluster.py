@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from starlette.routing import Route
 
 from barnabas.cli.admin.quorum import quorum_state
-from barnabas.cli.partitions.moving import moves_with_progress
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.charts import Line, axis_chart, chosen_span
 from barnabas.console.cluster_history import Totals, users_totals
+from barnabas.console.config_sources import explained_configs
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.navigation import Entry
-from barnabas.console.pages.topics import explained_configs
-from barnabas.console.rendering import paged
 from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
@@ -292,27 +290,10 @@ def _load_broker(client: Client, node: int) -> dict[str, Any]:
     return found
 
 
-async def show_reassignments(request: Request) -> Response:
-    """Show the reassignments."""
-    console, query = console_of(request), query_fields(request)
-    rows = await console.cluster.call(_load_reassignments)
-    page = paged(rows, query.number("page", 1))
-    return console.page(request, "reassignments.html", page=page, topic=query.stripped("topic"))
-
-
-def _load_reassignments(client: Client) -> list[dict[str, Any]]:
-    return [
-        {"partition": shown.partition, "move": move, "progress": progress}
-        for shown, move, progress in moves_with_progress(client, ())
-    ]
-
-
 NAVIGATION = [
     Entry("Cluster", "Overview", "/", ("/broker",)),
-    Entry("Cluster", "Reassignments", "/reassignments"),
 ]
 ROUTES = [
     Route("/", show_cluster),
     Route("/broker", show_broker),
-    Route("/reassignments", show_reassignments),
 ]

@@ -190,7 +190,9 @@ def _change(
     preview: Callable[[Clusters, Fields], Preview | Shown] | None = None,
     role: Role = Role.OPERATOR,
 ) -> Route:
-    return change(f"/connect/{path}", act, preview, role=role, of=_clusters)
+    # The configs in a form may be secrets, and the effects of a change name them without secrets.
+    kept = ("cluster", "name", "plugin", "verb", "task", "failed", "offsets")
+    return change(f"/connect/{path}", act, preview, role=role, of=_clusters, audited=kept)
 
 
 ROUTES = [

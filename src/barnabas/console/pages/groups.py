@@ -1,50 +1,162 @@
-"""Groups of every kind, and pipelines of Spark: lag, rates and state."""
+"""Groups of every kind: state, members, offsets, lag in records and seconds, assignments."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.routing import Route
 
 from barnabas.cli.admin.group_lag import group_progress
-from barnabas.cli.spark.pipeline_runs import listed_bounds, project_of
+from barnabas.cli.load.lag_age import LagAges
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.admin.share_groups import ShareRecordState
 from barnabas.client.errors import ClientError
+from barnabas.console.config_sources import explained_configs
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.navigation import Entry
-from barnabas.console.rendering import paged
-from barnabas.spark.pipelines.checkpoints import flow_statuses, read_checkpoints, read_notes
-from barnabas.spark.pipelines.definition import short_key
-from barnabas.spark.pipelines.project import ProjectError
-from barnabas.spark.pipelines.runs import is_running
+from barnabas.console.streams_picture import draw_topology
+from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from barnabas.cli.admin.group_lag import GroupProgress, PartitionProgress
+    from barnabas.cli.load.rates import GroupSample
+    from barnabas.client.admin.group_descriptions import GroupDescription
+    from barnabas.client.admin.groups import GroupListing
+    from barnabas.client.admin.share_groups import ShareState
     from barnabas.client.facade import Client
-    from barnabas.console.settings import ConsoleSettings
-    from barnabas.spark.pipelines.checkpoints import FlowStatus
-
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.console.assignments import Assignment
+    from barnabas.console.config_sources import ExplainedConfig
 
 _MEMBERS_MAX = 100
+# Share partitions whose stored state the page asks for.
+_STATES_MAX = 100
+_DEAD_LETTERS = "errors.deadletterqueue.topic.name"
+
+
+class ListedGroup(NamedTuple):
+    """A row of the list; the numbers are those of the last samples."""
+
+    listing: GroupListing
+    sample: GroupSample | None
+    # Records per second by which the lag grows; None if unknown.
+    growth: float | None
+
+    def sampled(self, name: str) -> Any:
+        """Return a field of the sample; None without one."""
+        return None if self.sample is None else getattr(self.sample, name)
+
+
+_LISTED: list[Column[ListedGroup]] = [
+    Column("group", "Group", lambda each: each.listing.group_id),
+    Column("type", "Kind", lambda each: each.listing.type, "text"),
+    Column("state", "State", lambda each: each.listing.state, "text"),
+    Column("members", "Members", lambda each: each.sampled("members"), "number"),
+    Column("lag", "Lag", lambda each: each.sampled("lag"), "number"),
+    Column(
+        "seconds",
+        "Lag in time",
+        lambda each: each.sampled("lag_seconds"),
+        numeric=True,
+        hint="Age of the oldest record that the group has not committed",
+    ),
+    Column("growth", "Growth/s", lambda each: each.growth, numeric=True),
+]
 
 
 async def show_groups(request: Request) -> Response:
     """Show all groups."""
-    console, query = console_of(request), query_fields(request)
+    console = console_of(request)
     found = await console.cluster.call(lambda client: client.admin.list_groups())
-    word = query.stripped("filter").lower()
-    listed = [group for group in found if word in group.group_id.lower()]
-    rates = console.history.rates
+    history = console.history
+    samples = history.latest.groups if history.latest else {}
+    growth = history.rates.lag_growth if history.rates else {}
+    rows = [
+        ListedGroup(each, samples.get(each.group_id), growth.get(each.group_id)) for each in found
+    ]
     return console.page(
         request,
         "groups.html",
-        page=paged(listed, query.number("page", 1)),
-        filter=query.stripped("filter"),
-        samples=console.history.latest.groups if console.history.latest else {},
-        growth=rates.lag_growth if rates else {},
+        table=tabulate(
+            request,
+            _LISTED,
+            rows,
+            text=lambda each: f"{each.listing.group_id} {each.listing.type} {each.listing.state}",
+            sort="group",
+        ),
     )
+
+
+class ShownOffset(NamedTuple):
+    """A row of the offsets of a group."""
+
+    progress: PartitionProgress
+    # Age of the oldest record that is not committed (s); None if it is unknown.
+    seconds: float | None
+    # Stored state of a share partition.
+    state: ShareState | None
+
+    @property
+    def member_id(self) -> str:
+        """The member that reads the partition; "" for none."""
+        return self.progress.member.member_id if self.progress.member else ""
+
+    def records(self, *states: ShareRecordState) -> int | None:
+        """Return the number of records that are stored with one of the states."""
+        if self.state is None:
+            return None
+        return sum(each.count for each in self.state.batches if each.delivery_state in states)
+
+    @property
+    def deliveries(self) -> int | None:
+        """The largest number of deliveries of a record; None if no state is stored."""
+        counts = [each.delivery_count for each in self.state.batches] if self.state else []
+        return max(counts, default=None)
+
+
+_OFFSETS: list[Column[ShownOffset]] = [
+    Column("partition", "Partition", lambda each: each.progress.partition),
+    Column("offset", "Committed", lambda each: each.progress.offset, "number"),
+    Column("end", "End", lambda each: each.progress.end, "number"),
+    Column("lag", "Lag", lambda each: each.progress.lag, "number"),
+    Column("seconds", "Lag in time", lambda each: each.seconds, numeric=True),
+    Column("member", "Member", lambda each: each.member_id),
+]
+_SHARE_OFFSETS: list[Column[ShownOffset]] = [
+    Column("partition", "Partition", lambda each: each.progress.partition),
+    Column("offset", "Start", lambda each: each.progress.offset, "number"),
+    Column("end", "End", lambda each: each.progress.end, "number"),
+    Column("lag", "Lag", lambda each: each.progress.lag, "number"),
+    Column("seconds", "Lag in time", lambda each: each.seconds, numeric=True),
+    Column(
+        "again",
+        "To deliver again",
+        lambda each: each.records(ShareRecordState.AVAILABLE),
+        "number",
+        hint="Delivered before; a member may have them now",
+    ),
+    Column(
+        "acknowledged",
+        "Acknowledged",
+        lambda each: each.records(ShareRecordState.ACKNOWLEDGED),
+        "number",
+    ),
+    Column(
+        "given_up",
+        "Given up",
+        lambda each: each.records(ShareRecordState.ARCHIVING, ShareRecordState.ARCHIVED),
+        "number",
+        hint="Rejected, or delivered too often",
+    ),
+    Column("deliveries", "Most deliveries", lambda each: each.deliveries, "number"),
+    Column("member", "Member", lambda each: each.member_id),
+]
 
 
 async def show_group(request: Request) -> Response:
@@ -52,13 +164,28 @@ async def show_group(request: Request) -> Response:
     console, query = console_of(request), query_fields(request)
     name = query.required("id")
     found = await console.cluster.call(lambda client: _load_group(client, name))
+    history = console.history
+    is_share = found["group"].type == "share"
+    assignments = history.assignments.of(name)
+    now = history.latest.at if history.latest else 0.0
     return console.page(
         request,
         "group.html",
         404 if found["is_missing"] else 200,
         name=name,
-        lags=list(console.history.group(name)),
-        **{**found, "partitions": paged(found["partitions"], query.number("page", 1))},
+        lags=list(history.group(name)),
+        growth=history.rates.lag_growth.get(name) if history.rates else None,
+        offsets=tabulate(
+            request,
+            _SHARE_OFFSETS if is_share else _OFFSETS,
+            found["offsets"],
+            text=lambda each: f"{each.progress.partition} {each.member_id}",
+            sort="partition",
+        ),
+        assignments=assignments,
+        changes=_changes_over_time(assignments),
+        ages=[now - each.since for each in assignments],
+        **{key: value for key, value in found.items() if key != "offsets"},
     )
 
 
@@ -67,93 +194,88 @@ def _load_group(client: Client, name: str) -> dict[str, Any]:
     if isinstance(progress, ClientError):
         raise progress
     group = progress.description
-    partitions = [
-        {
-            "partition": each.partition,
-            "offset": each.offset,
-            "end": each.end,
-            "lag": each.lag,
-            "member": each.member.member_id if each.member else "",
-            "metadata": each.metadata,
-        }
-        for each in progress.partitions
-    ]
+    states, states_problem = _share_states(client, progress)
+    configs = _configs(client, group)
     return {
         "group": group,
         "coordinator": progress.coordinator,
         "streams": progress.streams,
+        "picture": draw_topology(progress.streams.subtopologies) if progress.streams else None,
         "members": group.members[:_MEMBERS_MAX],
-        "partitions": partitions,
+        "offsets": _offsets(client, progress, states),
+        "topics": sorted({each.partition.topic for each in progress.partitions}),
         "lag": progress.lag,
-        "is_missing": group.state == "Dead" and not partitions,
-    }
-
-
-async def show_pipelines(request: Request) -> Response:
-    """Show the pipelines and queries."""
-    console = console_of(request)
-    directories = console.settings.pipelines
-    found = await console.cluster.call(
-        lambda client: [_load_pipeline(client, each) for each in directories]
-    )
-    latest = console.history.latest
-    queries = {} if latest is None else latest.queries
-    return console.page(
-        request,
-        "pipelines.html",
-        pipelines=found,
-        queries=queries,
-        waits_for_queries=bool(console.settings.queries),
-    )
-
-
-def _load_pipeline(client: Client, directory: str) -> dict[str, Any]:
-    """Return a pipeline from its files, with the lag behind the topics of this cluster."""
-    try:
-        project = project_of(directory)
-    except ProjectError as error:
-        return {"name": directory, "state": "", "problem": str(error), "flows": []}
-    checkpoints, notes = read_checkpoints(project), read_notes(project.notes)
-    statuses = flow_statuses(checkpoints, notes, listed_bounds(client, checkpoints))
-    return {
-        "name": project.name,
-        "problem": "",
-        "state": "running" if is_running(project.notes) else notes.last_run.get("result", "new"),
-        "flows": [_flow(each) for each in statuses],
-    }
-
-
-def _flow(status: FlowStatus) -> dict[str, Any]:
-    checkpoint = status.checkpoint
-    unmet = status.progress.get("expectations", {})
-    return {
-        "name": short_key(checkpoint.key),
-        "batch": checkpoint.committed_batch if checkpoint.committed_batch >= 0 else None,
-        "is_unfinished": status.has_unfinished_batch,
-        "rows_read": status.progress.get("rows_read"),
-        "rows_written": status.progress.get("rows_written"),
-        "rows_per_second": status.progress.get("rows_per_second"),
-        "seconds": status.progress.get("seconds"),
-        "lag": status.lag_by_topic,
-        "lost": sum(status.lost.values()),
-        "watermark": checkpoint.watermark_ms or -1,
-        "state_rows": status.state_rows,
-        "unmet": ", ".join(
-            f"{name}: {counts['failed']} of {counts['rows']}" for name, counts in unmet.items()
+        "is_missing": group.state == "Dead" and not progress.partitions,
+        "states_problem": states_problem,
+        "configs": configs,
+        "dead_letters": next(
+            (each.value for each in configs if each.name == _DEAD_LETTERS and each.value), ""
         ),
     }
 
 
-def _has_pipelines(settings: ConsoleSettings) -> bool:
-    return bool(settings.pipelines or settings.queries)
+def _offsets(
+    client: Client, progress: GroupProgress, states: dict[TopicPartition, ShareState]
+) -> list[ShownOffset]:
+    name = progress.description.group_id
+    seconds = LagAges(client).of_partitions(name, progress)
+    return [
+        ShownOffset(
+            each,
+            0.0 if each.lag == 0 else seconds.get(each.partition),
+            states.get(each.partition),
+        )
+        for each in progress.partitions
+    ]
+
+
+def _share_states(
+    client: Client, progress: GroupProgress
+) -> tuple[dict[TopicPartition, ShareState], str]:
+    """Return the stored states of share partitions, and why there are none."""
+    if progress.description.type != "share":
+        return {}, ""
+    name = progress.description.group_id
+    wanted = [each.partition for each in progress.partitions[:_STATES_MAX]]
+    try:
+        found = client.admin.describe_share_group_states(name, wanted)
+    except ClientError as error:
+        return {}, str(error)
+    errors = [each for each in found.values() if isinstance(each, ClientError)]
+    states = {tp: each for tp, each in found.items() if not isinstance(each, ClientError)}
+    return states, str(errors[0]) if errors and not states else ""
+
+
+def _configs(client: Client, group: GroupDescription) -> list[ExplainedConfig]:
+    """Return the configs for the kind of a group; empty if the cluster does not tell them.
+
+    Brokers describe those of all kinds. Classic groups have none.
+    """
+    resource = ConfigResource(ResourceType.GROUP, group.group_id)
+    prefixes = (f"{group.type}.", "errors.") if group.type == "share" else (f"{group.type}.",)
+    try:
+        found = client.admin.describe_configs([resource], synonyms=True, documentation=True)
+    except ClientError:
+        return []
+    entries = found[resource]
+    if isinstance(entries, ClientError):
+        return []
+    return explained_configs(each for each in entries if each.name.startswith(prefixes))
+
+
+def _changes_over_time(assignments: Sequence[Assignment]) -> list[tuple[TopicPartition, list[str]]]:
+    """Return the owners by time of the partitions whose owner has changed."""
+    partitions: Iterable[TopicPartition] = sorted(
+        {tp for each in assignments for tp in each.owners}
+    )
+    rows = [(tp, [each.owners.get(tp, "") for each in assignments]) for tp in partitions]
+    return [(tp, owners) for tp, owners in rows if len(set(owners)) > 1]
 
 
 NAVIGATION = [
     Entry("Groups", "Groups", "/groups", ("/group",)),
-    Entry("Pipelines", "Pipelines", "/pipelines", is_shown=_has_pipelines),
 ]
 ROUTES = [
     Route("/groups", show_groups),
     Route("/group", show_group),
-    Route("/pipelines", show_pipelines),
 ]

@@ -1,47 +1,23 @@
-"""Changes of topics: their partitions, leaders, replicas, configs and records.
-
-Configs of brokers are set and reset here too.
-"""
+"""Changes of topics: more partitions, elections, deleted records, deletion."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.cli.partitions.move_progress import partition_sizes, replica_sizes
 from barnabas.client.admin.partitions import ElectionType
-from barnabas.client.admin.topics import NewTopic
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.roles import Role
+from barnabas.console.formats import size
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
+from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
-
-
-def create_topic(client: Client, form: Fields) -> Done:
-    """Create a topic."""
-    name = form.required("name")
-    configs = {}
-    for line in form.text("configs").splitlines():
-        key, equals, value = line.partition("=")
-        if line.strip():
-            if not equals:
-                raise FormError(f"write each config as key=value, not {line.strip()!r}")
-            configs[key.strip()] = value.strip()
-    partitions = form.number("partitions", -1, least=-1)
-    replicas = form.number("replicas", -1, least=-1)
-    error = client.admin.create_topics(
-        [NewTopic(name, partitions, replicas, configs)], raise_errors=False
-    )[name]
-    if error is not None:
-        raise error
-    return Done(f"created topic {name}", link("/topic", name=name))
 
 
 def add_partitions(client: Client, form: Fields) -> Done:
@@ -49,8 +25,24 @@ def add_partitions(client: Client, form: Fields) -> Done:
     name, count = form.required("name"), form.number("partitions", least=1)
     error = client.create_partitions({name: count}, raise_errors=False)[name]
     if error is not None:
-        raise error
+        raise FormError(str(error), "partitions")
     return Done(f"{name} has {count} partitions", link("/topic", name=name))
+
+
+def preview_partitions(client: Client, form: Fields) -> Preview:
+    """Return the number of partitions before and after, and what it means for keys."""
+    name, count = form.required("name"), form.number("partitions", least=1)
+    before = len(client.describe_topics([name], may_be_new=False)[name].partitions)
+    if count <= before:
+        raise FormError(f"{name} has {before} partitions: the number can only grow", "partitions")
+    return Preview(
+        f"Add {count - before} partitions to {name}?",
+        "Add them",
+        ("Topic", "Partitions now", "Partitions after"),
+        [(name, before, count)],
+        "New records of a key may go to another partition than its old ones. The number of "
+        "partitions can never become smaller.",
+    )
 
 
 def delete_topic(client: Client, form: Fields) -> Done:
@@ -63,154 +55,161 @@ def delete_topic(client: Client, form: Fields) -> Done:
     return Done(f"deleted topic {name}", "/topics")
 
 
-def elect_leaders(client: Client, form: Fields) -> Done:
-    """Elect the preferred leaders of a topic."""
+def preview_deletion(client: Client, form: Fields) -> Preview:
+    """Return the partitions and records that are lost."""
     name = form.required("name")
-    numbers = client.describe_topics([name])[name].partitions
-    wanted = [TopicPartition(name, number) for number in numbers]
-    results = client.admin.elect_leaders(ElectionType.PREFERRED, wanted)
-    count = sum(error is None for error in results.values())
-    return Done(f"elected {count} leaders of {name}", link("/topic", name=name))
+    form.confirm(name)
+    spans = _spans(client, name)
+    columns = ("Partition", "Records", "Bytes")
+    rows: list[tuple[object, ...]] = [
+        (str(each.partition), each.end - each.start, _size_text(each.size)) for each in spans
+    ]
+    warning = "The records cannot be restored. Programs that write may create the topic anew."
+    return Preview(f"Delete the topic {name}?", "Delete it", columns, rows, warning)
 
 
-def reassign(client: Client, form: Fields) -> Done:
-    """Move the replicas of a partition to other brokers."""
-    tp = TopicPartition(form.required("topic"), form.number("partition"))
-    brokers = form.integers("brokers")
-    error = client.admin.alter_reassignments({tp: brokers}, raise_errors=False)[tp]
-    if error is not None:
-        raise error
-    return Done(f"began to move {tp} to {', '.join(map(str, brokers))}", "/reassignments")
+class _Span(NamedTuple):
+    partition: TopicPartition
+    start: int
+    end: int
+    # Bytes of a replica; None if no broker says it.
+    size: int | None
 
 
-def cancel_reassignment(client: Client, form: Fields) -> Done:
-    """Cancel the reassignment of a partition."""
-    tp = TopicPartition(form.required("topic"), form.number("partition"))
-    error = client.admin.alter_reassignments({tp: None}, raise_errors=False)[tp]
-    if error is not None:
-        raise error
-    return Done(f"canceled the reassignment of {tp}", "/reassignments")
+def _spans(client: Client, name: str) -> list[_Span]:
+    """Return the offsets and sizes of the partitions that have a leader."""
+    topic = client.describe_topics([name], may_be_new=False)[name]
+    wanted = [TopicPartition(name, number) for number in sorted(topic.available)]
+    starts = client.list_offsets(dict.fromkeys(wanted, "earliest"))
+    ends = client.list_offsets(dict.fromkeys(wanted, "latest"))
+    leaders = {each.leader for each in topic.partitions.values() if each.leader >= 0}
+    try:
+        sizes = partition_sizes(replica_sizes(client, leaders))
+    except ClientError:
+        sizes = {}
+    return [_Span(tp, starts[tp].offset, ends[tp].offset, sizes.get(tp)) for tp in wanted]
+
+
+def _size_text(value: float | None) -> str:
+    return "unknown" if value is None else size(value)
+
+
+def purge(client: Client, form: Fields) -> Done:
+    """Delete the oldest records of a topic."""
+    name = form.required("name")
+    limits = {
+        TopicPartition(name, number): offset
+        for number, offset in (
+            map(int, pair.split(":")) for pair in form.required("limits").split()
+        )
+    }
+    results = client.admin.delete_records(limits, raise_errors=False)
+    for found in results.values():
+        if isinstance(found, ClientError):
+            raise found
+    return Done(f"deleted records of {len(limits)} partitions of {name}", link("/topic", name=name))
+
+
+def preview_purge(client: Client, form: Fields) -> Preview:
+    """Return the new start of each partition, and how many records and bytes are deleted."""
+    name = form.required("name")
+    spans = _spans(client, name)
+    limits = _purge_limits(client, name, spans, form)
+    rows: list[tuple[object, ...]] = []
+    for each in spans:
+        if each.partition in limits:
+            after = limits[each.partition]
+            gone, count = after - each.start, each.end - each.start
+            share = None if each.size is None or not count else each.size * gone / count
+            about = _size_text(0 if not gone else share)
+            rows.append((str(each.partition), each.start, after, gone, about))
+    total = sum(int(str(row[3])) for row in rows)
+    return Preview(
+        f"Delete {total} records of {name}?",
+        "Delete them",
+        ("Partition", "Start now", "Start after", "Records deleted", "Bytes, about"),
+        rows,
+        "The records cannot be restored. Brokers free the disk when a whole segment is deleted.",
+        # Records that arrive meanwhile stay.
+        [("limits", " ".join(f"{tp.partition}:{limit}" for tp, limit in limits.items()))],
+    )
+
+
+def _purge_limits(
+    client: Client, name: str, spans: list[_Span], form: Fields
+) -> dict[TopicPartition, int]:
+    """Return the new start offsets of the chosen partitions, inside of their logs."""
+    numbers = set(form.integers("partitions")) if form.stripped("partitions") else None
+    chosen = [each for each in spans if numbers is None or each.partition.partition in numbers]
+    missing = (numbers or set()) - {each.partition.partition for each in chosen}
+    if missing:
+        raise FormError(f"{name} has no partition {min(missing)} with a leader", "partitions")
+    match form.stripped("to"):
+        case "all":
+            wanted = {each.partition: each.end for each in chosen}
+        case "offset":
+            wanted = {each.partition: form.number("offset") for each in chosen}
+        case "time":
+            moment = form.moment("time")
+            found = client.list_offsets({each.partition: moment for each in chosen})
+            # No record at or after the time: all records are older.
+            wanted = {
+                each.partition: found[each.partition].offset
+                if found[each.partition].offset >= 0
+                else each.end
+                for each in chosen
+            }
+        case other:
+            raise FormError(f"to must be all, offset or time, not {other!r}", "to")
+    return {
+        each.partition: min(max(wanted[each.partition], each.start), each.end) for each in chosen
+    }
+
+
+def elect_leaders(client: Client, form: Fields) -> Done:
+    """Elect the preferred leaders of a topic, or of all topics."""
+    name = form.stripped("name")
+    wanted = [tp for tp, _, _ in _not_preferred(client, name)]
+    results = client.admin.elect_leaders(ElectionType.PREFERRED, wanted, raise_errors=False)
+    # Another election may have been faster.
+    errors = {
+        tp: error
+        for tp, error in results.items()
+        if error is not None and error.error_code != ErrorCode.ELECTION_NOT_NEEDED
+    }
+    count = len(wanted) - len(errors)
+    if errors:
+        tp, error = min(errors.items(), key=lambda pair: pair[0])
+        raise FormError(f"elected {count} leaders; {len(errors)} were not elected, {tp}: {error}")
+    page = link("/topic", name=name) if name else "/partitions"
+    return Done(f"elected {count} leaders of {name or 'all topics'}", page)
 
 
 def preview_election(client: Client, form: Fields) -> Preview:
     """Return the partitions that get another leader."""
-    name = form.required("name")
-    found = client.describe_topics([name])[name].partitions
+    name = form.stripped("name")
     rows: list[tuple[object, ...]] = [
-        (f"{name}-{number}", each.leader, each.replicas[0])
-        for number, each in sorted(found.items())
-        if each.leader != each.replicas[0]
+        (str(tp), leader, preferred) for tp, leader, preferred in _not_preferred(client, name)
     ]
     columns = ("Partition", "Leader now", "Preferred leader")
-    return Preview(f"Elect the preferred leaders of {name}?", "Elect them", columns, rows)
+    question = f"Elect the preferred leaders of {name or 'all topics'}?"
+    return Preview(question, "Elect them", columns, rows)
 
 
-def preview_move(client: Client, form: Fields) -> Preview:
-    """Return the replicas of a partition before and after a move, or after its cancellation."""
-    tp = TopicPartition(form.required("topic"), form.number("partition"))
-    found = client.describe_topics([tp.topic])[tp.topic].partitions.get(tp.partition)
-    if found is None:
-        raise FormError(f"{tp.topic} has no partition {tp.partition}")
-    columns = ("Partition", "Replicas now", "Replicas after")
-    if form.has("brokers"):
-        question, button = f"Move the replicas of {tp}?", "Move them"
-        after = form.integers("brokers")
-    else:
-        question, button = f"Cancel the move of {tp}?", "Cancel the move"
-        move = client.admin.list_reassignments([tp]).get(tp)
-        if move is None:
-            raise FormError(f"the replicas of {tp} do not move")
-        after = [node for node in move.replicas if node not in move.adding]
-    row = (str(tp), _nodes(found.replicas), _nodes(after))
-    return Preview(question, button, columns, [row])
-
-
-def _nodes(nodes: Iterable[int]) -> str:
-    return ", ".join(map(str, nodes))
-
-
-def set_topic_config(client: Client, form: Fields) -> Done:
-    """Set a config of a topic, or reset it to its default."""
-    name = form.required("name")
-    text = _alter(client, ConfigResource(ResourceType.TOPIC, name), form)
-    return Done(f"{name}: {text}", link("/topic", name=name))
-
-
-def set_broker_config(client: Client, form: Fields) -> Done:
-    """Set a config of a broker at run time, or reset it."""
-    node = form.number("id")
-    text = _alter(client, ConfigResource(ResourceType.BROKER, str(node)), form)
-    return Done(f"broker {node}: {text}", link("/broker", id=node))
-
-
-def _alter(client: Client, resource: ConfigResource, form: Fields) -> str:
-    key = form.required("key")
-    value = None if form.has("reset") else form.stripped("value")
-    client.admin.alter_configs(resource, {key: value})
-    return f"{key} is reset" if value is None else f"{key} is {value}"
-
-
-def preview_config_reset(client: Client, form: Fields) -> Preview | None:
-    """Return the value that a reset removes; None if a value is set."""
-    if not form.has("reset"):
-        return None
-    key = form.required("key")
-    if form.has("name"):
-        resource = ConfigResource(ResourceType.TOPIC, form.required("name"))
-    else:
-        resource = ConfigResource(ResourceType.BROKER, str(form.number("id")))
-    entries = client.admin.describe_configs([resource], keys=[key])[resource]
-    if isinstance(entries, ClientError):
-        raise entries
-    rows: list[tuple[object, ...]] = [
-        (each.name, "secret" if each.is_sensitive else each.value, each.source) for each in entries
+def _not_preferred(client: Client, name: str) -> list[tuple[TopicPartition, int, int]]:
+    """Return partitions with another leader than the preferred one: both, by partition."""
+    found = client.describe_topics([name], may_be_new=False) if name else client.describe_topics()
+    return [
+        (TopicPartition(topic.name, number), each.leader, each.replicas[0])
+        for topic in found.values()
+        for number, each in sorted(topic.partitions.items())
+        if each.replicas and each.leader != each.replicas[0]
     ]
-    columns = ("Config", "Value that is removed", "Source")
-    return Preview(f"Reset {key} of {resource} to its default?", "Reset it", columns, rows)
-
-
-def produce(client: Client, form: Fields) -> Done:
-    """Write a record, and wait until it is committed."""
-    topic = form.required("topic")
-    # A missing topic must not be created by a typing error.
-    client.describe_topics([topic])
-    key = form.text("key").encode() or None
-    # Browsers send line ends as CR LF.
-    value = form.text("value").replace("\r\n", "\n").encode()
-    partition = form.number("partition") if form.stripped("partition") else None
-    headers = _headers(form.text("headers"))
-    with client.producer() as producer:
-        sent = producer.send(
-            topic, None if form.has("tombstone") else value, key, partition, headers=headers
-        )
-        written = sent.result()
-    place = {"topic": topic, "partition": written.partition, "offset": written.offset}
-    return Done(
-        f"wrote to {topic}, partition {written.partition}, offset {written.offset}",
-        link("/message", **place),
-    )
-
-
-def _headers(text: str) -> list[tuple[str, bytes | None]]:
-    headers: list[tuple[str, bytes | None]] = []
-    for line in text.splitlines():
-        if not line.strip():
-            continue
-        name, equals, value = line.partition("=")
-        if not equals or not name.strip():
-            raise FormError(f"write each header as name=value, not {line.strip()!r}")
-        headers.append((name.strip(), value.strip().encode()))
-    return headers
 
 
 ROUTES = [
-    change("/topics/create", create_topic),
-    change("/topic/partitions", add_partitions),
-    change("/topic/delete", delete_topic, role=Role.ADMIN),
+    change("/topic/partitions", add_partitions, preview_partitions),
+    change("/topic/purge", purge, preview_purge, role=Role.ADMIN),
+    change("/topic/delete", delete_topic, preview_deletion, role=Role.ADMIN),
     change("/topic/elect", elect_leaders, preview_election),
-    change("/reassignments/start", reassign, preview_move),
-    change("/reassignments/cancel", cancel_reassignment, preview_move),
-    change("/topic/config", set_topic_config, preview_config_reset),
-    change("/broker/config", set_broker_config, preview_config_reset),
-    change("/produce", produce),
 ]

@@ -1,81 +1,207 @@
-"""Topics with their rates and configs, and the examinations of `barnabas why` and `doctor`.
-
-Examinations measure for seconds, so a button starts them.
-
-For a topic's own `retention.ms`, brokers send no synonym with the default, neither ours nor Apache
-Kafka's: the default is that of `log.retention.hours`. So the configs of a broker give it.
-"""
+"""The list of topics, and the page of one topic: partitions, consumers, rates, configs."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from barnabas.cli.doctor.commands import examine_addresses
-from barnabas.cli.doctor.diagnosis import Diagnosis
 from barnabas.cli.partitions.snapshot import take_snapshots
-from barnabas.cli.why.commands import WHY_DEFAULTS, Question, examine
-from barnabas.cli.why.gather import gather_metrics
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
+from barnabas.console.config_sources import defaults_of, explained_configs
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.navigation import Entry
-from barnabas.console.rendering import paged
+from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from barnabas.cli.load.rates import GroupSample, TopicRates, TopicSample
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
-    from barnabas.cli.why.reasons import Reason
-    from barnabas.client.admin.configs import ConfigEntry
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.console.cluster_history import History
+
+
+class ListedTopic(NamedTuple):
+    """A row of the list; the numbers are those of the last samples."""
+
+    name: str
+    sample: TopicSample | None
+    rates: TopicRates | None
+    # Groups that have committed an offset of the topic, or read it.
+    groups: int
+
+    def sampled(self, name: str) -> Any:
+        """Return a field of the sample; None without one."""
+        return None if self.sample is None else getattr(self.sample, name)
+
+    def rate(self, name: str) -> Any:
+        """Return a field of the rates; None without one."""
+        return None if self.rates is None else getattr(self.rates, name)
+
+
+_LISTED: list[Column[ListedTopic]] = [
+    Column("name", "Topic", lambda each: each.name),
+    Column("partitions", "Partitions", lambda each: each.sampled("partitions"), "number"),
+    Column("unwell", "Unwell", lambda each: each.sampled("unwell"), numeric=True),
+    Column("records", "Records in/s", lambda each: each.rate("records_in"), "rate"),
+    Column("bytes", "Bytes in/s", lambda each: each.rate("bytes_in"), "size"),
+    Column("size", "Size", lambda each: each.sampled("log_bytes"), "size"),
+    Column("groups", "Groups", lambda each: each.groups, "number", hint="Groups that read it"),
+    Column("messages", "Messages"),
+]
 
 
 async def show_topics(request: Request) -> Response:
     """Show all topics."""
     console, query = console_of(request), query_fields(request)
     found = await console.cluster.call(lambda client: client.admin.list_topics(internal=True))
-    word, internal = query.stripped("filter"), query.has("internal")
-    names = [
-        name
-        for name, topic in found.items()
-        if word.lower() in name.lower() and (internal or not topic.is_internal)
+    internal = query.has("internal")
+    names = [name for name, topic in found.items() if internal or not topic.is_internal]
+    history = console.history
+    samples = history.latest.topics if history.latest else {}
+    rates = history.rates.topics if history.rates else {}
+    groups = _groups_by_topic(history)
+    rows = [
+        ListedTopic(name, samples.get(name), rates.get(name), groups.get(name, 0)) for name in names
     ]
-    rates = console.history.rates
     return console.page(
         request,
         "topics.html",
-        page=paged(names, query.number("page", 1)),
-        filter=word,
+        table=tabulate(request, _LISTED, rows, text=lambda each: each.name, sort="name"),
         internal=internal,
-        hidden=sum(topic.is_internal for topic in found.values()) if not internal else 0,
-        rates=rates.topics if rates else {},
-        samples=console.history.latest.topics if console.history.latest else {},
+        hidden=len(found) - len(names),
     )
 
 
+def _groups_by_topic(history: History) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for group in history.latest.groups.values() if history.latest else ():
+        for name in {each.partition.topic for each in group.partitions}:
+            counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+class ShownPartition(NamedTuple):
+    """A row of the partitions of a topic."""
+
+    number: int
+    snapshot: PartitionSnapshot
+    # Offsets; None if they are unknown.
+    start: int | None
+    end: int | None
+    # Bytes of the largest replica.
+    size: int | None
+    # Records written per second.
+    rate: float | None
+
+    @property
+    def records(self) -> int | None:
+        """Number of offsets between start and end."""
+        return None if self.start is None or self.end is None else self.end - self.start
+
+    @property
+    def lags(self) -> dict[int, int | None]:
+        """Records by which each replica out of sync is behind."""
+        return {node: self.snapshot.lag_of(node) for node in self.snapshot.out_of_sync}
+
+
+_PARTITIONS: list[Column[ShownPartition]] = [
+    Column("number", "#", lambda each: each.number),
+    Column("leader", "Leader", lambda each: each.snapshot.state.leader),
+    Column("replicas", "Replicas"),
+    Column("isr", "In sync"),
+    Column("state", "State", lambda each: not each.snapshot.marks),
+    Column("start", "Start", lambda each: each.start, "number"),
+    Column("end", "End", lambda each: each.end, "number"),
+    Column("records", "Records", lambda each: each.records, "number"),
+    Column("rate", "Records in/s", lambda each: each.rate, "rate"),
+    Column("size", "Size", lambda each: each.size, "size"),
+]
+
+
+class Consumer(NamedTuple):
+    """A group that has committed offsets of a topic, or reads it."""
+
+    group: str
+    sample: GroupSample
+    # Records; None if no lag is known.
+    lag: int | None
+    # Partitions with an offset, and those that a member reads.
+    committed: int
+    assigned: int
+
+
+_CONSUMERS: list[Column[Consumer]] = [
+    Column("group", "Group", lambda each: each.group),
+    Column("type", "Kind", lambda each: each.sample.type, "text"),
+    Column("state", "State", lambda each: each.sample.state, "text"),
+    Column("committed", "Partitions with offsets", lambda each: each.committed, "number"),
+    Column("assigned", "Assigned partitions", lambda each: each.assigned, "number"),
+    Column("lag", "Lag", lambda each: each.lag, "number"),
+    Column("seconds", "Lag of the group", lambda each: each.sample.lag_seconds, numeric=True),
+]
+
+
 async def show_topic(request: Request) -> Response:
-    """Show a topic: partitions, configs, rates."""
+    """Show a topic."""
     console, query = console_of(request), query_fields(request)
     name = query.required("name")
     found = await console.cluster.call(lambda client: _load(client, name))
-    rates = console.history.rates
+    history = console.history
+    by_partition = history.partition_rates(name)
+    partitions = [each._replace(rate=by_partition.get(each.number)) for each in found["partitions"]]
     return console.page(
         request,
         "topic.html",
         name=name,
-        rates=rates.topics.get(name) if rates else None,
-        records_in=list(console.history.topic(name)),
-        **{**found, "partitions": paged(found["partitions"], query.number("page", 1))},
+        rates=history.rates.topics.get(name) if history.rates else None,
+        records_in=list(history.topic(name)),
+        partition_table=tabulate(
+            request, _PARTITIONS, partitions, text=_partition_text, sort="number"
+        ),
+        consumers=tabulate(request, _CONSUMERS, _consumers(history, name), sort="-lag", prefix="g"),
+        has_sample=history.latest is not None,
+        skew={
+            "records": _skew(each.records for each in partitions),
+            "bytes": _skew(each.size for each in partitions),
+            "rate": _skew(by_partition.values()),
+        },
+        **{key: value for key, value in found.items() if key != "partitions"},
     )
+
+
+def _partition_text(each: ShownPartition) -> str:
+    """Return what the filter looks in, such as `3 leader=1 under-replicated`."""
+    state = each.snapshot.state
+    nodes = " ".join(f"replica={node}" for node in state.replicas)
+    return f"{each.number} leader={state.leader} {nodes} {' '.join(each.snapshot.marks) or 'ok'}"
+
+
+def _skew(values: Iterable[float | None]) -> float | None:
+    """Return how many times the largest value is the average; None if there are too few."""
+    known = [value for value in values if value is not None]
+    total = sum(known)
+    return max(known) * len(known) / total if len(known) > 1 and total > 0 else None
+
+
+def _consumers(history: History, name: str) -> list[Consumer]:
+    found = []
+    for group, sample in history.latest.groups.items() if history.latest else ():
+        own = [each for each in sample.partitions if each.partition.topic == name]
+        if own:
+            lags = [each.lag for each in own if each.lag is not None]
+            committed = sum(each.offset is not None for each in own)
+            assigned = sum(each.member is not None for each in own)
+            lag = sum(lags) if lags else None
+            found.append(Consumer(group, sample, lag, committed, assigned))
+    return found
 
 
 def _load(client: Client, name: str) -> dict[str, Any]:
@@ -85,42 +211,27 @@ def _load(client: Client, name: str) -> dict[str, Any]:
     entries = client.admin.describe_configs([resource], synonyms=True, documentation=True)[resource]
     is_error = isinstance(entries, ClientError)
     configs = [] if isinstance(entries, ClientError) else entries
+    leader = next((each.state.leader for each in snapshots if each.state.leader >= 0), -1)
+    sizes = _sizes(client, snapshots)
     return {
-        "partitions": [_partition(each, starts.get(each.partition)) for each in snapshots],
+        "partitions": [_partition(each, starts.get(each.partition), sizes) for each in snapshots],
         "state": _state(snapshots),
-        "sizes": _sizes(client, snapshots),
-        "configs": explained_configs(configs, _inherited(client, configs, snapshots)),
+        "total_size": sum(sizes.values()) if sizes else None,
+        "configs": explained_configs(configs, defaults_of(client, configs, leader)),
         "configs_error": str(entries) if is_error else "",
     }
 
 
-def _inherited(
-    client: Client, entries: Sequence[ConfigEntry], snapshots: Sequence[PartitionSnapshot]
-) -> dict[str, str]:
-    """Return the times that the topic would have from its leader; empty if it does not say."""
-    leader = next((each.state.leader for each in snapshots if each.state.leader >= 0), None)
-    if leader is None or not needs_broker(entries):
-        return {}
-    resource = ConfigResource(ResourceType.BROKER, str(leader))
-    try:
-        found = client.admin.describe_configs([resource])[resource]
-    except ClientError:
-        return {}
-    return {} if isinstance(found, ClientError) else inherited_times(found)
-
-
-def _partition(snapshot: PartitionSnapshot, start: object) -> dict[str, Any]:
-    first = getattr(start, "offset", None)
-    end = snapshot.high_watermark
-    return {
-        "number": snapshot.partition.partition,
-        "state": snapshot.state,
-        "marks": snapshot.marks,
-        "start": first,
-        "end": end if isinstance(end, int) else None,
-        "records": end - first if isinstance(end, int) and first is not None else None,
-        "lags": {node: snapshot.lag_of(node) for node in snapshot.out_of_sync},
-    }
+def _partition(snapshot: PartitionSnapshot, start: object, sizes: dict[int, int]) -> ShownPartition:
+    end, number = snapshot.high_watermark, snapshot.partition.partition
+    return ShownPartition(
+        number,
+        snapshot,
+        getattr(start, "offset", None),
+        end if isinstance(end, int) else None,
+        sizes.get(number),
+        None,
+    )
 
 
 def _state(snapshots: Sequence[PartitionSnapshot]) -> dict[str, Any]:
@@ -130,6 +241,7 @@ def _state(snapshots: Sequence[PartitionSnapshot]) -> dict[str, Any]:
         "min_isr": next((each.min_isr for each in snapshots), None),
         "is_internal": any(each.is_internal for each in snapshots),
         "unwell": sum(bool(set(each.marks) - {"moving", "not-preferred"}) for each in snapshots),
+        "not_preferred": sum("not-preferred" in each.marks for each in snapshots),
     }
 
 
@@ -145,172 +257,23 @@ def _sizes(client: Client, snapshots: Sequence[PartitionSnapshot]) -> dict[int, 
     return {tp.partition: size for tp, size in wanted.items() if size >= 0}
 
 
-_MEASURED_S = 1.5
-_WHY_LIMIT_MS = 15_000
-_LATE = (
-    f"the brokers did not answer all requests within {_WHY_LIMIT_MS // 1000} s; ask about one "
-    f"topic or group"
-)
-_SUBJECTS_MAX = 200
-
-
-async def show_why(request: Request) -> Response:
-    """Explain why something waits."""
-    console, query = console_of(request), query_fields(request)
-    answers = None
-    if query.has("ask"):
-        kind = query.stripped("kind")
-        question = Question(
-            query.stripped("target") or None, is_group=kind == "group", is_topic=kind == "topic"
-        )
-        metrics = console.settings.metrics
-
-        def explain(client: Client) -> list[tuple[str, list[Reason]]]:
-            late = "the brokers did not answer all requests in time"
-            return examine(client, question, _MEASURED_S, gather_metrics(metrics), late)
-
-        async with console.examining:
-            try:
-                answers = await console.cluster.call_once(explain, WHY_DEFAULTS, _WHY_LIMIT_MS)
-            except TimeoutError:
-                raise HTTPException(504, _LATE) from None
-    return console.page(
-        request,
-        "why.html",
-        answers=None if answers is None else answers[:_SUBJECTS_MAX],
-        left_out=0 if answers is None else max(0, len(answers) - _SUBJECTS_MAX),
-        target=query.stripped("target"),
-        kind=query.stripped("kind"),
-    )
-
-
-async def show_doctor(request: Request) -> Response:
-    """Show problems of the cluster, and their remedies."""
-    console, query = console_of(request), query_fields(request)
-    diagnosis = None
-    if query.has("ask"):
-        cluster = console.cluster
-
-        def run() -> Diagnosis:
-            made = Diagnosis()
-            examine_addresses(cluster.bootstrap, cluster.config, made)
-            return made
-
-        async with console.examining:
-            diagnosis = await asyncio.to_thread(run)
-    return console.page(request, "doctor.html", diagnosis=diagnosis)
-
-
-_REASONS = {
-    "topic": "set on this topic",
-    "group": "set on this group",
-    "dynamic broker": "set at run time on this broker",
-    "dynamic default broker": "set at run time for all brokers",
-    "static broker": "set in the broker's file",
-    "dynamic broker logger": "set at run time",
-    "client metrics": "set on this subscription",
-    "default": "default",
-}
-
-
-class ExplainedConfig(NamedTuple):
-    """A config, its default, and where its value comes from."""
-
-    name: str
-    # None: a secret, or not set.
-    value: str | None
-    # None: there is no default, or the broker does not send it.
-    default: str | None
-    reason: str
-    differs: bool
-    is_secret: bool
-    can_change: bool
-    documentation: str
-
-
-def explained_configs(
-    entries: Iterable[ConfigEntry], inherited: Mapping[str, str] | None = None
-) -> list[ExplainedConfig]:
-    """Return the configs, those that differ from their defaults first.
-
-    Args:
-        entries: the configs, with their synonyms.
-        inherited: defaults of configs whose synonyms have none.
-    """
-    found = [_explained(entry, inherited or {}) for entry in entries]
-    return sorted(found, key=lambda each: (not each.differs, each.name))
-
-
-def _explained(entry: ConfigEntry, inherited: Mapping[str, str]) -> ExplainedConfig:
-    defaults = [each.value for each in entry.synonyms if each.source == "default"]
-    if defaults:
-        default = defaults[-1]
-    else:
-        default = entry.value if entry.is_default else inherited.get(entry.name)
-    is_set = not entry.is_default and entry.source != "default"
-    reason = _REASONS.get(entry.source, entry.source)
-    if is_set and entry.source != "topic" and entry.synonyms:
-        name = entry.synonyms[0].name
-        if name != entry.name:
-            reason = f"{reason} as {name}"
-    return ExplainedConfig(
-        name=entry.name,
-        value=entry.value,
-        default=default,
-        reason=reason,
-        differs=is_set,
-        is_secret=entry.is_sensitive,
-        can_change=not entry.is_read_only,
-        documentation=entry.documentation or "",
-    )
-
-
-_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
-# Topic config -> the broker configs and their units in ms, in order of precedence.
-_SOURCES = {
-    "retention.ms": (
-        ("log.retention.ms", 1),
-        ("log.retention.minutes", _MINUTE_MS),
-        ("log.retention.hours", _HOUR_MS),
-    ),
-    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
-    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
-    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
-}
-
-
-def needs_broker(entries: Iterable[ConfigEntry]) -> bool:
-    """Return whether a topic has such a config of its own, so that its default is not known."""
-    return any(entry.name in _SOURCES and not entry.is_default for entry in entries)
-
-
-def inherited_times(broker: Iterable[ConfigEntry]) -> dict[str, str]:
-    """Return what topics without own configs have, by topic config.
-
-    Args:
-        broker: the configs of a broker.
-    """
-    values = {entry.name: entry.value for entry in broker}
-    found = {}
-    for name, sources in _SOURCES.items():
-        for source, unit_ms in sources:
-            value = values.get(source)
-            if value is not None:
-                # A negative number means no limit in each unit.
-                number = int(value)
-                found[name] = str(number * unit_ms if number >= 0 else number)
-                break
-    return found
-
-
 NAVIGATION = [
-    Entry("Topics", "Topics", "/topics", ("/topic", "/messages", "/message", "/produce")),
-    Entry("Doctor", "Doctor", "/doctor"),
-    Entry("Doctor", "Why", "/why"),
+    Entry(
+        "Topics",
+        "Topics",
+        "/topics",
+        (
+            "/topic",
+            "/topic/edit",
+            "/topics/new",
+            "/messages",
+            "/message",
+            "/produce",
+            "/resend",
+        ),
+    ),
 ]
 ROUTES = [
     Route("/topics", show_topics),
     Route("/topic", show_topic),
-    Route("/why", show_why),
-    Route("/doctor", show_doctor),
 ]

@@ -1,0 +1,312 @@
+"""Replicas that move, plans of moves, and partitions that are unwell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from starlette.routing import Route
+
+from barnabas.cli.common.units import size_bytes
+from barnabas.cli.partitions.move_progress import bytes_to_copy, partition_sizes, replica_sizes
+from barnabas.cli.partitions.moving import (
+    clear_throttles,
+    moves_with_progress,
+    set_throttles,
+    throttled_topics,
+)
+from barnabas.cli.partitions.planning import moves
+from barnabas.cli.partitions.reassign import current_replicas, read_specs
+from barnabas.client.errors import ClientError
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.console.console import console_of
+from barnabas.console.formats import size
+from barnabas.console.forms import FormError, query_fields
+from barnabas.console.move_plans import MOVES_MAX, MovePlan, load_plan
+from barnabas.console.navigation import Entry
+from barnabas.console.pages.change import Done, Preview, change
+from barnabas.console.rendering import paged
+from barnabas.console.tables import Column, tabulate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from barnabas.cli.partitions.planning import Move
+    from barnabas.client.facade import Client
+    from barnabas.console.forms import Fields
+
+_PAGE = "/reassignments"
+
+
+async def show_reassignments(request: Request) -> Response:
+    """Show the reassignments."""
+    console, query = console_of(request), query_fields(request)
+    rows = await console.cluster.call(_load_reassignments)
+    page = paged(rows, query.number("page", 1))
+    return console.page(request, "reassignments.html", page=page, topic=query.stripped("topic"))
+
+
+def _load_reassignments(client: Client) -> list[dict[str, Any]]:
+    return [
+        {"partition": shown.partition, "move": move, "progress": progress}
+        for shown, move, progress in moves_with_progress(client, ())
+    ]
+
+
+_MOVES: list[Column[Move]] = [
+    Column("partition", "Partition", lambda each: str(each.partition)),
+    Column("before", "Replicas now", lambda each: _nodes(each.before), "text"),
+    Column("after", "Replicas after", lambda each: _nodes(each.after), "text"),
+    Column("adding", "Copied to", lambda each: _nodes(each.adding), "text"),
+    Column("removing", "Removed from", lambda each: _nodes(each.removing), "text"),
+]
+
+
+async def show_plan(request: Request) -> Response:
+    """Show the choices of a plan and, if they are made, the plan."""
+    console, query = console_of(request), query_fields(request)
+    is_asked = query.has("plan")
+
+    def load(client: Client) -> MovePlan:
+        return load_plan(client, query, is_asked=is_asked)
+
+    async with console.examining:
+        found = await console.cluster.call(load)
+    return console.page(
+        request,
+        "move_plan.html",
+        query=query,
+        found=found,
+        is_asked=is_asked,
+        table=tabulate(
+            request, _MOVES, found.planned, text=lambda each: str(each.partition), sort="partition"
+        ),
+        specs="\n".join(_spec(each) for each in found.planned[:MOVES_MAX]),
+        left_out=max(0, len(found.planned) - MOVES_MAX),
+    )
+
+
+def _spec(move: Move) -> str:
+    nodes = ",".join(map(str, move.after))
+    return f"{move.partition.topic}:{move.partition.partition}={nodes}"
+
+
+def _nodes(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, nodes))
+
+
+def _wanted_moves(client: Client, form: Fields) -> list[Move]:
+    """Return the changes that a form asks for.
+
+    Raises:
+        FormError: There is no such partition, or nothing changes.
+    """
+    if form.has("specs"):
+        wanted = read_specs(form.text("specs").split())
+    else:
+        tp = TopicPartition(form.required("topic"), form.number("partition"))
+        wanted = {tp: form.integers("brokers")}
+    current = current_replicas(client, {tp.topic for tp in wanted})
+    for tp in wanted:
+        if tp not in current:
+            raise FormError(f"{tp.topic} has no partition {tp.partition}", "partition")
+    planned = moves(current, wanted)
+    if not planned:
+        raise FormError("nothing moves: all replicas are on these brokers already", "brokers")
+    return planned
+
+
+def _throttle(form: Fields) -> int | None:
+    text = form.stripped("throttle")
+    if not text:
+        return None
+    found = size_bytes(text)
+    if not found:
+        raise FormError("write bytes per second and broker, such as 50MB", "throttle")
+    return found
+
+
+def preview_moves(client: Client, form: Fields) -> Preview:
+    """Return the replicas before and after the moves, and the bytes that are copied."""
+    planned, throttle = _wanted_moves(client, form), _throttle(form)
+    sizes = _sizes(client)
+    rows: list[tuple[object, ...]] = [
+        (
+            str(each.partition),
+            _nodes(each.before),
+            _nodes(each.after),
+            size(len(each.adding) * sizes[each.partition])
+            if each.partition in sizes
+            else "unknown",
+        )
+        for each in planned
+    ]
+    total = bytes_to_copy(planned, sizes)
+    warning = f"{size(total)} will be copied between brokers, without a limit of the rate."
+    if throttle is not None:
+        warning = (
+            f"{size(total)} will be copied, with at most {size(throttle)} a second to and from "
+            f"each broker. The throttles stay until they are removed on the page of reassignments."
+        )
+    text = f"of {planned[0].partition}" if len(planned) == 1 else f"of {len(planned)} partitions"
+    columns = ("Partition", "Replicas now", "Replicas after", "Copied")
+    return Preview(f"Move the replicas {text}?", "Move them", columns, rows, warning)
+
+
+def _sizes(client: Client) -> dict[TopicPartition, int]:
+    """Return the bytes of a replica of each partition; empty if brokers do not say."""
+    try:
+        nodes = [node.id for node in client.describe_cluster().brokers]
+        return partition_sizes(replica_sizes(client, nodes))
+    except ClientError:
+        return {}
+
+
+def start_moves(client: Client, form: Fields) -> Done:
+    """Start the moves of a form, with a throttle if one is given."""
+    planned, throttle = _wanted_moves(client, form), _throttle(form)
+    if throttle is not None:
+        set_throttles(client, planned, throttle)
+    results = client.admin.alter_reassignments(
+        {each.partition: each.after for each in planned}, raise_errors=False
+    )
+    _raise_failed(results, "move")
+    if len(planned) == 1:
+        [only] = planned
+        return Done(f"began to move {only.partition} to {_nodes(only.after)}", _PAGE)
+    return Done(f"began to move {len(planned)} partitions", _PAGE)
+
+
+def _raise_failed(results: dict[TopicPartition, Any], verb: str) -> None:
+    failed = {tp: error for tp, error in results.items() if error is not None}
+    if failed:
+        tp, error = min(failed.items(), key=lambda pair: pair[0])
+        rest = len(results) - len(failed)
+        raise FormError(f"{len(failed)} partitions do not {verb} ({rest} do), {tp}: {error}")
+
+
+def preview_cancellation(client: Client, form: Fields) -> Preview:
+    """Return the replicas of partitions now, and after their moves are canceled."""
+    moving = _active(client, form)
+    found = client.describe_topics({tp.topic for tp in moving}, may_be_new=False)
+    rows: list[tuple[object, ...]] = []
+    for tp, move in sorted(moving.items()):
+        now = found[tp.topic].partitions[tp.partition].replicas
+        after = [node for node in move.replicas if node not in move.adding]
+        rows.append((str(tp), _nodes(now), _nodes(after)))
+    what = rows[0][0] if form.has("topic") else f"{len(rows)} partitions"
+    columns = ("Partition", "Replicas now", "Replicas after")
+    return Preview(f"Cancel the move of {what}?", "Cancel the move", columns, rows)
+
+
+def cancel_moves(client: Client, form: Fields) -> Done:
+    """Cancel one move, or all of them and their throttles."""
+    moving = _active(client, form)
+    results = client.admin.alter_reassignments(dict.fromkeys(moving), raise_errors=False)
+    _raise_failed(results, "stop")
+    if form.has("topic"):
+        return Done(f"canceled the reassignment of {min(moving)}", _PAGE)
+    throttled = set(throttled_topics(client)) & {tp.topic for tp in moving}
+    if throttled:
+        clear_throttles(client, throttled)
+    return Done(f"canceled {len(moving)} reassignments", _PAGE)
+
+
+def _active(client: Client, form: Fields) -> dict[TopicPartition, Any]:
+    """Return the active reassignment of the named partition, or all of them."""
+    if not form.has("topic"):
+        found = client.admin.list_reassignments()
+        if not found:
+            raise FormError("no replicas move")
+        return found
+    tp = TopicPartition(form.required("topic"), form.number("partition"))
+    found = client.admin.list_reassignments([tp])
+    if tp not in found:
+        raise FormError(f"the replicas of {tp} do not move")
+    return found
+
+
+def preview_throttles(client: Client, _form: Fields) -> Preview:
+    """Return the topics whose replicas are throttled."""
+    rows: list[tuple[object, ...]] = [(name,) for name in throttled_topics(client)]
+    moving = client.admin.list_reassignments()
+    warning = f"{len(moving)} partitions still move, and then without a limit." if moving else ""
+    question = "Remove the throttles of replication from these topics and from all brokers?"
+    return Preview(question, "Remove them", ("Topic",), rows, warning)
+
+
+def remove_throttles(client: Client, _form: Fields) -> Done:
+    """Remove the throttles from all topics and brokers."""
+    names = throttled_topics(client)
+    clear_throttles(client, names)
+    return Done(f"removed the throttles of {len(names)} topics and of all brokers", _PAGE)
+
+
+class UnwellPartition(NamedTuple):
+    """A partition without a leader or a replica in sync, or with another leader than preferred."""
+
+    partition: TopicPartition
+    leader: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+
+    @property
+    def problem(self) -> str:
+        """The worst problem; "" if there is none."""
+        if self.leader < 0:
+            return "offline"
+        if len(self.isr) < len(self.replicas):
+            return "under-replicated"
+        return "not-preferred" if self.leader != self.replicas[0] else ""
+
+
+_UNWELL: list[Column[UnwellPartition]] = [
+    Column("partition", "Partition", lambda each: each.partition),
+    Column("problem", "Problem", lambda each: each.problem),
+    Column("leader", "Leader", lambda each: each.leader),
+    Column("replicas", "Replicas", lambda each: _nodes(each.replicas), "text"),
+    Column("isr", "In sync", lambda each: _nodes(each.isr), "text"),
+]
+
+
+async def show_partitions(request: Request) -> Response:
+    """Show the partitions that are unwell, of all topics."""
+    console = console_of(request)
+    topics = await console.cluster.call(lambda client: client.describe_topics())
+    every = [
+        UnwellPartition(
+            TopicPartition(name, number), found.leader, tuple(found.replicas), tuple(found.isr)
+        )
+        for name, topic in topics.items()
+        for number, found in sorted(topic.partitions.items())
+    ]
+    unwell = [each for each in every if each.problem]
+    return console.page(
+        request,
+        "partitions.html",
+        table=tabulate(
+            request,
+            _UNWELL,
+            unwell,
+            text=lambda each: f"{each.partition} {each.problem} leader={each.leader}",
+            sort="problem",
+        ),
+        count=len(every),
+        not_preferred=sum(each.problem == "not-preferred" for each in unwell),
+    )
+
+
+NAVIGATION = [
+    Entry("Topics", "Unwell partitions", "/partitions"),
+    Entry("Cluster", "Reassignments", _PAGE, ("/reassignments/plan",)),
+]
+ROUTES = [
+    Route(_PAGE, show_reassignments),
+    Route("/reassignments/plan", show_plan),
+    Route("/partitions", show_partitions),
+    change("/reassignments/start", start_moves, preview_moves),
+    change("/reassignments/cancel", cancel_moves, preview_cancellation),
+    change("/reassignments/throttles", remove_throttles, preview_throttles),
+]

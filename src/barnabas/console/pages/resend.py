@@ -1,0 +1,123 @@
+"""Sending chosen messages once more, to the same or another topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+
+from barnabas.client.errors import ClientError
+from barnabas.console.console import console_of
+from barnabas.console.formats import size
+from barnabas.console.forms import FormError, query_fields
+from barnabas.console.message_decoding import shown_bytes
+from barnabas.console.pages.change import Done, Preview, change
+from barnabas.console.rendering import link
+from barnabas.console.writing.resending import RECORDS_MAX, Resending, chosen_places, read_sources
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from barnabas.client.facade import Client
+    from barnabas.console.forms import Fields
+    from barnabas.console.writing.resending import Source
+
+_KEY_BYTES = 60
+
+
+async def show_resend(request: Request) -> Response:
+    """Show the chosen messages, and what to change in their copies."""
+    console, query = console_of(request), query_fields(request)
+    topic, places = query.required("topic"), chosen_places(query)
+    sources = await console.cluster.call(lambda client: read_sources(client, topic, places))
+    names = sorted({name for each in sources for name, _ in each.headers})
+    return console.page(
+        request,
+        "resend.html",
+        topic=topic,
+        places=[f"{partition}-{offset}" for partition, offset in places],
+        sources=[(each, shown_bytes(each.key, _KEY_BYTES)) for each in sources],
+        total=sum(each.size for each in sources),
+        names=names,
+        records_max=RECORDS_MAX,
+    )
+
+
+def preview_resend(client: Client, form: Fields) -> Preview:
+    """Return the copies: from where, to where, and which headers change."""
+    wanted = Resending.parse(form)
+    target = client.describe_topics([wanted.target], may_be_new=False)[wanted.target].partitions
+    sources = read_sources(client, wanted.topic, wanted.places)
+    for each in sources:
+        number = wanted.target_partition(each)
+        if number is not None and number not in target:
+            text = f"{wanted.target} has no partition {number}; it has {len(target)} partitions"
+            raise FormError(text, "partition")
+    rows = [_row(wanted, each) for each in sources]
+    total = size(sum(each.size for each in sources))
+    is_same = wanted.topic == wanted.target
+    warning = "The topic is the source itself: its readers get the messages again."
+    return Preview(
+        f"Send {len(sources)} messages ({total}) of {wanted.topic} to {wanted.target}?",
+        "Send them",
+        ("From", "To", "Bytes", "Headers dropped", "Headers added"),
+        rows,
+        warning if is_same else "",
+    )
+
+
+def _row(wanted: Resending, source: Source) -> tuple[object, ...]:
+    number = wanted.target_partition(source)
+    before = [name for name, _ in source.headers]
+    after = [name for name, _ in wanted.headers_of(source)]
+    kept = [name for name in before if name not in wanted.dropped]
+    return (
+        f"{wanted.topic} {source.partition}:{source.offset}",
+        f"{wanted.target}, partition {'of the key' if number is None else number}",
+        source.size,
+        ", ".join(name for name in before if name in wanted.dropped) or None,
+        ", ".join(after[len(kept) :]) or None,
+    )
+
+
+def resend(client: Client, form: Fields) -> Done:
+    """Write the copies, and wait until all are committed."""
+    wanted = Resending.parse(form)
+    client.describe_topics([wanted.target], may_be_new=False)
+    sources = read_sources(client, wanted.topic, wanted.places)
+    with client.producer() as producer:
+        deliveries = [
+            producer.send(
+                wanted.target,
+                each.value,
+                each.key,
+                wanted.target_partition(each),
+                headers=wanted.headers_of(each),
+                timestamp_ms=each.timestamp if wanted.keeps_timestamp else None,
+            )
+            for each in sources
+        ]
+        producer.flush()
+        sent, problem = [], ""
+        for source, delivery in zip(sources, deliveries, strict=True):
+            try:
+                sent.append(delivery.result())
+            except ClientError as error:
+                problem = problem or f"{source.partition}:{source.offset} was not: {error}"
+    if problem:
+        raise FormError(
+            f"{len(sent)} of {len(sources)} messages were sent; {problem}. Sending them all again "
+            f"repeats those that were sent."
+        )
+    if len(sent) == 1:
+        place = {"topic": wanted.target, "partition": sent[0].partition, "offset": sent[0].offset}
+        return Done(f"sent 1 message to {wanted.target}", link("/message", **place))
+    text = f"sent {len(sent)} messages to {wanted.target}"
+    return Done(text, link("/messages", topic=wanted.target))
+
+
+ROUTES = [
+    Route("/resend", show_resend, methods=["GET"]),
+    change("/resend", resend, preview_resend),
+]

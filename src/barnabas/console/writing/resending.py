@@ -1,0 +1,166 @@
+"""Records that are read from a topic and written to another one, such as dead letters.
+
+Keys, values and headers are copied as bytes. The user drops headers, adds others, and chooses the
+partition and the timestamp.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.fetch.record_set import read_records
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.console.forms import FormError
+from barnabas.console.writing.payloads import headers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from barnabas.client.facade import Client
+    from barnabas.console.forms import Fields
+
+RECORDS_MAX = 100
+BYTES_MAX = 8 * 1024 * 1024
+_PLACE = re.compile(r"(\d{1,9})-(\d{1,18})", re.ASCII)
+# Offsets of a partition that are this near are read by one request.
+_GAP_MAX = 100
+# The headers that name the source of a record.
+ORIGIN = ("resent.from.topic", "resent.from.partition", "resent.from.offset")
+
+Header = tuple[str, bytes | None]
+
+
+class Source(NamedTuple):
+    """A record as it was read."""
+
+    partition: int
+    offset: int
+    # Milliseconds since 1970.
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of key, value and headers."""
+        parts = len(self.key or b"") + len(self.value or b"")
+        return parts + sum(len(name) + len(value or b"") for name, value in self.headers)
+
+
+def chosen_places(form: Fields) -> list[tuple[int, int]]:
+    """Return the partitions and offsets of the checked boxes, each `PARTITION-OFFSET`, in order.
+
+    Raises:
+        FormError: There are none or too many, or a place has another form.
+    """
+    places = set()
+    for text in form.texts("at"):
+        fits = _PLACE.fullmatch(text)
+        if fits is None:
+            raise FormError(f"{text} is no place: write PARTITION-OFFSET")
+        places.add((int(fits[1]), int(fits[2])))
+    if not places:
+        raise FormError("choose messages first")
+    if len(places) > RECORDS_MAX:
+        raise FormError(f"choose at most {RECORDS_MAX} messages, not {len(places)}")
+    return sorted(places)
+
+
+def read_sources(client: Client, topic: str, places: Sequence[tuple[int, int]]) -> list[Source]:
+    """Read the records at these places, which are in order.
+
+    Raises:
+        FormError: A record does not exist (any more), or they are too large together.
+        ClientError: They cannot be read.
+    """
+    wanted = set(places)
+    found: dict[tuple[int, int], Source] = {}
+    total = 0
+    for tp, begin, end in _ranges(topic, places):
+        for records in client.fetch_range({tp: (begin, end)}):
+            for each in read_records(records):
+                place = (tp.partition, each.offset)
+                if place not in wanted:
+                    continue
+                own = tuple((name, value) for name, value in each.headers)
+                source = Source(*place, each.timestamp, each.key, each.value, own)
+                found[place] = source
+                total += source.size
+                if total > BYTES_MAX:
+                    raise FormError(
+                        f"the messages have over {BYTES_MAX // 1024 // 1024} MiB together: choose "
+                        f"fewer"
+                    )
+    for partition, offset in places:
+        if (partition, offset) not in found:
+            raise FormError(f"{topic} has no message at partition {partition}, offset {offset}")
+    return [found[place] for place in places]
+
+
+def _ranges(
+    topic: str, places: Iterable[tuple[int, int]]
+) -> Iterable[tuple[TopicPartition, int, int]]:
+    """Join places of a partition that are near each other to ranges of offsets."""
+    ranges: list[tuple[TopicPartition, int, int]] = []
+    for partition, offset in places:
+        tp = TopicPartition(topic, partition)
+        last = ranges[-1] if ranges else None
+        if last is not None and last[0] == tp and offset - last[2] < _GAP_MAX:
+            ranges[-1] = (tp, last[1], offset + 1)
+        else:
+            ranges.append((tp, offset, offset + 1))
+    return ranges
+
+
+class Resending(NamedTuple):
+    """What the user chose for the copies."""
+
+    topic: str
+    target: str
+    places: list[tuple[int, int]]
+    # "same", "key", or a number.
+    partition: str
+    keeps_timestamp: bool
+    names_origin: bool
+    dropped: frozenset[str]
+    added: tuple[Header, ...]
+
+    @classmethod
+    def parse(cls, form: Fields) -> Resending:
+        """Return the choices of a form.
+
+        Raises:
+            FormError: A field is missing or malformed.
+        """
+        partition = form.stripped("partition") or "same"
+        if partition not in ("same", "key"):
+            form.number("partition")
+        return cls(
+            form.required("topic"),
+            form.required("target"),
+            chosen_places(form),
+            partition,
+            form.has("keep_timestamp"),
+            form.has("origin"),
+            frozenset(form.texts("drop")),
+            tuple(headers(form, "add")),
+        )
+
+    def target_partition(self, source: Source) -> int | None:
+        """Return the partition of a copy; None for that of its key."""
+        if self.partition == "same":
+            return source.partition
+        return None if self.partition == "key" else int(self.partition)
+
+    def headers_of(self, source: Source) -> list[Header]:
+        """Return the headers of a copy."""
+        kept = [each for each in source.headers if each[0] not in self.dropped]
+        origin: list[Header] = []
+        if self.names_origin:
+            values = (self.topic, source.partition, source.offset)
+            origin = [
+                (name, str(value).encode()) for name, value in zip(ORIGIN, values, strict=True)
+            ]
+        return [*kept, *self.added, *origin]
