@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import IO
 from urllib.parse import quote
 
 import pytest
@@ -19,6 +17,7 @@ from barnabas.client.facade import Client
 from barnabas.serializers import AvroSerializer, SchemaRegistry
 from barnabas.serializers.schema import encode_header
 from barnabas.spark.pipelines.project import NewProject, create_project
+from conformance.console_process import HOSTILE, LONG, Running
 from conformance.page_checks import (
     PAGE_BYTES_MAX,
     REQUESTS_MAX,
@@ -35,10 +34,7 @@ pytestmark = [
     pytest.mark.skipif(not IS_INSTALLED, reason="chromium is missing (make debian-packages)"),
 ]
 
-HOSTILE = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 TOPIC = "browser-records"
-# The longest name of a topic, in which no browser breaks a line by itself.
-LONG = "x" * 249
 SCHEMAS = "browser-schemas"
 PAGES = (
     "/", "/topics", f"/topic?name={TOPIC}", f"/messages?topic={TOPIC}",
@@ -48,33 +44,6 @@ PAGES = (
     "/broker?id=1", "/pipelines", "/reassignments", "/security", "/why", "/doctor",
     f"/why?target={LONG}&kind=topic&ask=1", f"/produce?topic={TOPIC}", "/login",
 )  # fmt: skip
-
-
-class Running:
-    """A console process; `url` has no slash at its end."""
-
-    def __init__(self, output: IO[str], bootstrap: str) -> None:
-        self._output = output
-        self.bootstrap = bootstrap
-        self.password = ""
-        self.read_password()
-        url = re.fullmatch(r"ready (\S+)/\n", output.readline())
-        assert url is not None
-        self.url = url[1]
-
-    def read_password(self) -> None:
-        """Take the next one-time password."""
-        found = re.fullmatch(r"password for one log-in: (\S+)\n", self._output.readline())
-        assert found is not None
-        self.password = found[1]
-
-    def log_in(self, browser: Chromium, page: str) -> None:
-        """Log in by the keyboard, and go to a page."""
-        browser.open(f"{self.url}/login?next={quote(page)}")
-        browser.type(self.password)
-        browser.press("Enter")
-        browser.wait("location.pathname !== '/login' && document.readyState === 'complete'")
-        self.read_password()
 
 
 @pytest.fixture(scope="module")

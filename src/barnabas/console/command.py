@@ -189,11 +189,10 @@ def console(
     from barnabas.console.settings import ConsoleSettings, is_loopback
 
     several = several_clusters(clusters, properties, metrics, _checked_config)
-    names = [each.name for each in several] or [""]
-    connect = _connect_settings(connect_clusters, connect_config, names)
+    connect = _connect_settings(connect_clusters, connect_config, [c.name for c in several])
     several = tuple(
-        replace(each, history=_open_history(history, each.bootstrap), connect=connect[each.name])
-        for each in several
+        replace(c, history=_open_history(history, c.bootstrap), connect=connect[c.name])
+        for c in several
     )
     chosen = Selection("", ()) if several else select(bootstrap, properties, profile, config_file)
     config = {} if several else _checked_config(chosen.bootstrap, chosen.properties)
@@ -254,12 +253,12 @@ def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]
 def _connect_settings(
     given: Sequence[str], file: str | None, clusters: Sequence[str]
 ) -> dict[str, tuple[ConnectSettings, ...]]:
-    """Return the Connect clusters by cluster; "" is the name of the only cluster."""
+    """Return the Connect clusters by cluster; those of the only cluster have the name ""."""
     from barnabas.console.connect.addresses import connect_of_clusters, connect_settings
 
     properties = file_settings(file) if file else {}
     try:
-        if list(clusters) == [""]:
+        if not clusters:
             return {"": connect_settings(given, properties)}
         return connect_of_clusters(given, properties, clusters)
     except ValueError as error:
