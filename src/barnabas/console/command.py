@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from barnabas.console.access.login_settings import LoginSettings
     from barnabas.console.connect.rest import ConnectSettings
+    from barnabas.console.settings import ClusterSettings
 
 EXAMPLES = """\b
 Examples:
@@ -190,10 +191,7 @@ def console(
 
     several = several_clusters(clusters, properties, metrics, _checked_config)
     connect = _connect_settings(connect_clusters, connect_config, [c.name for c in several])
-    several = tuple(
-        replace(c, history=_open_history(history, c.bootstrap), connect=connect[c.name])
-        for c in several
-    )
+    several = _with_own(several, history, connect)
     chosen = Selection("", ()) if several else select(bootstrap, properties, profile, config_file)
     config = {} if several else _checked_config(chosen.bootstrap, chosen.properties)
     if not is_loopback(host):
@@ -248,6 +246,18 @@ def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]
     except ClientConfigError as error:
         raise click.UsageError(str(error)) from None
     return {key: str(value) for key, value in config.items()}
+
+
+def _with_own(
+    several: Sequence[ClusterSettings],
+    history: str | None,
+    connect: Mapping[str, tuple[ConnectSettings, ...]],
+) -> tuple[ClusterSettings, ...]:
+    """Return clusters, each with its own series and Connect clusters."""
+    return tuple(
+        replace(each, history=_open_history(history, each.bootstrap), connect=connect[each.name])
+        for each in several
+    )
 
 
 def _connect_settings(
