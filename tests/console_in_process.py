@@ -11,6 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
+from starlette.routing import Route
+
 from barnabas.console.frame import Announcements
 from barnabas.console.serving import make_application
 from barnabas.console.settings import ConsoleSettings
@@ -94,6 +96,15 @@ class ConsoleInProcess:
 
     def _run(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(SECONDS)
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of all pages that a GET request shows, without those of files."""
+        return [
+            route.path
+            for route in self._application.routes
+            if isinstance(route, Route) and "GET" in (route.methods or ()) and "{" not in route.path
+        ]
 
     def sample(self) -> None:
         """Take a sample of rates and lags now."""

@@ -200,9 +200,9 @@ class ClusterAccess:
         self._limit_ms = settings.timeout * 1000
         self.reachability = Reachability(settings.bootstrap, clock, on_notice)
         self._slots = asyncio.Semaphore(_CLIENTS_MAX)
-        self._threads = _Threads(_THREADS)
+        self._threads = Threads(_THREADS)
         # The probe has a thread of its own, because requests without a response occupy others.
-        self._probe_thread = _Threads(1)
+        self._probe_thread = Threads(1)
         self._idle = IdleClients()
         # The client of the last probe, unless no broker responded.
         self._probing: list[Client] = []
@@ -338,7 +338,7 @@ class ClusterAccess:
         self._idle.close()
 
 
-class _Threads:
+class Threads:
     """Threads whose results are awaited. They start on demand, on the loop that first uses them."""
 
     def __init__(self, count: int) -> None:

@@ -37,6 +37,7 @@ from barnabas.client.errors import ClientConfigError
 from barnabas.console.access.options import access_options, login_settings, read_roles
 from barnabas.console.cluster_options import cluster_option
 from barnabas.console.history_file import HistoryFile, HistoryFileError, history_file
+from barnabas.console.messages.options import RecordRules, record_options, record_rules
 from barnabas.console.prometheus import Prometheus
 from barnabas.runtime.process import discard_standard_output
 
@@ -125,6 +126,7 @@ _TIMEOUT_S = 10.0
     help="A further name in the address of browsers, such as that of a proxy.",
 )
 @access_options
+@record_options
 @click.option(
     "--interval",
     type=NumberRange(0.5, 3600),
@@ -175,6 +177,7 @@ def console(
     prometheus_labels: str,
     pipelines: Sequence[str],
     clusters: Sequence[str],
+    rules: RecordRules,
     **access: Any,
 ) -> None:
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
@@ -189,6 +192,7 @@ def console(
     from barnabas.console.cluster_options import several_clusters
     from barnabas.console.settings import ConsoleSettings, is_loopback
 
+    masks, formats = record_rules(rules)
     several = several_clusters(clusters, properties, metrics, _checked_config)
     connect = _connect_settings(connect_clusters, connect_config, [c.name for c in several])
     several = _with_own(several, history, connect)
@@ -213,6 +217,8 @@ def console(
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
+        masks=masks,
+        formats=formats,
         connect=connect.get("", ()),
         history=None if several else _open_history(history, chosen.bootstrap),
         prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,

@@ -9,13 +9,20 @@ from starlette.responses import HTMLResponse
 
 from barnabas.console.access.acting import acting_user
 from barnabas.console.access.broker_users import Brokers
-from barnabas.console.cluster_access import ClusterAccess
+from barnabas.console.access.roles import Role
+from barnabas.console.cluster_access import ClusterAccess, Threads
 from barnabas.console.cluster_history import History
 from barnabas.console.connect.rest import ConnectCluster
+from barnabas.console.forms import query_fields
 from barnabas.console.frame import Frame, Shared, frame_of
 from barnabas.console.last_pages import LastPage, LastPages
-from barnabas.console.message_decoding import MessageDecoder, Shown
-from barnabas.console.message_search import Tails
+from barnabas.console.messages.formats import Decoders, Formats
+from barnabas.console.messages.masking import Masks
+from barnabas.console.messages.record_view import RecordView
+from barnabas.console.messages.schema_decoding import SchemaDecoder
+from barnabas.console.search.expressions import ExpressionFilter
+from barnabas.console.search.jobs import SearchJobs
+from barnabas.console.search.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -26,10 +33,11 @@ if TYPE_CHECKING:
 
 _SEARCHES_MAX = 2
 _EXAMINATIONS_MAX = 2
-# Requests to registries and Connect clusters at once; others wait.
-_SERVICE_CALLS_MAX = 4
+_HASH_KEY_BYTES = 32
 # How soon a page that shows an outage is loaded again (s).
 RELOAD_S = 10
+# Requests to registries and Connect clusters at once; others wait.
+_SERVICE_CALLS_MAX = 4
 
 T = TypeVar("T")
 
@@ -56,19 +64,24 @@ class Console(Frame):
     def __init__(self, shared: Shared, settings: ConsoleSettings, name: str = "") -> None:
         super().__init__(shared, settings, name)
         registry = settings.registry
-        # Shows keys and values, by their schemas if there is a registry.
-        self.shown = Shown() if registry is None else MessageDecoder(registry, self.clock)
-        self.tails = Tails(self.clock, self.shown)
+        schemas = None if registry is None else SchemaDecoder(registry, self.clock)
+        self.decoders = Decoders(schemas, settings.formats)
+        self.masks = Masks(settings.masks, shared.rng.token(_HASH_KEY_BYTES))
+        self.streams = Streams()
         # Costly requests at once; others wait.
         self.searching = asyncio.Semaphore(_SEARCHES_MAX)
         self.examining = asyncio.Semaphore(_EXAMINATIONS_MAX)
-        self._service_calls = asyncio.Semaphore(_SERVICE_CALLS_MAX)
+        self._service_threads = Threads(_SERVICE_CALLS_MAX)
         # Connect clusters by name.
         self.connect = {
             each.name: ConnectCluster(each, settings.timeout) for each in settings.connect
         }
         self.cluster = ClusterAccess(settings, self.clock, shared.announce.notice)
         self.history = History(self.cluster, settings)
+        self.expressions = ExpressionFilter()
+        self.jobs = SearchJobs(
+            self.clock, shared.rng, settings.search, self.cluster.consumer, self.expressions
+        )
         self.brokers = Brokers(name, settings.bootstrap, settings.client)
         self._last_pages = LastPages()
 
@@ -78,15 +91,23 @@ class Console(Frame):
             tasks.create_task(self.cluster.probe_forever())
             tasks.create_task(self.history.run())
 
-    async def call_service(self, load: Callable[[], T]) -> T:
-        """Run a function that sends requests to a registry or a Connect cluster, in a thread."""
-        async with self._service_calls:
-            return await asyncio.to_thread(load)
-
     async def close(self) -> None:
         """Keep the samples, and close the clients, after `run` has ended."""
+        await self.jobs.close()
+        self.expressions.close()
         await self.history.close()
         await self.cluster.close()
+        await asyncio.to_thread(self._service_threads.close)
+
+    async def call_service(self, load: Callable[[], T]) -> T:
+        """Run a function that sends requests to a registry or a Connect cluster, in a thread."""
+        return await self._service_threads.run(load)
+
+    def record_view(self, request: Request) -> RecordView:
+        """Return how the records of this request are shown: decoded by choice, and masked."""
+        query = query_fields(request)
+        reveal = query.has("reveal") and self.role_of(request) >= Role.ADMIN
+        return RecordView(self.decoders, self.masks, Formats.of(query), reveal=reveal)
 
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any
@@ -142,6 +163,10 @@ class Console(Frame):
         # What a page shows depends on the rights of the user at the cluster, and on the role.
         role = self.role_of(request)
         return acting_user.get(), role, request.url.path, request.url.query
+
+    def fragment(self, template: str, **values: Any) -> str:
+        """Return a part of a page as HTML."""
+        return self._renderer.render(template, values)
 
 
 def console_of(request: Request) -> Console:

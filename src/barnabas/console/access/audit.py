@@ -29,6 +29,9 @@ _ROWS_MAX = 50
 # The end of the file that is read at the start.
 _READ_BYTES = 1024 * 1024
 _HIDDEN = "(hidden)"
+# Changes whose other fields may contain records or secrets of connectors.
+_PRIVATE = ("/produce", "/resend", "/connect")
+_PUBLIC_FIELDS = ("cluster", "connector", "from", "id", "name", "partition", "task", "to", "topic")
 # Fields that are part of every form.
 _ALWAYS = ("csrf", "here", "confirmed", "confirm")
 
@@ -103,7 +106,7 @@ class AuditLog:
             **actor._asdict(),
             "cluster": cluster,
             "action": path.strip("/"),
-            "fields": shown_fields(form),
+            "fields": shown_fields(path, form),
             "result": result,
         }
         entry.update({key: _short(value) for key, value in more.items() if value})
@@ -122,12 +125,24 @@ class AuditLog:
             self._file = None
 
 
-def shown_fields(form: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of a form without secrets, each at most 500 characters long."""
+def shown_fields(path: str, form: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of a form without secrets, each at most 500 characters long.
+
+    Args:
+        path: The path of the change.
+        form: The fields.
+    """
     # The value of a config is secret if the config is, for example ssl.keystore.password.
     is_secret_config = any(is_secret(form.get(name, "")) for name in ("key", "config"))
+    is_private = path.startswith(_PRIVATE)
+
+    def is_hidden(name: str) -> bool:
+        if is_private and name not in _PUBLIC_FIELDS:
+            return True
+        return is_secret(name) or (is_secret_config and name == "value")
+
     return {
-        name: _HIDDEN if is_secret(name) or (is_secret_config and name == "value") else _cut(value)
+        name: _HIDDEN if is_hidden(name) else _cut(value)
         for name, value in form.items()
         if name not in _ALWAYS and value
     }

@@ -6,6 +6,7 @@ audit log has each change that a user made, that failed or that was refused.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
@@ -214,9 +215,15 @@ class _Change(Generic[T]):
     ) -> tuple[Preview | Shown | None, Done | Preview | Shown]:
         """Return the effects, if there is a preview, and the result or what the user is asked."""
         target = cast("T", client) if self._of is None else self._of(console, client)
-        effects = None if self._preview is None else self._preview(target, form)
-        if isinstance(effects, Shown) or (effects is not None and not form.has(_CONFIRMED)):
-            return effects, effects
+        if self._preview is None:
+            return None, self._act(target, form)
+        if not form.has(_CONFIRMED):
+            shown = self._preview(target, form)
+            return shown, shown or self._act(target, form)
+        effects = None
+        # For the audit log: the user has seen them already, perhaps some time ago.
+        with contextlib.suppress(*_REFUSALS):
+            effects = self._preview(target, form)
         return effects, self._act(target, form)
 
 

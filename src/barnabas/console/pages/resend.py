@@ -10,7 +10,6 @@ from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
-from barnabas.console.message_decoding import shown_bytes
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
 from barnabas.console.writing.resending import RECORDS_MAX, Resending, chosen_places, read_sources
@@ -31,13 +30,19 @@ async def show_resend(request: Request) -> Response:
     console, query = console_of(request), query_fields(request)
     topic, places = query.required("topic"), chosen_places(query)
     sources = await console.cluster.call(lambda client: read_sources(client, topic, places))
+    records = [each.record(topic) for each in sources]
+    view = console.record_view(request)
+    await view.look_up(records)
     names = sorted({name for each in sources for name, _ in each.headers})
     return console.page(
         request,
         "resend.html",
         topic=topic,
         places=[f"{partition}-{offset}" for partition, offset in places],
-        sources=[(each, shown_bytes(each.key, _KEY_BYTES)) for each in sources],
+        sources=[
+            (source, view.show(record, _KEY_BYTES).key)
+            for source, record in zip(sources, records, strict=True)
+        ],
         total=sum(each.size for each in sources),
         names=names,
         records_max=RECORDS_MAX,
