@@ -134,7 +134,7 @@ class Resending(NamedTuple):
         Raises:
             FormError: A field is missing or malformed.
         """
-        partition = form.stripped("partition") or "same"
+        partition = form.stripped("partition") or "key"
         if partition not in ("same", "key"):
             form.number("partition")
         return cls(
