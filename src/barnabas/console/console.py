@@ -1,54 +1,60 @@
-"""The parts of a running console, which its pages and changes use."""
+"""The parts of a running console of one cluster, which its pages and changes use."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import HTMLResponse
 
-from barnabas.console.access.roles import Role
-from barnabas.console.cluster_history import ClusterAccess, History
-from barnabas.console.forms import NO_DRAFT
+from barnabas.console.access.acting import acting_user
+from barnabas.console.access.broker_users import Brokers
+from barnabas.console.cluster_access import ClusterAccess, Threads
+from barnabas.console.cluster_history import History
+from barnabas.console.connect.rest import ConnectCluster
+from barnabas.console.frame import Frame, Shared, frame_of
+from barnabas.console.last_pages import LastPage, LastPages
 from barnabas.console.message_decoding import MessageDecoder, Shown
 from barnabas.console.message_search import Tails
-from barnabas.console.navigation import navigation
-from barnabas.console.rendering import Renderer, assets
-from barnabas.console.request_checks import Session, Sessions
-from barnabas.runtime.clock import SystemClock
-from barnabas.runtime.rng import SystemRng
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable, Hashable
 
-    from starlette.applications import Starlette
     from starlette.requests import Request
 
     from barnabas.console.settings import ConsoleSettings
 
 _SEARCHES_MAX = 2
 _EXAMINATIONS_MAX = 2
+# How soon a page that shows an outage is loaded again (s).
+RELOAD_S = 10
+# Requests to registries and Connect clusters at once; others wait.
+_SERVICE_CALLS_MAX = 4
+
+T = TypeVar("T")
 
 
-class Console:
-    """One console for one cluster.
+class Outage(NamedTuple):
+    """Brokers that do not respond, for the banner of all pages."""
+
+    # Since when (ms, wall clock); None if that is not known yet.
+    since_ms: int | None
+    error: str
+    # When the contents of the page were read (ms, wall clock); None if there are none.
+    made_ms: int | None
+
+
+class Console(Frame):
+    """The pages of one cluster, with their clients, samples and limits.
 
     Args:
-        settings: What the command line gives.
-        announce: Called with each new one-time password.
-        prefix: The path below which the pages are, such as "/east"; "" if it is the only cluster.
+        shared: What all clusters of the console share.
+        settings: The settings of the cluster.
+        name: The name of the cluster; "" if it is the only one.
     """
 
-    def __init__(
-        self, settings: ConsoleSettings, announce: Callable[[str], None], prefix: str = ""
-    ) -> None:
-        self.settings = settings
-        self.prefix = prefix
-        self.clock = SystemClock()
-        self.sessions = Sessions(self.clock, SystemRng(), settings.password, announce)
-        self.assets = assets()
-        self._renderer = Renderer(self.assets, prefix)
+    def __init__(self, shared: Shared, settings: ConsoleSettings, name: str = "") -> None:
+        super().__init__(shared, settings, name)
         registry = settings.registry
         # Shows keys and values, by their schemas if there is a registry.
         self.shown = Shown() if registry is None else MessageDecoder(registry, self.clock)
@@ -56,82 +62,90 @@ class Console:
         # Costly requests at once; others wait.
         self.searching = asyncio.Semaphore(_SEARCHES_MAX)
         self.examining = asyncio.Semaphore(_EXAMINATIONS_MAX)
-        self.cluster = ClusterAccess(settings)
+        self._service_threads = Threads(_SERVICE_CALLS_MAX)
+        # Connect clusters by name.
+        self.connect = {
+            each.name: ConnectCluster(each, settings.timeout) for each in settings.connect
+        }
+        self.cluster = ClusterAccess(settings, self.clock, shared.announce.notice)
         self.history = History(self.cluster, settings)
+        self.brokers = Brokers(name, settings.bootstrap, settings.client)
+        self._last_pages = LastPages()
 
-    @contextlib.asynccontextmanager
-    async def running(self, _app: Starlette) -> AsyncIterator[None]:
-        """Take samples while the server runs (the lifespan of the application)."""
-        sampling = asyncio.get_running_loop().create_task(self.history.run())
-        if self.settings.has_login:
-            self.sessions.announce_password()
-        try:
-            yield
-        finally:
-            sampling.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await sampling
-            await self.history.close()
-            await self.cluster.close()
+    async def run(self) -> None:
+        """Take samples and ask whether the brokers respond, until the task is canceled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.cluster.probe_forever())
+            tasks.create_task(self.history.run())
 
-    def session_of(self, request: Request) -> Session | None:
-        """Return the session of the browser; None if it is not logged in."""
-        return self.sessions.find(request.cookies.get(self.sessions.cookie))
+    async def close(self) -> None:
+        """Keep the samples, and close the clients, after `run` has ended."""
+        await self.history.close()
+        await self.cluster.close()
+        await asyncio.to_thread(self._service_threads.close)
 
-    def role_of(self, request: Request) -> Role:
-        """Return what the user of the browser may do."""
-        session = self.session_of(request)
-        return Role.VIEWER if session is None or not self.settings.allow_changes else session.role
-
-    def path(self, request: Request) -> str:
-        """Return the path of a request without the prefix of the cluster."""
-        return request.url.path.removeprefix(self.prefix) or "/"
-
-    def redirect(self, page: str) -> RedirectResponse:
-        """Return a redirect to a page, after a form.
-
-        Args:
-            page: Path and query, without the prefix of the cluster.
-        """
-        return RedirectResponse(self.prefix + page, 303)
+    async def call_service(self, load: Callable[[], T]) -> T:
+        """Run a function that sends requests to a registry or a Connect cluster, in a thread."""
+        return await self._service_threads.run(load)
 
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any
     ) -> HTMLResponse:
-        """Return a page.
+        """Return a page, and keep its contents for times when no broker responds.
 
         Args:
             template: Name of the template.
             status: Status of the response.
             values: Values for the template.
         """
-        session = self.session_of(request)
-        # A script that refreshes a page must not take the notices of another tab.
-        is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
-        role = self.role_of(request)
-        path = self.path(request)
-        shared = {
-            "path": path,
-            "here": path + (f"?{request.url.query}" if request.url.query else ""),
-            "navigation": navigation(request.app.state.entries, path, self.settings),
-            "bootstrap": self.settings.bootstrap,
-            "allow_changes": self.settings.allow_changes,
-            "has_login": self.settings.has_login,
-            "session": session,
-            "role": role,
-            "can_change": role >= Role.OPERATOR,
-            "can_administer": role >= Role.ADMIN,
-            "csrf": session.csrf if session is not None else "",
-            "notices": session.take_notices() if session is not None and is_opened else [],
-            "draft": session.take_draft() if session is not None and is_opened else NO_DRAFT,
+        response = super().page(request, template, status, **values)
+        if request.method == "GET" and status == 200 and not self.cluster.reachability.error:
+            made = LastPage(template, values, len(response.body), self.clock.wall_ms())
+            self._last_pages.keep(self._key(request), made)
+        return response
+
+    def surroundings(self, request: Request) -> dict[str, Any]:
+        """Return the values that all templates use."""
+        reachability = self.cluster.reachability
+        outage = None
+        if reachability.is_down:
+            outage = Outage(reachability.down_since_ms, reachability.error, None)
+        return {
+            **super().surroundings(request),
             "interval": self.history.interval,
-            "sample_error": self.history.error,
+            "sample_error": "" if outage else self.history.error,
+            "outage": outage,
         }
-        return HTMLResponse(self._renderer.render(template, {**shared, **values}), status)
+
+    def last_page(self, request: Request, error: str) -> HTMLResponse | None:
+        """Return the page as it was when brokers responded; None if it was not shown then.
+
+        Args:
+            request: The request, whose brokers do not respond.
+            error: The error.
+        """
+        kept = self._last_pages.find(self._key(request)) if request.method == "GET" else None
+        if kept is None:
+            return None
+        outage = Outage(self.cluster.reachability.down_since_ms, error, kept.made_ms)
+        # A form could not be sent to the brokers.
+        now = {
+            "outage": outage,
+            "reload_s": RELOAD_S,
+            "can_change": False,
+            "can_administer": False,
+        }
+        values = {**self.surroundings(request), **kept.values, **now}
+        return HTMLResponse(self._renderer.render(kept.template, values))
+
+    def _key(self, request: Request) -> Hashable:
+        # What a page shows depends on the rights of the user at the cluster, and on the role.
+        role = self.role_of(request)
+        return acting_user.get(), role, request.url.path, request.url.query
 
 
 def console_of(request: Request) -> Console:
-    """Return the console that handles a request."""
-    found = request.app.state.console
+    """Return the console of the cluster of a request."""
+    found = frame_of(request)
     assert isinstance(found, Console)
     return found

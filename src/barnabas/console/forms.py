@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 FORM_TYPE = "application/x-www-form-urlencoded"
 MULTIPART_TYPE = "multipart/form-data"
-# Larger than the number of records that can be chosen at once.
+# Larger than the number of records that can be chosen at once. The form of a connector has a field
+# for each config of its plug-in.
 _FIELDS_MAX = 500
 _INT64_MAX = 2**63 - 1
 # A preview sends the file again in base64, which must fit into a request.

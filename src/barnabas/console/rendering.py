@@ -6,6 +6,7 @@ that no request renders more than a bounded number of rows.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -30,6 +31,9 @@ class Asset(NamedTuple):
 
     content: bytes
     type: str
+    # The content for browsers that accept gzip. Only files are compressed: the length of a
+    # compressed page would tell about secrets in it (BREACH).
+    compressed: bytes
 
 
 class Renderer:
@@ -76,7 +80,9 @@ def assets() -> dict[str, Asset]:
     for file in files(_PACKAGE).joinpath("static").iterdir():
         suffix = file.name[file.name.rfind(".") :]
         if suffix in _ASSET_TYPES:
-            found[file.name] = Asset(file.read_bytes(), _ASSET_TYPES[suffix])
+            content = file.read_bytes()
+            compressed = gzip.compress(content, mtime=0)
+            found[file.name] = Asset(content, _ASSET_TYPES[suffix], compressed)
     return found
 
 

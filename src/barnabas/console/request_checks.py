@@ -4,36 +4,30 @@
 - Origin: a form of another site is refused, before its CSRF token is checked. So are pages that
   another site loads as images, scripts or frames: searches and examinations are costly.
 - Size of the body, and time until the response begins.
-- A log-in, if the console can be reached from other machines.
-
-A session lives in the memory of the console; a restart ends all of them. The browser gets a random
-id in a cookie. Each form has the session's second token, which another site cannot know (CSRF).
+- The header of a trusted proxy that names the user: it is refused from other addresses.
+- A log-in, if the console can be reached from other machines, or can tell its users apart.
+- The number of costly requests in a minute.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import hmac
-from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from barnabas.console.access.roles import Role
-from barnabas.console.forms import FORM_TYPE, MULTIPART_TYPE, NO_DRAFT
+from barnabas.console.access.acting import acting_user
+from barnabas.console.access.rate_limits import is_costly
+from barnabas.console.forms import FORM_TYPE, MULTIPART_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from barnabas.console.forms import Draft
-    from barnabas.console.settings import ConsoleSettings
-    from barnabas.runtime.clock import Clock
-    from barnabas.runtime.rng import Rng
+    from barnabas.console.access.sessions import Session
+    from barnabas.console.frame import Frame
+    from barnabas.console.site import Site
 
 BODY_BYTES_MAX = 1024 * 1024
 _TARGET_CHARACTERS_MAX = 8 * 1024
@@ -43,6 +37,7 @@ _REQUEST_S = 40.0
 _ENDLESS = ("/messages/tail",)
 # Paths that are shown without a log-in.
 _OPEN = ("/login", "/static/")
+_TOO_MANY = 429
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 _HEADERS = (
     (
@@ -64,10 +59,12 @@ _HEADERS = (
 class RequestChecks:
     """An ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, settings: ConsoleSettings, sessions: Sessions) -> None:
+    def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app = app
-        self._sessions = sessions
+        self._site = site
+        settings = site.settings
         self._login_to_read = settings.login_to_read
+        self._acts_as_user = settings.login.acts_as_user
         names = (*_LOOPBACK_NAMES, settings.host, *settings.allowed_hosts)
         self._hosts = {name.strip("[]").lower() for name in names}
 
@@ -79,7 +76,8 @@ class RequestChecks:
         if scope["type"] != "http":
             return
         response = _Response(send)
-        refusal = self._refusal(Request(scope))
+        request = Request(scope)
+        refusal = self._refusal(request) or self._refusal_of_user(request)
         if refusal is not None:
             await refusal(scope, receive, response.send)
             return
@@ -93,7 +91,7 @@ class RequestChecks:
             late = PlainTextResponse("the request took too long\n", 504)
             await late(scope, receive, response.send)
 
-    def _refusal(self, request: Request) -> PlainTextResponse | RedirectResponse | None:
+    def _refusal(self, request: Request) -> Response | None:
         host = request.headers.get("host", "")
         if host_name(host) not in self._hosts:
             text = (
@@ -109,15 +107,39 @@ class RequestChecks:
             return PlainTextResponse("another site may only link to this console\n", 403)
         if "transfer-encoding" in request.headers or _body_bytes(request) > BODY_BYTES_MAX:
             return PlainTextResponse(f"the limit is {BODY_BYTES_MAX} bytes\n", 413)
-        if self._login_to_read and not request.url.path.startswith(_OPEN):
-            return self._login_page(request)
+        if self._site.shared.proxy.is_forged(request):
+            text = "only a trusted proxy may name the user: --trusted-proxy adds its address\n"
+            return PlainTextResponse(text, 403)
         return None
 
-    def _login_page(self, request: Request) -> RedirectResponse | None:
-        if self._sessions.find(request.cookies.get(self._sessions.cookie)) is not None:
+    def _refusal_of_user(self, request: Request) -> Response | None:
+        frame = self._site.frame_of(request.url.path)
+        path = frame.path(request)
+        session = frame.session_of(request)
+        if self._login_to_read and session is None and not path.startswith(_OPEN):
+            target = path + (f"?{request.url.query}" if request.url.query else "")
+            return RedirectResponse(f"{frame.prefix}/login?next={quote(target, safe='')}", 303)
+        if session is not None and self._acts_as_user:
+            acting_user.set(session.user.account)
+        if is_costly(path, request.url.query):
+            return self._refusal_of_costly(request, frame, session)
+        return None
+
+    def _refusal_of_costly(
+        self, request: Request, frame: Frame, session: Session | None
+    ) -> Response | None:
+        """Count a costly request of a session, or of an address without one."""
+        shared = frame.shared
+        client = shared.proxy.address(request) if session is None else session
+        wait_s = shared.limit.take(client)
+        if not wait_s:
             return None
-        target = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return RedirectResponse(f"/login?next={quote(target, safe='')}", 303)
+        text = f"too many costly requests from this browser or address: wait {wait_s} s"
+        response = frame.page(
+            request, "problem.html", _TOO_MANY, title="Too many requests", text=text, advice=""
+        )
+        response.headers["retry-after"] = str(wait_s)
+        return response
 
 
 def host_name(header: str) -> str:
@@ -168,121 +190,3 @@ class _Response:
                 headers.append((b"cache-control", b"no-store"))
             message = {**message, "headers": headers}
         await self._send(message)
-
-
-_SESSIONS_MAX = 100
-_LIFETIME_MS = 8 * 3_600_000
-_NOTICES_MAX = 5
-_TOKEN_BYTES = 24
-_PASSWORD_BYTES = 15
-# At most this number of wrong passwords in this time.
-_ATTEMPTS_MAX = 10
-_ATTEMPTS_MS = 60_000
-
-
-class Notice(NamedTuple):
-    """The result of a change, which the next page shows once."""
-
-    is_error: bool
-    text: str
-
-
-class Session:
-    """One log-in of one browser."""
-
-    __slots__ = ("csrf", "draft", "ends_ms", "notices", "role")
-
-    def __init__(self, csrf: str, ends_ms: float, role: Role) -> None:
-        # What the user may do, if the console allows changes at all.
-        self.role = role
-        # The token in every form.
-        self.csrf = csrf
-        # End of the session (ms, monotonic clock).
-        self.ends_ms = ends_ms
-        self.notices: deque[Notice] = deque(maxlen=_NOTICES_MAX)
-        # The newest form that was refused, until a page shows it again.
-        self.draft = NO_DRAFT
-
-    def take_notices(self) -> list[Notice]:
-        """Return the notices, and forget them."""
-        found = list(self.notices)
-        self.notices.clear()
-        return found
-
-    def take_draft(self) -> Draft:
-        """Return the newest form that was refused, and forget it."""
-        found, self.draft = self.draft, NO_DRAFT
-        return found
-
-
-class Sessions:
-    """All sessions of a console, and its password.
-
-    Args:
-        clock: Ends sessions.
-        rng: Makes passwords and tokens.
-        password: The fixed password; None for one-time passwords.
-        announce: Called with each new one-time password.
-    """
-
-    def __init__(
-        self, clock: Clock, rng: Rng, password: str | None, announce: Callable[[str], None]
-    ) -> None:
-        self._clock = clock
-        self._rng = rng
-        self._is_fixed = password is not None
-        self._password = "" if password is None else password
-        self._announce = announce
-        self._sessions: dict[str, Session] = {}
-        # Times of wrong passwords (ms, monotonic clock).
-        self._failures: deque[float] = deque(maxlen=_ATTEMPTS_MAX)
-        # Cookies of all ports of a host are one jar, so consoles need names of their own.
-        self.cookie = f"barnabas_console_{rng.token(4).hex()}"
-
-    def announce_password(self) -> None:
-        """Make and announce a one-time password, unless the password is fixed."""
-        if not self._is_fixed:
-            self._password = self._token(_PASSWORD_BYTES)
-            self._announce(self._password)
-
-    @property
-    def is_blocked(self) -> bool:
-        """Whether there were too many wrong passwords, so that no password is accepted now."""
-        oldest = self._failures[0] if len(self._failures) == _ATTEMPTS_MAX else None
-        return oldest is not None and self._clock.monotonic_ms() - oldest < _ATTEMPTS_MS
-
-    def log_in(self, password: str) -> str | None:
-        """Return the id of a new session; None if the password is wrong.
-
-        A one-time password is used up, and the next one is announced.
-        """
-        if self.is_blocked:
-            return None
-        given, wanted = password.encode("utf-8", "replace"), self._password.encode()
-        if not wanted or not hmac.compare_digest(given, wanted):
-            self._failures.append(self._clock.monotonic_ms())
-            return None
-        self.announce_password()
-        while len(self._sessions) >= _SESSIONS_MAX:
-            del self._sessions[next(iter(self._sessions))]
-        session_id = self._token(_TOKEN_BYTES)
-        ends_ms = self._clock.monotonic_ms() + _LIFETIME_MS
-        self._sessions[session_id] = Session(self._token(_TOKEN_BYTES), ends_ms, Role.ADMIN)
-        return session_id
-
-    def find(self, session_id: str | None) -> Session | None:
-        """Return the session with this id; None if there is none or it has ended."""
-        session = None if session_id is None else self._sessions.get(session_id)
-        if session is None or session_id is None:
-            return None
-        if self._clock.monotonic_ms() >= session.ends_ms:
-            del self._sessions[session_id]
-            return None
-        return session
-
-    def log_out(self, session_id: str | None) -> None:
-        """End a session."""
-        self._sessions.pop(session_id or "", None)
-
-    def _token(self, size: int) -> str:
-        return base64.urlsafe_b64encode(self._rng.token(size)).decode().rstrip("=")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from starlette.applications import Starlette
@@ -12,43 +12,66 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from barnabas.cli.load.metrics import MetricsError
-from barnabas.client.errors import ClientError, UnknownTopicError
-from barnabas.console.console import Console, console_of
+from barnabas.client.errors import ClientError, ClientTimeoutError, NoBrokersError
+from barnabas.console.cluster_access import ClusterDownError
+from barnabas.console.connect.rest import ConnectError
+from barnabas.console.console import RELOAD_S, console_of
 from barnabas.console.forms import FormError
+from barnabas.console.frame import Announcements, frame_of
+from barnabas.console.missing_rights import missing_right, status_of
 from barnabas.console.pages import (
     access_changes,
+    audit,
     cluster,
+    clusters,
     config_changes,
+    connect,
+    connect_changes,
     examinations,
     group_changes,
     groups,
+    login,
     messages,
+    nodes,
     pipelines,
     produce,
+    quotas,
     reassignments,
     resend,
+    rights,
+    schema_changes,
+    schemas,
     security,
+    tokens,
     topic_changes,
     topic_settings,
     topics,
+    transactions,
 )
 from barnabas.console.request_checks import RequestChecks
+from barnabas.console.site import Site
 from barnabas.runtime.loop import new_loop
 from barnabas.runtime.web_server import AnnouncingServer, server_config
+from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
+    from starlette.routing import BaseRoute
 
+    from barnabas.console.frame import Frame
     from barnabas.console.settings import ConsoleSettings
 
 
 def serve(
-    settings: ConsoleSettings, on_ready: Callable[[str], None], on_password: Callable[[str], None]
+    settings: ConsoleSettings,
+    on_ready: Callable[[str], None],
+    on_password: Callable[[str], None],
+    on_notice: Callable[[str], None],
 ) -> bool:
     """Serve until SIGINT or SIGTERM.
 
@@ -56,82 +79,107 @@ def serve(
         settings: What the command line gives.
         on_ready: Called with the address (a URL) when the console accepts requests.
         on_password: Called with each new one-time password.
+        on_notice: Called when the brokers of a cluster begin or stop to respond.
 
     Returns:
         Whether the server could listen on the address.
+
+    Raises:
+        OSError: The audit log cannot be opened.
     """
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(_serve(settings, on_ready, on_password))
+        return runner.run(_serve(settings, on_ready, Announcements(on_password, on_notice)))
 
 
 async def _serve(
-    settings: ConsoleSettings, on_ready: Callable[[str], None], on_password: Callable[[str], None]
+    settings: ConsoleSettings, on_ready: Callable[[str], None], announce: Announcements
 ) -> bool:
-    console = Console(settings, on_password)
-    config = server_config(make_application(console), settings.host, settings.port)
-    server = AnnouncingServer(config, on_ready, console.tails.end)
+    site = Site(settings, announce)
+    config = server_config(make_application(site), settings.host, settings.port)
+    server = AnnouncingServer(config, on_ready, site.end)
     await server.serve()
     return server.was_ready
 
 
 _YEAR_S = 31_536_000
+_CLUSTER_PAGES: tuple[Any, ...] = (
+    *(cluster, examinations, topics, topic_settings, reassignments, topic_changes, config_changes),
+    *(messages, produce, resend),
+    *(groups, group_changes, pipelines),
+    *(connect, connect_changes, schemas, schema_changes),
+    *(rights, nodes, transactions, quotas, tokens),
+    *(security, access_changes, audit, login),
+)
+_FRONT_PAGES: tuple[Any, ...] = (clusters, audit, login)
 
 
-def make_application(console: Console) -> Starlette:
+def make_application(site: Site) -> Starlette:
     """Return the ASGI application of a console."""
-    pages = (
-        cluster,
-        examinations,
-        topics,
-        topic_settings,
-        reassignments,
-        messages,
-        produce,
-        resend,
-        groups,
-        group_changes,
-        pipelines,
-        security,
-        topic_changes,
-        config_changes,
-        access_changes,
-    )
-    routes = [route for page in pages for route in page.ROUTES]
-    entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
-    routes += [Route("/static/{name}", _send_asset)]
+    assets = Route("/static/{name}", _send_asset)
+    middleware = [Middleware(RequestChecks, site=site)]
+    if site.front is site.consoles[0]:
+        application = _application(site.front, _CLUSTER_PAGES, [assets], middleware)
+    else:
+        mounts = [Mount(each.prefix, _application(each, _CLUSTER_PAGES)) for each in site.consoles]
+        application = _application(site.front, _FRONT_PAGES, [assets, *mounts], middleware)
+    application.router.lifespan_context = site.running
+    application.state.consoles = site.consoles
+    return application
+
+
+def _application(
+    frame: Frame,
+    pages: Sequence[Any],
+    extra: Sequence[BaseRoute] = (),
+    middleware: Sequence[Middleware] = (),
+) -> Starlette:
+    """Return the application of the pages below one prefix."""
+    frame.entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
     application = Starlette(
-        routes=routes,
-        middleware=[
-            Middleware(RequestChecks, settings=console.settings, sessions=console.sessions)
-        ],
+        routes=[*(route for page in pages for route in page.ROUTES), *extra],
+        middleware=middleware,
         exception_handlers={
             HTTPException: _show_refusal,
             FormError: _show_form_error,
             click.UsageError: _show_form_error,
             ClientError: _show_client_error,
+            ConnectError: _show_service_error,
+            RegistryError: _show_service_error,
             MetricsError: _show_client_error,
             TimeoutError: _show_timeout,
             ClientDisconnect: _show_nothing,
             Exception: _show_bug,
         },
-        lifespan=console.running,
     )
-    application.state.console = console
-    application.state.entries = entries
+    application.state.frame = frame
     return application
 
 
 async def _send_asset(request: Request) -> Response:
-    asset = console_of(request).assets.get(request.path_params["name"])
+    asset = frame_of(request).assets.get(request.path_params["name"])
     if asset is None:
         raise HTTPException(404)
-    headers = {"cache-control": f"public, max-age={_YEAR_S}, immutable"}
+    headers = {
+        "cache-control": f"public, max-age={_YEAR_S}, immutable",
+        "vary": "accept-encoding",
+    }
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["content-encoding"] = "gzip"
+        return Response(asset.compressed, media_type=asset.type, headers=headers)
     return Response(asset.content, media_type=asset.type, headers=headers)
 
 
-def _problem(request: Request, status: int, text: str, advice: str = "") -> Response:
-    return console_of(request).page(
-        request, "problem.html", status, title=HTTPStatus(status).phrase, text=text, advice=advice
+def _problem(
+    request: Request, status: int, text: str, advice: str = "", right: str = ""
+) -> Response:
+    return frame_of(request).page(
+        request,
+        "problem.html",
+        status,
+        title=HTTPStatus(status).phrase,
+        text=text,
+        advice=advice,
+        right=right,
     )
 
 
@@ -145,16 +193,40 @@ async def _show_form_error(request: Request, error: Exception) -> Response:
     return _problem(request, 400, text)
 
 
+_ADVICE = "The page Doctor examines the addresses and the cluster."
+
+
 async def _show_client_error(request: Request, error: Exception) -> Response:
-    is_missing = isinstance(error, UnknownTopicError)
-    advice = "" if is_missing else "The page Doctor examines the addresses and the cluster."
-    return _problem(request, 404 if is_missing else 502, str(error), advice)
+    status = status_of(error) if isinstance(error, ClientError) else 502
+    if status in (403, 404):
+        return _problem(request, status, str(error), right=missing_right(error, request))
+    if isinstance(error, ClusterDownError):
+        return _last_page(request, error) or _show_outage(request)
+    is_late = isinstance(error, ClientTimeoutError | NoBrokersError)
+    return (_last_page(request, error) if is_late else None) or _problem(
+        request, status, str(error), _ADVICE
+    )
 
 
-async def _show_timeout(request: Request, _error: Exception) -> Response:
-    seconds = console_of(request).settings.timeout
+async def _show_service_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, (ConnectError, RegistryError))
+    return _problem(request, 404 if error.status == HTTPStatus.NOT_FOUND else 502, str(error))
+
+
+def _show_outage(request: Request) -> Response:
+    """Show what is tried and since when; the banner of all pages says it."""
+    return frame_of(request).page(request, "outage.html", 503, reload_s=RELOAD_S)
+
+
+async def _show_timeout(request: Request, error: Exception) -> Response:
+    seconds = frame_of(request).settings.timeout
     text = f"the brokers did not answer all requests within {seconds:g} s"
-    return _problem(request, 504, text, "The page Doctor examines the addresses and the cluster.")
+    return _last_page(request, error) or _problem(request, 504, text, _ADVICE)
+
+
+def _last_page(request: Request, error: Exception) -> Response | None:
+    """Return the page as it was shown before the brokers stopped responding."""
+    return console_of(request).last_page(request, str(error))
 
 
 async def _show_nothing(_request: Request, _error: Exception) -> Response:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.console.access.login_settings import LoginSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.console.connect.rest import ConnectSettings
     from barnabas.console.history_file import HistoryFile
     from barnabas.console.prometheus import Prometheus
     from barnabas.serializers.registry import SchemaRegistry
@@ -22,6 +25,19 @@ class SearchLimits(NamedTuple):
     # Bytes of keys, values and headers that are examined.
     size: int = 64 * 1024 * 1024
     seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """The settings of one of several clusters."""
+
+    # The first part of the paths of its pages.
+    name: str
+    bootstrap: str
+    client: Mapping[str, str]
+    metrics: tuple[str, ...] = ()
+    registry: SchemaRegistry | None = None
+    history: HistoryFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +55,13 @@ class ConsoleSettings:
     # Names in the Host header besides the loopback names and `host`.
     allowed_hosts: tuple[str, ...] = ()
     allow_changes: bool = False
-    # None: one-time passwords, printed on the terminal.
-    password: str | None = None
+    login: LoginSettings = field(default_factory=LoginSettings)
+    # Further clusters; with any, `bootstrap` and what belongs to it is not used.
+    clusters: tuple[ClusterSettings, ...] = ()
+    # The file of the audit log; None for memory only.
+    audit_log: str | None = None
+    # Costly requests of one client in a minute; 0 for any number.
+    costly_per_minute: int = 120
     # Seconds between two samples of rates and lags.
     interval: float = 5.0
     # Longest time of all requests of a page to the cluster (s).
@@ -52,6 +73,8 @@ class ConsoleSettings:
     queries: tuple[str, ...] = ()
     # For keys and values with a schema.
     registry: SchemaRegistry | None = None
+    # Kafka Connect clusters, in the order of the pages.
+    connect: tuple[ConnectSettings, ...] = ()
     # Keeps rates and lags over restarts; None: they begin anew with the console.
     history: HistoryFile | None = None
     # Has older rates than the console; None: there is none.
@@ -59,13 +82,29 @@ class ConsoleSettings:
 
     @property
     def login_to_read(self) -> bool:
-        """Whether pages need a log-in too: the console can be reached from other machines."""
-        return not is_loopback(self.host)
+        """Whether pages need a log-in too.
+
+        They do if the console can be reached from other machines, or can tell its users apart.
+        """
+        return not is_loopback(self.host) or self.login.knows_users
 
     @property
     def has_login(self) -> bool:
         """Whether there is anything to log in for."""
         return self.allow_changes or self.login_to_read
+
+    def of_cluster(self, cluster: ClusterSettings) -> ConsoleSettings:
+        """Return the settings of one of several clusters."""
+        return replace(
+            self,
+            bootstrap=cluster.bootstrap,
+            client=cluster.client,
+            metrics=cluster.metrics,
+            registry=cluster.registry,
+            history=cluster.history,
+            prometheus=None,
+            clusters=(),
+        )
 
 
 def is_loopback(host: str) -> bool:

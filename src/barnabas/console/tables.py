@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
-from barnabas.console.console import console_of
 from barnabas.console.formats import name_class
+from barnabas.console.frame import frame_of
 from barnabas.console.rendering import paged
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def tabulate(
         is_descending=is_descending,
         query=query,
         can_filter=text is not None,
-        path=console_of(request).path(request),
+        path=frame_of(request).path(request),
         fields=fields,
         prefix=prefix,
     )

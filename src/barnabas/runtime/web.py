@@ -1,10 +1,11 @@
-"""Blocking HTTP requests: to issuers of tokens, publishers of keys, and schema registries.
+"""Blocking HTTP requests: to issuers of tokens, publishers of keys, registries, Kafka Connect.
 
 Code on an event loop calls these functions through the executor.
 """
 
 from __future__ import annotations
 
+import base64
 import http.client
 import io
 import ssl
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
-# A response is a few kilobytes. A response above this limit is an error, so that it cannot fill the
-# memory.
+# Most responses have a few kilobytes. A response above the limit of its request is an error, so
+# that it cannot fill the memory.
 RESPONSE_BYTES_MAX = 1 << 20
 _CHUNK_BYTES = 1 << 16
 
@@ -36,6 +37,7 @@ class WebRequest(msgspec.Struct, frozen=True):
     # Trusted certificates, and the own one; None for those of the system.
     tls: ssl.SSLContext | None = None
     method: str | None = None
+    response_bytes_max: int = RESPONSE_BYTES_MAX
 
 
 class WebResponse(NamedTuple):
@@ -145,6 +147,41 @@ def verifying_context(ca_file: str | None = None) -> ssl.SSLContext:
     return context
 
 
+def client_context(
+    ca_file: str | None, certificate_file: str | None, key_file: str | None
+) -> ssl.SSLContext | None:
+    """Return a TLS context with files of a client (PEM); None if there are no files.
+
+    Raises:
+        OSError: A file cannot be read, or has no certificate.
+    """
+    if ca_file is None and certificate_file is None:
+        return None
+    context = verifying_context(ca_file)
+    if certificate_file is not None:
+        context.load_cert_chain(certificate_file, key_file)
+    return context
+
+
+def authorization(user_info: str, token: str) -> dict[str, str]:
+    """Return the header that logs a client in; empty without a user and a token.
+
+    Args:
+        user_info: "USER:PASSWORD" for basic authentication; "" if there is none.
+        token: The token for bearer authentication; "" if there is none.
+
+    Raises:
+        ValueError: Both are given, or there is no password.
+    """
+    if user_info and token:
+        raise ValueError("give either user_info or a token")
+    if user_info:
+        if ":" not in user_info:
+            raise ValueError("user_info: write USER:PASSWORD")
+        return {"Authorization": f"Basic {base64.b64encode(user_info.encode()).decode()}"}
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
 def fetch(request: WebRequest) -> bytes:
     """Send a request over HTTP or HTTPS, and return the body of the response.
 
@@ -203,6 +240,7 @@ def _read(
     body = bytearray()
     while chunk := response.read1(_CHUNK_BYTES):
         body += chunk
-        if len(body) > RESPONSE_BYTES_MAX:
-            raise OSError(f"{request.url} responded with more than {RESPONSE_BYTES_MAX} bytes")
+        if len(body) > request.response_bytes_max:
+            limit = request.response_bytes_max
+            raise OSError(f"{request.url} responded with more than {limit} bytes")
     return bytes(body)

@@ -8,7 +8,6 @@ the loop (see `lookups`).
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, Unpack
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -26,7 +25,6 @@ from barnabas.serializers.schema import (
 )
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Mapping, Sequence
 
 
@@ -49,6 +47,11 @@ _REFERENCE_DEPTH_MAX = 20
 _CACHE_SIZE = 1000
 # A prefix that begins so selects a context: the names of its subjects may begin otherwise.
 _CONTEXT_MARK = ":"
+# The prefix that selects the subjects of all contexts.
+_ALL_CONTEXTS = ":*:"
+# Schemas in one response; a registry limits their number, too.
+_SCHEMAS_A_RESPONSE = 500
+_LARGE_RESPONSE_BYTES_MAX = 64 * 1024 * 1024
 _CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -83,6 +86,15 @@ class _VersionResponse(_SchemaResponse, kw_only=True):
     subject: str
     version: int
     id: _SchemaId
+
+
+class SubjectVersion(msgspec.Struct, frozen=True):
+    """A version of a subject without its text, as lists of schemas have it."""
+
+    subject: str = ""
+    version: int = 0
+    schema_id: _SchemaId = msgspec.field(name="id", default=0)
+    kind: SchemaType = msgspec.field(name="schemaType", default=SchemaType.AVRO)
 
 
 class _IdResponse(msgspec.Struct):
@@ -120,6 +132,7 @@ class _Request(msgspec.Struct, frozen=True):
     path: str
     body: bytes | None = None
     method: str | None = None
+    response_bytes_max: int = web.RESPONSE_BYTES_MAX
 
 
 class SchemaRegistry:
@@ -158,7 +171,9 @@ class SchemaRegistry:
             raise ValueError("the URL of the schema registry is missing")
         self._headers = _headers(user_info, options.get("token", ""))
         self._timeout_s = options.get("timeout_s", 10.0)
-        self._tls = _tls(options)
+        self._tls = web.client_context(
+            options.get("ca_file"), options.get("certificate_file"), options.get("key_file")
+        )
         size = options.get("cache_size", _CACHE_SIZE)
         self._by_id: BoundedCache[int, Schema] = BoundedCache(size)
         self._ids: BoundedCache[tuple[str, Schema], int] = BoundedCache(size)
@@ -295,6 +310,46 @@ class SchemaRegistry:
             return found
         # Some registries ignore the prefix.
         return [name for name in found if name.startswith(prefix)]
+
+    def latest_versions(self, *, deleted: bool = False) -> list[SubjectVersion] | None:
+        """Return the newest version of each subject in all contexts, without the texts.
+
+        Args:
+            deleted: Whether to return those too that were deleted softly.
+
+        Returns:
+            None if the registry's list of schemas does not name the subjects (Apicurio Registry).
+
+        Raises:
+            RegistryError: The registry was not reached, or refused the request.
+        """
+        # A registry without contexts finds no subject with the prefix of all contexts.
+        found = self._latest_versions(_ALL_CONTEXTS, deleted) or self._latest_versions("", deleted)
+        return found if all(each.subject for each in found) else None
+
+    def _latest_versions(self, prefix: str, deleted: bool) -> list[SubjectVersion]:
+        found: list[SubjectVersion] = []
+        while True:
+            query = _query(
+                latestOnly=True,
+                deleted=deleted,
+                subjectPrefix=prefix,
+                offset=str(len(found)),
+                limit=str(_SCHEMAS_A_RESPONSE),
+            )
+            request = _Request(f"/schemas{query}", response_bytes_max=_LARGE_RESPONSE_BYTES_MAX)
+            part = self._send(request, list[SubjectVersion])
+            found += part
+            if len(part) != _SCHEMAS_A_RESPONSE:
+                return found
+
+    def contexts(self) -> list[str]:
+        """Return the names of all contexts, such as "." for the default one.
+
+        Raises:
+            RegistryError: Also if the registry has no contexts (status 404).
+        """
+        return self._send(_Request("/contexts"), list[str])
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
         """Return the numbers of a subject's versions, those deleted softly too with `deleted`.
@@ -470,6 +525,7 @@ class SchemaRegistry:
             self._timeout_s,
             self._tls,
             wanted.method,
+            wanted.response_bytes_max,
         )
         try:
             response = web.exchange(request)
@@ -552,22 +608,7 @@ def _without_user(url: str) -> tuple[str, str]:
 
 def _headers(user_info: str, token: str) -> Mapping[str, str]:
     headers = {"Accept": f"{_CONTENT_TYPE}, application/json", "Content-Type": _CONTENT_TYPE}
-    if user_info and token:
-        raise ValueError("give the schema registry either user_info or a token")
-    if user_info:
-        if ":" not in user_info:
-            raise ValueError("user_info of the schema registry: write USER:PASSWORD")
-        headers["Authorization"] = f"Basic {base64.b64encode(user_info.encode()).decode()}"
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    return headers
-
-
-def _tls(options: RegistryOptions) -> ssl.SSLContext | None:
-    ca_file, certificate = options.get("ca_file"), options.get("certificate_file")
-    if ca_file is None and certificate is None:
-        return None
-    context = web.verifying_context(ca_file)
-    if certificate is not None:
-        context.load_cert_chain(certificate, options.get("key_file"))
-    return context
+    try:
+        return {**headers, **web.authorization(user_info, token)}
+    except ValueError as error:
+        raise ValueError(f"schema registry: {error}") from None

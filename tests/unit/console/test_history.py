@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from barnabas.cli.load.rates import GroupSample, Sample, TopicSample
-from barnabas.console.cluster_history import ClusterAccess, History
+from barnabas.console.cluster_access import ClusterAccess
+from barnabas.console.cluster_history import History
+from barnabas.console.history_file import history_file
 from barnabas.console.series import Series
 from barnabas.console.settings import ConsoleSettings
+from barnabas.runtime.clock import SystemClock
+from console_in_process import NO_BROKER, ConsoleInProcess
+from waiting import eventually_equal
 
 SETTINGS = ConsoleSettings("127.0.0.1:1", {})
 
@@ -15,7 +22,7 @@ def values(series: Series) -> list[float | None]:
 
 
 def history() -> History:
-    return History(ClusterAccess(SETTINGS), SETTINGS)
+    return History(ClusterAccess(SETTINGS, SystemClock()), SETTINGS)
 
 
 def sample(at: float, ends: dict[str, int], lags: dict[str, int]) -> Sample:
@@ -68,3 +75,18 @@ def test_a_peak_of_a_lag_survives_in_longer_steps_and_a_rate_has_its_mean() -> N
     (coarse, _), (minutes, _) = made.group("g").tiers(), made.topic("a").tiers()
     assert max(value for _, value in coarse.points) == 1000
     assert {value for _, value in minutes.points} == {10.0}
+
+
+def test_a_console_keeps_its_series_in_a_file_over_a_restart(tmp_path: Path) -> None:
+    def settings() -> ConsoleSettings:
+        file = history_file(str(tmp_path), "127.0.0.1:1")
+        return ConsoleSettings("127.0.0.1:1", NO_BROKER, interval=3600.0, history=file)
+
+    with ConsoleInProcess(settings()) as first:
+        start = SystemClock().monotonic_ms() / 1000 - 600
+        for index in range(10):
+            first.console.history.add(sample(start + 60 * index, {"a": 600 * index}, {"g": 5}))
+    with ConsoleInProcess(settings()) as second:
+        again = second.console.history
+        eventually_equal(lambda: set(values(again.group("g"))), {5.0})
+        assert values(again.topic("a"))[0] == 10.0

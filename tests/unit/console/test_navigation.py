@@ -64,7 +64,7 @@ TEMPLATES = sorted(each.name for each in files("barnabas.console").joinpath("tem
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_no_template_writes_a_path_without_the_function_that_adds_the_prefix(name: str) -> None:
     text = files("barnabas.console").joinpath("templates", name).read_text("utf-8")
-    targets = re.findall(r'(?:href|action|src|data-[a-z-]+)="([^"]*)"', text)
+    targets = re.findall(r'(?:href|action|src|data-(?!label)[a-z-]+)="([^"]*)"', text)
     written = [each for each in targets if each and not each.startswith("#")]
     assert [each for each in written if "/" in each and "link(" not in each] == []
     assert not [each for each in written if each.startswith("/")]

@@ -129,7 +129,7 @@ def test_a_body_beyond_the_limit_is_refused(console: ConsoleInProcess) -> None:
 
 def test_a_long_address_and_a_form_with_many_fields_are_refused(console: ConsoleInProcess) -> None:
     assert console.get("/topics", filter="x" * 9000).status == 414
-    body = b"&".join(b"a%d=1" % number for number in range(600))
+    body = b"&".join(b"a%d=1" % number for number in range(501))
     headers = {"content-type": FORM, "origin": f"http://{HOST}"}
     assert console.request("POST", "/login", headers=headers, body=body).status == 400
 
@@ -147,5 +147,5 @@ def test_a_console_that_others_can_reach_needs_a_login_to_read() -> None:
 
 def test_without_a_broker_a_page_says_so(console: ConsoleInProcess) -> None:
     answer = console.get("/topics")
-    assert answer.status in (502, 504)
-    assert "Doctor examines" in answer.text
+    assert answer.status in (503, 504)
+    assert "Doctor" in answer.text

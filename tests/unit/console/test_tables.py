@@ -11,7 +11,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from barnabas.console.console import Console
+from barnabas.console.frame import Announcements, Frame, Shared
 from barnabas.console.rendering import ROWS_MAX, Renderer, assets
 from barnabas.console.settings import ConsoleSettings
 from barnabas.console.tables import Column, Table, tabulate
@@ -44,8 +44,9 @@ def table(address: str = "/things", things: list[Thing] = THINGS, **options: Any
         "scheme": "http",
         "app": Starlette(),
     }
-    console = Console(ConsoleSettings("127.0.0.1:1", {}), print, options.pop("mounted", ""))
-    scope["app"].state.console = console
+    settings = ConsoleSettings("127.0.0.1:1", {})
+    shared = Shared(settings, Announcements(print))
+    scope["app"].state.frame = Frame(shared, settings, options.pop("mounted", ""))
     chosen = {"text": lambda each: each.name, "sort": "name", **options}
     return tabulate(Request(scope), COLUMNS, things, **chosen)
 
@@ -120,7 +121,7 @@ def test_two_tables_of_a_page_do_not_share_their_fields() -> None:
 
 
 def test_links_have_no_prefix_of_a_mounted_cluster() -> None:
-    assert table("/north/things", mounted="/north").path == "/things"
+    assert table("/north/things", mounted="north").path == "/things"
 
 
 def page_of(shown: Table[Thing]) -> str:

@@ -6,6 +6,7 @@ import json
 import ssl
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -180,3 +181,25 @@ def test_a_circle_of_references_ends() -> None:
         schema = Schema('"int"', references=(SchemaReference("r1", "s", 1),))
         with pytest.raises(SchemaError, match="nested over 20 deep"):
             SchemaRegistry(server.url).referenced(schema)
+
+
+def test_the_newest_versions_are_read_in_parts(server: RegistryServer) -> None:
+    total = 1_200
+
+    def listed(_method: str, path: str, _headers: Any) -> tuple[int, bytes]:
+        query = parse_qs(urlsplit(path).query)
+        offset, limit = int(query["offset"][0]), int(query["limit"][0])
+        numbers = range(offset, min(total, offset + limit))
+        found = [{"subject": f"s-{n}", "version": n, "id": n, "schema": "x"} for n in numbers]
+        return 200, json.dumps(found).encode()
+
+    server.override = listed
+    found = SchemaRegistry(server.url).latest_versions()
+    assert found is not None
+    assert [each.subject for each in found] == [f"s-{n}" for n in range(total)]
+    assert found[-1].version == total - 1
+
+
+def test_a_list_without_subjects_is_reported(server: RegistryServer) -> None:
+    server.override = lambda *_: (200, b'[{"schema": "x"}]')
+    assert SchemaRegistry(server.url).latest_versions() is None

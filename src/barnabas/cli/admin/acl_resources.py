@@ -46,7 +46,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 OPERATIONS = [each.name.lower() for each in AclOperation if each > AclOperation.ANY]
 _USER = "User:"
 # Operations on each type of resource, besides "all".
-_SUPPORTED: dict[AclResourceType, tuple[AclOperation, ...]] = {
+SUPPORTED: dict[AclResourceType, tuple[AclOperation, ...]] = {
     AclResourceType.TOPIC: LISTED_OPERATIONS[AclResourceType.TOPIC],
     AclResourceType.GROUP: LISTED_OPERATIONS[AclResourceType.GROUP],
     AclResourceType.CLUSTER: LISTED_OPERATIONS[AclResourceType.CLUSTER],
@@ -129,7 +129,7 @@ def check_operation(resource: Resource, operation: AclOperation) -> None:
     Raises:
         UsageError: the type of resource does not have the operation.
     """
-    supported = _SUPPORTED[resource.kind]
+    supported = SUPPORTED[resource.kind]
     if operation not in (AclOperation.ALL, *supported):
         names = ", ".join(each.name.lower() for each in (AclOperation.ALL, *supported))
         kind = resource.kind.name.lower().replace("_", " ")
@@ -231,7 +231,7 @@ def why(
         check_operation(resource, asked)
     subject = principal_of(principal)
     with connected(options) as client:
-        settings = _settings(client)
+        settings = authorizer_settings(client)
         verdicts = {
             resource: _decide(client, settings, resource, (subject, canonical_address(host), asked))
             for resource in resources
@@ -252,8 +252,8 @@ def why(
         sys.exit(EXIT_FAILED)
 
 
-def _settings(client: Client) -> Mapping[str, str]:
-    """Return the configuration of a broker, as far as the client may see it."""
+def authorizer_settings(client: Client) -> Mapping[str, str]:
+    """Return the configuration of a broker with that of its authorizer, as far as it is visible."""
     brokers = client.admin.describe_cluster().brokers
     resource = ConfigResource(ResourceType.BROKER, str(brokers[0].id))
     found = client.admin.describe_configs([resource])[resource]
@@ -269,14 +269,35 @@ def _decide(
     asked: tuple[str, str, AclOperation],
 ) -> Verdict:
     principal, host, operation = asked
-    if settings.get(_AUTHORIZER) == "":
-        return Verdict(True, f"{_AUTHORIZER} is not set: every client may do everything", None)
-    users = [each.strip() for each in settings.get(_SUPER_USERS, "").split(";")]
-    if principal in users:
-        return Verdict(True, f"{principal} is one of {_SUPER_USERS}", None)
+    above = above_entries(settings, principal)
+    if above is not None:
+        return Verdict(True, above, None)
     acls = client.admin.describe_acls(
         AclFilter(resource.kind, resource.name, pattern_type=PatternType.MATCH)
     )
+    entries, image = image_of(acls)
+    action = Action(principal, host, operation, resource.kind, resource.name)
+    decision = decide(image, action)
+    if decision.acl is not None:
+        return Verdict(decision.acl.is_allow, _reason(entries[decision.acl]), entries[decision.acl])
+    if decision.has_acls:
+        count = len(entries)
+        return Verdict(False, f"none of the {count} entries that apply to it covers this", None)
+    is_default = settings.get(_DEFAULT) == "true"
+    reason = f"no entry applies to it, and {_DEFAULT}={str(is_default).lower()}"
+    return Verdict(is_default, reason, None)
+
+
+def above_entries(settings: Mapping[str, str], principal: str) -> str | None:
+    """Return why a principal may do everything without an entry; None if entries decide."""
+    if settings.get(_AUTHORIZER) == "":
+        return f"{_AUTHORIZER} is not set: every client may do everything"
+    users = [each.strip() for each in settings.get(_SUPER_USERS, "").split(";")]
+    return f"{principal} is one of {_SUPER_USERS}" if principal in users else None
+
+
+def image_of(acls: Iterable[Acl]) -> tuple[dict[Entry, Acl], AclsImage]:
+    """Return entries in the form in which brokers decide, with the client's form of each."""
     entries = {
         Entry(
             resource_type=acl.resource_type,
@@ -289,17 +310,7 @@ def _decide(
         ): acl
         for acl in acls
     }
-    image = AclsImage().evolve({str(n).encode(): each for n, each in enumerate(entries)})
-    action = Action(principal, host, operation, resource.kind, resource.name)
-    decision = decide(image, action)
-    if decision.acl is not None:
-        return Verdict(decision.acl.is_allow, _reason(entries[decision.acl]), entries[decision.acl])
-    if decision.has_acls:
-        count = len(entries)
-        return Verdict(False, f"none of the {count} entries that apply to it covers this", None)
-    is_default = settings.get(_DEFAULT) == "true"
-    reason = f"no entry applies to it, and {_DEFAULT}={str(is_default).lower()}"
-    return Verdict(is_default, reason, None)
+    return entries, AclsImage().evolve({str(n).encode(): each for n, each in enumerate(entries)})
 
 
 def _reason(acl: Acl) -> str:

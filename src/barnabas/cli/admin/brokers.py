@@ -161,7 +161,7 @@ def features() -> None:
 def list_features(options: ClientOptions) -> None:
     """List each feature with its finalized level and the levels that all brokers support."""
     with connected(options) as client:
-        supported, finalized = _levels(client)
+        supported, finalized = feature_levels(client)
     names = sorted({*supported, *finalized})
     if options.as_json:
         listed = [
@@ -184,7 +184,7 @@ def list_features(options: ClientOptions) -> None:
     echo_table(("feature", "finalized", "supported from", "to"), rows)
 
 
-def _levels(client: Client) -> tuple[Supported, dict[str, int]]:
+def feature_levels(client: Client) -> tuple[Supported, dict[str, int]]:
     """Return the levels that all unfenced brokers support, and the finalized levels."""
     supported: Supported = {}
     finalized: dict[str, int] = {}
@@ -252,7 +252,7 @@ def _update(
     levels: Mapping[str, int], kind: UpgradeType, options: ClientOptions, *, dry_run: bool
 ) -> None:
     with connected(options) as client:
-        _, before = _levels(client)
+        _, before = feature_levels(client)
         error: ClientError | None = None
         try:
             client.admin.update_features(levels, kind=kind, validate_only=dry_run)
@@ -288,8 +288,8 @@ directories of a broker. Exit status 1: a directory cannot be used, or a broker 
 _DEFAULTS = {"request.timeout.ms": "5000"}
 
 
-class _Place(NamedTuple):
-    """One directory of one broker, with the replicas to show."""
+class Place(NamedTuple):
+    """One log directory of one broker, with the replicas to show."""
 
     broker: int
     directory: LogDirectory
@@ -334,7 +334,7 @@ def log_dirs(
             client.describe_topics(names, may_be_new=False)
         found = client.admin.describe_log_dirs(brokers, once=True)
     silent = {node: each for node, each in found.items() if isinstance(each, ClientError)}
-    places = list(_places(found, names))
+    places = list(places_of(found, names))
     if options.as_json:
         echo_json(_as_json(places, silent))
     elif each_replica:
@@ -360,9 +360,15 @@ def _brokers(client: Client, wanted: Sequence[int]) -> list[int]:
     return list(wanted) or serving
 
 
-def _places(
+def places_of(
     found: dict[int, list[LogDirectory] | ClientError], names: Sequence[str]
-) -> Iterator[_Place]:
+) -> Iterator[Place]:
+    """Yield the log directories of the brokers that answered.
+
+    Args:
+        found: The directories, or an error, by broker.
+        names: The topics whose replicas are wanted; empty for all.
+    """
     for node, directories in sorted(found.items()):
         if isinstance(directories, ClientError):
             continue
@@ -372,10 +378,10 @@ def _places(
                 for tp, replica in sorted(directory.replicas.items())
                 if not names or tp.topic in names
             }
-            yield _Place(node, directory, replicas)
+            yield Place(node, directory, replicas)
 
 
-def _row(place: _Place) -> tuple[object, ...]:
+def _row(place: Place) -> tuple[object, ...]:
     directory = place.directory
     free: object = None
     if directory.total_bytes > 0:
@@ -395,7 +401,7 @@ def _row(place: _Place) -> tuple[object, ...]:
     )
 
 
-def _replica_rows(place: _Place) -> Iterator[tuple[object, ...]]:
+def _replica_rows(place: Place) -> Iterator[tuple[object, ...]]:
     for tp, replica in place.replicas.items():
         lag = replica.offset_lag
         yield (
@@ -408,7 +414,7 @@ def _replica_rows(place: _Place) -> Iterator[tuple[object, ...]]:
         )
 
 
-def _as_json(places: Sequence[_Place], silent: dict[int, ClientError]) -> list[dict[str, Any]]:
+def _as_json(places: Sequence[Place], silent: dict[int, ClientError]) -> list[dict[str, Any]]:
     """Return a list of brokers, with sizes in bytes and lags in records."""
     brokers: dict[int, dict[str, Any]] = {
         node: {"broker": node, "error": str(error), "directories": []}

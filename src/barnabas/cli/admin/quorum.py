@@ -20,7 +20,6 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
-    fail,
 )
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import dim, echo_line, echo_table, good, header_option, strong, warn
@@ -31,7 +30,7 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.client.admin.cluster import QuorumDescription, QuorumReplica
+    from barnabas.client.admin.cluster import QuorumDescription, QuorumReplica, VoterEndpoint
     from barnabas.client.facade import Client
 
 NO_QUORUM_LEADER = (
@@ -115,17 +114,17 @@ def describe_quorum(options: ClientOptions) -> None:
     """
     with connected(options, _DEFAULTS) as client:
         found = client.admin.describe_quorum()
-    now = _leader_time(found)
-    behind = [voter.node_id for voter in found.voters if _is_stale(voter, found, now)]
+    now = leader_time(found)
+    behind = [voter.node_id for voter in found.voters if is_stale(voter, found, now)]
     if options.as_json:
         echo_json(_as_json(found, now))
     else:
         _echo(found, behind, now)
-    if _is_in_danger(len(found.voters), len(behind)):
+    if is_in_danger(len(found.voters), len(behind)):
         sys.exit(EXIT_FAILED)
 
 
-def _is_in_danger(voters: int, behind: int) -> bool:
+def is_in_danger(voters: int, behind: int) -> bool:
     """Return whether the quorum has no spare voter because some voter is behind.
 
     The loss of one more voter would then leave no majority.
@@ -133,7 +132,7 @@ def _is_in_danger(voters: int, behind: int) -> bool:
     return behind > 0 and voters - behind - 1 < voters // 2 + 1
 
 
-def _leader_time(found: QuorumDescription) -> int:
+def leader_time(found: QuorumDescription) -> int:
     """Return the leader's clock at the time of its response.
 
     The leader reports its own catch-up time as the current time.
@@ -144,7 +143,8 @@ def _leader_time(found: QuorumDescription) -> int:
     return int(time.time() * 1000)
 
 
-def _is_stale(replica: QuorumReplica, found: QuorumDescription, now: int) -> bool:
+def is_stale(replica: QuorumReplica, found: QuorumDescription, now: int) -> bool:
+    """Return whether a replica has not fetched from the leader for a while."""
     if replica.node_id == found.leader_id:
         return False
     if replica.last_fetch_timestamp < 0:
@@ -159,12 +159,12 @@ def _echo(found: QuorumDescription, behind: Sequence[int], now: int) -> None:
         f", epoch {found.leader_epoch}, high watermark {found.high_watermark}, "
         f"{counted(voters, 'voter')}, {counted(len(found.observers), 'observer')}",
     )
-    end = _end(found)
+    end = end_offset(found)
     rows: list[tuple[object, ...]] = []
     for role, replicas in (("voter", found.voters), ("observer", found.observers)):
         for replica in sorted(replicas, key=lambda each: each.node_id):
             leads = replica.node_id == found.leader_id
-            stale = _is_stale(replica, found, now)
+            stale = is_stale(replica, found, now)
             known = replica.log_end_offset >= 0
             lag = max(0, end - replica.log_end_offset) if known else None
             rows.append(
@@ -187,14 +187,15 @@ def _echo(found: QuorumDescription, behind: Sequence[int], now: int) -> None:
     if behind:
         names = ", ".join(map(str, behind))
         more = voters // 2 + 1
-        danger = _is_in_danger(voters, len(behind))
+        danger = is_in_danger(voters, len(behind))
         consequence = f"; {more} of {voters} voters must be available" + (
             ", so the quorum tolerates no further failure" if danger else ""
         )
         echo_line(warn(f"voter {names} does not fetch{consequence}"))
 
 
-def _end(found: QuorumDescription) -> int:
+def end_offset(found: QuorumDescription) -> int:
+    """Return the end offset of the leader's metadata log."""
     ends = [each.log_end_offset for each in found.voters if each.node_id == found.leader_id]
     return ends[0] if ends else found.high_watermark
 
@@ -223,7 +224,7 @@ def _endpoints(found: QuorumDescription, replica: QuorumReplica) -> str:
 def _as_json(found: QuorumDescription, now: int) -> dict[str, Any]:
     from barnabas.protocol.primitives import uuid_to_string
 
-    end = _end(found)
+    end = end_offset(found)
 
     def replica(each: QuorumReplica) -> dict[str, Any]:
         known = each.log_end_offset >= 0
@@ -234,7 +235,7 @@ def _as_json(found: QuorumDescription, now: int) -> dict[str, Any]:
             "lag": max(0, end - each.log_end_offset) if known else None,
             "last_fetch_timestamp": each.last_fetch_timestamp,
             "last_caught_up_timestamp": each.last_caught_up_timestamp,
-            "stale": _is_stale(each, found, now),
+            "stale": is_stale(each, found, now),
             "endpoints": [
                 f"{e.listener}://{e.host}:{e.port}" for e in found.endpoints.get(each.node_id, ())
             ],
@@ -276,20 +277,27 @@ def add_voter(
 
     Start it first and let it catch up: `barnabas quorum describe` shows it as an observer.
     """
-    from barnabas.client.admin.cluster import VoterEndpoint
-
-    parsed = []
-    for text in endpoints:
-        found = _ENDPOINT.fullmatch(text)
-        if found is None:
-            raise click.UsageError(f"--endpoint {text}: write LISTENER://HOST:PORT")
-        parsed.append(VoterEndpoint(found["name"], found["host"], int(found["port"])))
+    parsed = [voter_endpoint(text) for text in endpoints]
     with connected(options, _DEFAULTS) as client:
         known = client.admin.describe_quorum()
-        _refuse_static(known)
-        directory = _directory(known.observers, node, directory_id, "observer")
+        refuse_static(known)
+        directory = voter_directory(known.observers, node, directory_id, "observer")
         client.admin.add_voter(node, directory, parsed)
         _report(client, "added", node, as_json=options.as_json)
+
+
+def voter_endpoint(text: str) -> VoterEndpoint:
+    """Return the endpoint LISTENER://HOST:PORT.
+
+    Raises:
+        click.UsageError: The text is malformed.
+    """
+    from barnabas.client.admin.cluster import VoterEndpoint
+
+    found = _ENDPOINT.fullmatch(text)
+    if found is None:
+        raise click.UsageError(f"endpoint {text}: write LISTENER://HOST:PORT")
+    return VoterEndpoint(found["name"], found["host"], int(found["port"]))
 
 
 @quorum.command("remove", epilog="\b\nExamples:\n  barnabas quorum remove 2 --yes\n")
@@ -304,28 +312,45 @@ def remove_voter(node: int, directory_id: str | None, options: ClientOptions) ->
     confirm(f"Remove voter {node} from the metadata quorum?")
     with connected(options, _DEFAULTS) as client:
         known = client.admin.describe_quorum()
-        _refuse_static(known)
-        directory = _directory(known.voters, node, directory_id, "voter")
+        refuse_static(known)
+        directory = voter_directory(known.voters, node, directory_id, "voter")
         client.admin.remove_voter(node, directory)
         _report(client, "removed", node, as_json=options.as_json)
 
 
-def _refuse_static(found: QuorumDescription) -> None:
-    """End the command if the quorum is static.
+def refuse_static(found: QuorumDescription) -> None:
+    """Refuse a change of a static quorum.
 
     Static voters are defined by the configuration and have no directory ids, so they cannot change.
+
+    Raises:
+        ClientError: The quorum is static.
     """
     from barnabas.client.admin.cluster import NO_DIRECTORY
 
     if all(voter.directory_id == NO_DIRECTORY for voter in found.voters):
-        fail(
+        raise ClientError(
             "the quorum is static: controller.quorum.voters defines its voters. Change "
             "that key on all nodes while they are stopped, or convert the quorum to a "
             "dynamic one (KIP-853)"
         )
 
 
-def _directory(replicas: Sequence[QuorumReplica], node: int, given: str | None, role: str) -> bytes:
+def voter_directory(
+    replicas: Sequence[QuorumReplica], node: int, given: str | None, role: str
+) -> bytes:
+    """Return the directory id of a replica's metadata log.
+
+    Args:
+        replicas: The voters, or the observers.
+        node: The id of the node.
+        given: A directory id as text; None for that of the replica.
+        role: "voter" or "observer", for the error message.
+
+    Raises:
+        ClientError: No replica has this id.
+        click.UsageError: The given directory id is malformed.
+    """
     from barnabas.protocol.errors import ProtocolError
     from barnabas.protocol.primitives import uuid_from_string
 
@@ -339,7 +364,7 @@ def _directory(replicas: Sequence[QuorumReplica], node: int, given: str | None, 
     found = next((each for each in replicas if each.node_id == node), None)
     if found is None:
         there = ", ".join(str(each.node_id) for each in replicas) or "none"
-        fail(f"the quorum has no {role} {node}; {role}s: {there}")
+        raise ClientError(f"the quorum has no {role} {node}; {role}s: {there}")
     return found.directory_id
 
 

@@ -36,14 +36,14 @@ time), controller_mutation_rate (changed partitions per second); of an IP: conne
 A user and a client id together form one entity. A default applies to entities without a quota.
 """
 
-_TYPES = ("user", "client-id", "ip")
+ENTITY_TYPES = ("user", "client-id", "ip")
 
 
 # The options that name an entity.
 entity_options = option_group(
     *(
         option
-        for kind in _TYPES
+        for kind in ENTITY_TYPES
         for option in (
             click.option(f"--{kind}", metavar="NAME", help=f"The {kind} with this name."),
             click.option(
@@ -61,7 +61,7 @@ def entity(given: dict[str, object]) -> dict[str, str | None]:
         click.UsageError: A name and the default of one type, or an IP with another part.
     """
     parts: dict[str, str | None] = {}
-    for kind in _TYPES:
+    for kind in ENTITY_TYPES:
         attribute = kind.replace("-", "_")
         name, default = given[attribute], given[f"default_{attribute}"]
         if name is not None and default:
@@ -92,8 +92,8 @@ def list_quotas(strict: bool, options: ClientOptions, **given: object) -> None:
             echo_json(listed)
             return
         rows = [
-            (_words(owner), key, _number(value))
-            for owner, values in sorted(found.items(), key=lambda item: _words(item[0]))
+            (entity_text(owner), key, quota_text(value))
+            for owner, values in sorted(found.items(), key=lambda item: entity_text(item[0]))
             for key, value in sorted(values.items())
         ]
         echo_table(("entity", "quota", "value"), rows)
@@ -152,15 +152,17 @@ def _alter(
             echo_json({"entity": dict(owner), "changes": changes, "executed": not dry_run})
             return
         done = "would change" if dry_run else "changed"
-        words = [f"{k} unset" if v is None else f"{k}={_number(v)}" for k, v in changes.items()]
-        echo(f"{done} {_words(owner)}: {', '.join(words)}")
+        words = [f"{k} unset" if v is None else f"{k}={quota_text(v)}" for k, v in changes.items()]
+        echo(f"{done} {entity_text(owner)}: {', '.join(words)}")
 
 
-def _words(owner: QuotaEntity) -> str:
-    order = {kind: index for index, kind in enumerate(_TYPES)}
-    parts = sorted(owner, key=lambda part: order.get(part[0], len(_TYPES)))
+def entity_text(owner: QuotaEntity) -> str:
+    """Return the parts of an entity, such as "user alice, client-id (default)"."""
+    order = {kind: index for index, kind in enumerate(ENTITY_TYPES)}
+    parts = sorted(owner, key=lambda part: order.get(part[0], len(ENTITY_TYPES)))
     return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in parts)
 
 
-def _number(value: float) -> str:
+def quota_text(value: float) -> str:
+    """Return the value of a quota, without a fraction if it has none."""
     return str(int(value)) if value == int(value) else str(value)

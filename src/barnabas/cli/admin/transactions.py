@@ -20,7 +20,6 @@ from barnabas.cli.common.output import (
     client_options,
     connected,
     echo_json,
-    fail,
     problem,
     require_api,
 )
@@ -47,7 +46,7 @@ Examples:
   barnabas transactions find-hanging
   barnabas transactions abort orders:0 --start-offset 4711
 """
-_STATES = (
+STATES = (
     "Empty",
     "Ongoing",
     "PrepareCommit",
@@ -75,7 +74,7 @@ def transactions() -> None:
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(_STATES),
+    type=click.Choice(STATES),
     help="Only transactions in this state.",
 )
 @click.option(
@@ -178,7 +177,7 @@ def _description_row(name: str, found: TransactionDescription) -> tuple[object, 
 
 
 def _open_for(found: TransactionDescription) -> str:
-    age = f"{_age_ms(found.start_time_ms) / 1000:.0f} s"
+    age = f"{age_ms(found.start_time_ms) / 1000:.0f} s"
     if found.timeout_ms == NO_TIMEOUT_MS:
         return f"{age}, no timeout"
     return f"{age} of {found.timeout_ms / 1000:g} s"
@@ -198,7 +197,8 @@ def _description_json(name: str, found: TransactionDescription) -> dict[str, Any
     }
 
 
-def _age_ms(timestamp: int) -> int:
+def age_ms(timestamp: int) -> int:
+    """Return the time since a timestamp of the brokers (ms)."""
     return max(0, int(time.time() * 1000) - timestamp)
 
 
@@ -289,7 +289,10 @@ def find_hanging_transactions(
     with connected(options) as client:
         wanted = partitions_of(client, specs or client.topics(internal=True))
         found, failed = open_transactions(client, wanted)
-        old = [each for each in found if _age_ms(each.producer.last_timestamp) > limit_ms]
+        old = [each for each in found if age_ms(each.producer.last_timestamp) > limit_ms]
+        if old:
+            purpose = "the search for hanging transactions"
+            require_api(client, ApiKey.LIST_TRANSACTIONS, "ListTransactions", purpose)
         hanging = find_hanging(client, old)
     if options.as_json:
         listed = [
@@ -317,7 +320,7 @@ def _hanging_row(each: OpenTransaction) -> tuple[object, ...]:
         producer.current_transaction_start_offset,
         producer.producer_id,
         producer.producer_epoch,
-        bad(f"{_age_ms(producer.last_timestamp) / 1000:.0f} s"),
+        bad(f"{age_ms(producer.last_timestamp) / 1000:.0f} s"),
         each.transactional_id,
     )
 
@@ -345,7 +348,7 @@ def abort_transaction(spec: str, start_offset: int, options: ClientOptions) -> N
         (tp, *others) = partitions_of(client, [spec])
         if others:
             raise click.UsageError(f"{spec}: write TOPIC:PARTITION with one partition")
-        given = _abortable(client, tp, start_offset)
+        given = abortable(client, tp, start_offset)
         require_api(
             client, ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", "the abort of a transaction"
         )
@@ -364,8 +367,12 @@ def abort_transaction(spec: str, start_offset: int, options: ClientOptions) -> N
         echo(f"aborted the transaction of producer {given.producer_id} in {tp}")
 
 
-def _abortable(client: Client, tp: TopicPartition, start_offset: int) -> AbortableTransaction:
-    """Return the open transaction that begins at this offset; end the command if there is none."""
+def abortable(client: Client, tp: TopicPartition, start_offset: int) -> AbortableTransaction:
+    """Return the open transaction of a partition that begins at an offset.
+
+    Raises:
+        ClientError: There is no such transaction, or the leader does not answer.
+    """
     from barnabas.client.admin.transactions import AbortableTransaction
 
     found, failed = open_transactions(client, [tp])
@@ -376,7 +383,9 @@ def _abortable(client: Client, tp: TopicPartition, start_offset: int) -> Abortab
     if producer is None:
         starts = ", ".join(map(str, by_start))
         there = f"open transactions begin at {starts}" if starts else "there is no open transaction"
-        fail(f"{tp} has no open transaction that begins at offset {start_offset}: {there}")
+        raise ClientError(
+            f"{tp} has no open transaction that begins at offset {start_offset}: {there}"
+        )
     return AbortableTransaction(
         tp, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch
     )
@@ -433,15 +442,9 @@ def open_transactions(
 
 
 def find_hanging(client: Client, candidates: Sequence[OpenTransaction]) -> list[OpenTransaction]:
-    """Return the open transactions that no coordinator has in progress in their partition.
-
-    Ends the command if there are candidates and the brokers cannot list transactions.
-    """
+    """Return the open transactions that no coordinator has in progress in their partition."""
     if not candidates:
         return []
-    require_api(
-        client, ApiKey.LIST_TRANSACTIONS, "ListTransactions", "the search for hanging transactions"
-    )
     wanted = sorted({each.producer.producer_id for each in candidates})
     ids = {
         listing.producer_id: listing.transactional_id

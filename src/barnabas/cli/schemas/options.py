@@ -147,11 +147,15 @@ class GivenSchema(NamedTuple):
 def _references(
     _context: click.Context, _parameter: click.Parameter, given: Sequence[str]
 ) -> list[SchemaReference]:
-    return [_reference(text) for text in given]
+    return [parse_reference(text) for text in given]
 
 
-def _reference(text: str) -> SchemaReference:
-    """Parse NAME:SUBJECT:VERSION. A name may be a URL, and a subject may begin with a context."""
+def parse_reference(text: str) -> SchemaReference:
+    """Parse NAME:SUBJECT:VERSION. A name may be a URL, and a subject may begin with a context.
+
+    Raises:
+        click.BadParameter: The text is malformed.
+    """
     rest, _, version = text.rpartition(":")
     name, in_context, of_context = rest.partition("::.")
     if in_context:

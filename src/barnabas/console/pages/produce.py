@@ -11,7 +11,7 @@ from starlette.routing import Route
 from barnabas.console.console import console_of
 from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
-from barnabas.console.pages.change import Done, Steps, change_with, checked_form
+from barnabas.console.pages.change import Done, change, checked_form
 from barnabas.console.rendering import link
 from barnabas.console.writing.payloads import KINDS, PARTS, headers, payload
 from barnabas.serializers.errors import RegistryError
@@ -88,12 +88,7 @@ def _checked(
     return {"ok": True, "text": "null" if data is None else f"valid, {size(len(data))}"}
 
 
-def _steps(console: Console) -> Steps:
-    registry = console.settings.registry
-    return Steps(lambda client, form: produce(client, form, registry))
-
-
-def produce(client: Client, form: Fields, registry: SchemaRegistry | None = None) -> Done:
+def produce(client: Client, registry: SchemaRegistry | None, form: Fields) -> Done:
     """Write a record, and wait until it is committed."""
     topic = form.required("topic")
     partition = form.number("partition") if form.stripped("partition") else None
@@ -120,5 +115,9 @@ def produce(client: Client, form: Fields, registry: SchemaRegistry | None = None
 ROUTES = [
     Route("/produce", show_produce, methods=["GET"]),
     Route("/produce/check", check_record, methods=["POST"]),
-    change_with("/produce", _steps),
+    change(
+        "/produce",
+        lambda target, form: produce(*target, form),
+        of=lambda console, client: (client, console.settings.registry),
+    ),
 ]

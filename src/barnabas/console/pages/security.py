@@ -17,9 +17,7 @@ from barnabas.client.admin.credentials import ScramMechanism
 from barnabas.client.errors import ClientError
 from barnabas.console.access.roles import Role
 from barnabas.console.console import console_of
-from barnabas.console.forms import form_fields, query_fields
 from barnabas.console.navigation import Entry
-from barnabas.console.pages.change import check_token
 from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
 
 ACL_COLUMNS: tuple[Column[Acl], ...] = (
-    Column("principal", "Principal", lambda each: each.principal, kind="name"),
+    Column("principal", "Principal", lambda each: each.principal),
     Column("permission", "Permission", lambda each: each.permission.name),
     Column("operation", "Operation", lambda each: each.operation.name, kind="text"),
     Column("type", "Resource", lambda each: each.resource_type.name, kind="text"),
@@ -49,7 +47,7 @@ class Credential(NamedTuple):
 
 
 USER_COLUMNS: tuple[Column[Credential], ...] = (
-    Column("user", "User", lambda each: each.user, kind="name"),
+    Column("user", "User", lambda each: each.user),
     Column("mechanism", "Mechanism", lambda each: each.mechanism, kind="text"),
     Column("iterations", "Iterations", lambda each: each.iterations, kind="number"),
 )
@@ -108,52 +106,7 @@ def _choices(kinds: type[AclResourceType | AclOperation]) -> list[str]:
     return [each.name for each in kinds if each.name not in ("UNKNOWN", "ANY")]
 
 
-async def show_login(request: Request) -> Response:
-    """Show the form for the password."""
-    console = console_of(request)
-    target = query_fields(request).text("next")
-    return console.page(request, "login.html", next=_local(target), problem="")
-
-
-async def log_in(request: Request) -> Response:
-    """Check the password, and begin a session."""
-    console, form = console_of(request), await form_fields(request)
-    target = _local(form.text("next"))
-    sessions = console.sessions
-    if not console.settings.has_login:
-        return console.page(request, "login.html", 403, next=target, problem="there is no log-in")
-    if sessions.is_blocked:
-        text = "too many wrong passwords: wait a minute"
-        return console.page(request, "login.html", 429, next=target, problem=text)
-    session_id = sessions.log_in(form.text("password"))
-    if session_id is None:
-        text = "the password is wrong"
-        return console.page(request, "login.html", 403, next=target, problem=text)
-    response = console.redirect(target)
-    response.set_cookie(sessions.cookie, session_id, httponly=True, samesite="strict")
-    return response
-
-
-async def log_out(request: Request) -> Response:
-    """End the session."""
-    console = console_of(request)
-    check_token(console.session_of(request), await form_fields(request))
-    console.sessions.log_out(request.cookies.get(console.sessions.cookie))
-    response = console.redirect("/")
-    response.delete_cookie(console.sessions.cookie, httponly=True, samesite="strict")
-    return response
-
-
-def _local(target: str) -> str:
-    """Return a path of this console; "/" for anything that could lead elsewhere."""
-    is_local = target.startswith("/") and not target.startswith(("//", "/\\"))
-    return target if is_local and target.isprintable() and "\\" not in target else "/"
-
-
 NAVIGATION = [Entry("Security", "ACLs and users", "/security")]
 ROUTES = [
     Route("/security", show_security),
-    Route("/login", show_login),
-    Route("/login", log_in, methods=["POST"]),
-    Route("/logout", log_out, methods=["POST"]),
 ]

@@ -17,8 +17,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from barnabas.client.aio.admin import Admin
-from barnabas.client.errors import AuthenticationError, ClientError
+from barnabas.client.aio.broker_login import (
+    PASSWORD_MECHANISMS,
+    is_login_accepted,
+    password_login,
+    without_login,
+)
+from barnabas.client.errors import ClientError
 from barnabas.registry.errors import store_failed, unauthorized
 from barnabas.registry.security.access import Caller
 from barnabas.registry.shares import FairTurns
@@ -36,9 +41,6 @@ _ATTEMPTS_MAX = 8
 _HEADER_CHARS_MAX = 16_384
 _KEY_BYTES = 32
 _BASIC, _BEARER = "basic", "bearer"
-_PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-# Keys of the registry's own login, which the login of a client does not have.
-_OWN_LOGIN = ("sasl_", "enable_sasl")
 
 
 class LoginRules(NamedTuple):
@@ -80,11 +82,8 @@ class BrokerLogin:
         rng: Rng,
     ) -> None:
         self._bootstrap = bootstrap
-        spelled = {name.replace(".", "_"): value for name, value in client.items()}
-        self._client = {
-            name: value for name, value in spelled.items() if not name.startswith(_OWN_LOGIN)
-        }
-        is_for_passwords = rules.mechanism in _PASSWORD_MECHANISMS
+        self._client = without_login(client)
+        is_for_passwords = rules.mechanism in PASSWORD_MECHANISMS
         self._mechanism = rules.mechanism if is_for_passwords else "PLAIN"
         self._sub_claim = rules.sub_claim
         self._timeout_ms = rules.timeout_ms
@@ -139,20 +138,12 @@ class BrokerLogin:
         return None
 
     async def _is_accepted(self, credentials: _Credentials) -> bool:
-        keys = {
-            **self._client,
-            **credentials.keys,
-            "request_timeout_ms": self._timeout_ms,
-            "default_api_timeout_ms": self._timeout_ms,
-        }
         try:
-            async with Admin(self._bootstrap, **keys) as admin:
-                await admin.describe_cluster()
-        except AuthenticationError:
-            return False
+            return await is_login_accepted(
+                self._bootstrap, self._client, credentials.keys, self._timeout_ms
+            )
         except ClientError as error:
             raise store_failed(f"the brokers cannot check the login: {error}") from None
-        return True
 
 
 def _basic(value: str, mechanism: str) -> _Credentials | None:
@@ -163,12 +154,7 @@ def _basic(value: str, mechanism: str) -> _Credentials | None:
     user, _, password = text.partition(":")
     if not (user and password) or "\0" in text:
         return None
-    keys = {
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": user,
-        "sasl_plain_password": password,
-    }
-    return _Credentials(keys, user)
+    return _Credentials(password_login(user, password, mechanism), user)
 
 
 def _bearer(token: str, sub_claim: str) -> _Credentials | None:

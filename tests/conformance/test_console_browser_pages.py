@@ -1,0 +1,147 @@
+"""The console's pages of Connect, schemas and the cluster in Chromium."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+
+from barnabas.client.facade import Client
+from barnabas.serializers.registry import SchemaRegistry
+from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
+from barnabas.testing.registry_process import RegistryProcess
+from conformance.page_checks import (
+    PAGE_BYTES_MAX,
+    REQUESTS_MAX,
+    poor_layout,
+    sizes,
+    violations,
+)
+from conformance.test_console_browser import HOSTILE, LONG, Running
+from tools.chromium import IS_INSTALLED, Chromium
+from unit.console.connect_server import SINK, ConnectServer, task
+
+pytestmark = [
+    pytest.mark.conformance,
+    pytest.mark.skipif(not IS_INSTALLED, reason="chromium is missing (make debian-packages)"),
+]
+
+SUBJECT, USED = "browser-pages-value", "browser-pages-used"
+OF_HOSTILE = f"cluster=local&name={quote(HOSTILE)}"
+PAGES = (
+    "/connect", f"/connect/connector?{OF_HOSTILE}", f"/connect/connector?cluster=local&name={LONG}",
+    f"/connect/form?{OF_HOSTILE}", "/connect/form?cluster=local",
+    f"/connect/form?cluster=local&plugin={SINK}", "/schemas",
+    f"/schema?subject={SUBJECT}&version=2&against=1", f"/schema?subject={USED}",
+    f"/schemas/draft?subject={SUBJECT}", "/quorum", "/log-dirs", "/features", "/transactions",
+    f"/transactions/producers?topic={LONG}", "/transactions/hanging", "/quotas", "/telemetry",
+    "/tokens", f"/security/rights?principal={quote(HOSTILE)}",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def connect() -> Iterator[ConnectServer]:
+    with ConnectServer() as server:
+        trace = f"{HOSTILE}{LONG}\n\tat {LONG}"
+        server.add(HOSTILE, tasks=[task(0), task(1, trace)], table=HOSTILE, mode=HOSTILE, x=LONG)
+        server.add(LONG, state="PAUSED", table=LONG)
+        server.offsets[LONG] = [{"partition": {LONG: HOSTILE}, "offset": {"x": LONG}}]
+        yield server
+
+
+@pytest.fixture(scope="module")
+def registry(
+    clients_bootstrap: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SchemaRegistry]:
+    words = ["--topic", "_browser_schemas"]
+    directory = tmp_path_factory.mktemp("registry")
+    with RegistryProcess(clients_bootstrap, directory, words) as process:
+        found = SchemaRegistry(process.url)
+        doc = "<img src=x onerror=window.hacked=1>"
+        used = f'{{"type":"record","name":"Used","doc":"{doc}","fields":[]}}'
+        found.register(USED, Schema(used))
+        reference = SchemaReference("Used", USED, 1)
+        for more in ("", f',{{"name":"b","type":"string","default":"{LONG}"}}'):
+            text = f'{{"type":"record","name":"A","fields":[{{"name":"a","type":"Used"}}{more}]}}'
+            found.register(SUBJECT, Schema(text, SchemaType.AVRO, (reference,)))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def running(
+    clients_bootstrap: str, registry: SchemaRegistry, connect: ConnectServer
+) -> Iterator[Running]:
+    with Client(clients_bootstrap) as client:
+        if LONG not in client.topics():
+            client.create_topic(LONG, 1, 1)
+        client.admin.alter_quotas((("user", HOSTILE),), {"producer_byte_rate": 1e6})
+    words = ["console", "-b", clients_bootstrap, "--port", "0", "--allow-changes"]
+    words += ["--registry", registry.url, "--connect", f"local={connect.url}"]
+    command = [sys.executable, "-m", "barnabas", *words, "--interval", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield Running(process.stdout, clients_bootstrap)
+        process.terminate()
+
+
+@pytest.fixture(scope="module")
+def browser(running: Running) -> Iterator[Chromium]:
+    """A browser whose user is logged in, so that pages have their forms."""
+    with Chromium() as made:
+        running.log_in(made, "/connect")
+        yield made
+
+
+def test_the_pages_keep_the_policy_fit_into_windows_and_are_small(
+    running: Running, browser: Chromium
+) -> None:
+    found = {}
+    for page in PAGES:
+        for width in (400, 1280):
+            browser.shape(width, 900, dark=False)
+            browser.open(running.url + page)
+            assert browser.run("document.querySelector('h1') !== null"), page
+            browser.run("document.querySelectorAll('details').forEach((each) => each.open = true)")
+            assert browser.run("window.hacked") is None, page
+            found[page, width] = browser.page_errors() + poor_layout(browser)
+        size = sizes(browser)
+        assert size["requests"] <= REQUESTS_MAX, page
+        assert size["bytes"] <= PAGE_BYTES_MAX, page
+    assert {page: each for page, each in found.items() if each} == {}
+
+
+def test_axe_finds_nothing_in_light_and_dark_windows(running: Running, browser: Chromium) -> None:
+    found = {}
+    for page in PAGES:
+        browser.open(running.url + page)
+        browser.run("document.querySelectorAll('details').forEach((each) => each.open = true)")
+        for dark in (False, True):
+            browser.shape(1280, 900, dark=dark)
+            found[page, dark] = violations(browser)
+    assert {page: each for page, each in found.items() if each} == {}
+
+
+def test_a_person_mends_the_errors_of_a_form_and_creates_a_connector(
+    running: Running, browser: Chromium, connect: ConnectServer
+) -> None:
+    def press(button: str) -> None:
+        browser.run(f"document.querySelector({button!r}).click()")
+        browser.wait("document.readyState === 'complete'")
+
+    browser.shape(1280, 900, dark=False)
+    browser.open(f"{running.url}/connect/form?cluster=local&plugin={SINK}")
+    browser.run("document.querySelector('#connector-name').value = 'typed'")
+    press("form.configs button")
+    browser.wait("document.querySelector('[aria-invalid]') !== null")
+    label = "document.getElementById('field-table').getAttribute('aria-describedby')"
+    assert browser.run(f"document.getElementById({label}).textContent") == "a table is missing"
+    assert browser.run("document.querySelector('#connector-name').value") == "typed"
+    browser.run("document.getElementById('field-table').value = 'orders'")
+    press("form.configs button")
+    browser.wait("document.querySelector('button.danger') !== null")
+    press("button.danger")
+    browser.wait("location.pathname === '/connect/connector'")
+    assert connect.connectors["typed"]["table"] == "orders"
