@@ -154,6 +154,8 @@ def test_configs_are_changed_after_a_preview_of_both_values(
     assert "retention.ms 5000 (5s) 7200000 (2h)" in words(shown)
     assert "segment.ms 60000 (1m) 604800000 (7d)" in words(shown)
     assert configs_of(client, name)["retention.ms"] == "5000"
+    # A user who cancels finds what was typed.
+    assert 'value="2h"' in console.get("/topic/edit", name=name).text
     assert "changed retention.ms, segment.ms" in words(confirm(console, shown, "/topic/configs"))
     eventually_equal(lambda: configs_of(client, name).get("retention.ms"), "7200000")
     assert "segment.ms" not in configs_of(client, name)

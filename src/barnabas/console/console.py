@@ -12,10 +12,16 @@ from barnabas.console.access.broker_users import Brokers
 from barnabas.console.cluster_access import ClusterAccess, Threads
 from barnabas.console.cluster_history import History
 from barnabas.console.connect.rest import ConnectCluster
+from barnabas.console.forms import query_fields
 from barnabas.console.frame import Frame, Shared, frame_of
 from barnabas.console.last_pages import LastPage, LastPages
-from barnabas.console.message_decoding import MessageDecoder, Shown
-from barnabas.console.message_search import Tails
+from barnabas.console.messages.formats import Decoders, Formats
+from barnabas.console.messages.masking import Masks
+from barnabas.console.messages.record_view import RecordView
+from barnabas.console.messages.schema_decoding import SchemaDecoder
+from barnabas.console.search.expressions import ExpressionFilter
+from barnabas.console.search.jobs import SearchJobs
+from barnabas.console.search.streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 
 _SEARCHES_MAX = 2
 _EXAMINATIONS_MAX = 2
+_HASH_KEY_BYTES = 32
 # How soon a page that shows an outage is loaded again (s).
 RELOAD_S = 10
 # Requests to registries and Connect clusters at once; others wait.
@@ -56,9 +63,9 @@ class Console(Frame):
     def __init__(self, shared: Shared, settings: ConsoleSettings, name: str = "") -> None:
         super().__init__(shared, settings, name)
         registry = settings.registry
-        # Shows keys and values, by their schemas if there is a registry.
-        self.shown = Shown() if registry is None else MessageDecoder(registry, self.clock)
-        self.tails = Tails(self.clock, self.shown)
+        self.decoders = Decoders(None if registry is None else SchemaDecoder(registry, self.clock))
+        self.masks = Masks(settings.masks, shared.rng.token(_HASH_KEY_BYTES))
+        self.streams = Streams()
         # Costly requests at once; others wait.
         self.searching = asyncio.Semaphore(_SEARCHES_MAX)
         self.examining = asyncio.Semaphore(_EXAMINATIONS_MAX)
@@ -69,6 +76,10 @@ class Console(Frame):
         }
         self.cluster = ClusterAccess(settings, self.clock, shared.announce.notice)
         self.history = History(self.cluster, settings)
+        self.expressions = ExpressionFilter()
+        self.jobs = SearchJobs(
+            self.clock, shared.rng, settings.search, self.cluster.consumer, self.expressions
+        )
         self.brokers = Brokers(name, settings.bootstrap, settings.client)
         self._last_pages = LastPages()
 
@@ -80,6 +91,8 @@ class Console(Frame):
 
     async def close(self) -> None:
         """Keep the samples, and close the clients, after `run` has ended."""
+        await self.jobs.close()
+        self.expressions.close()
         await self.history.close()
         await self.cluster.close()
         await asyncio.to_thread(self._service_threads.close)
@@ -87,6 +100,10 @@ class Console(Frame):
     async def call_service(self, load: Callable[[], T]) -> T:
         """Run a function that sends requests to a registry or a Connect cluster, in a thread."""
         return await self._service_threads.run(load)
+
+    def record_view(self, request: Request) -> RecordView:
+        """Return how the records of this request are shown: decoded by choice, and masked."""
+        return RecordView(self.decoders, self.masks, Formats.of(query_fields(request)))
 
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any
@@ -142,6 +159,10 @@ class Console(Frame):
         # What a page shows depends on the rights of the user at the cluster, and on the role.
         role = self.role_of(request)
         return acting_user.get(), role, request.url.path, request.url.query
+
+    def fragment(self, template: str, **values: Any) -> str:
+        """Return a part of a page as HTML."""
+        return self._renderer.render(template, values)
 
 
 def console_of(request: Request) -> Console:

@@ -34,7 +34,7 @@ _TARGET_CHARACTERS_MAX = 8 * 1024
 # Time limit of a request (s). The requests to the cluster have shorter limits.
 _REQUEST_S = 40.0
 # Ends of paths without a time limit.
-_ENDLESS = ("/messages/tail",)
+_ENDLESS = ("/messages/tail", "/messages/download")
 # Paths that are shown without a log-in.
 _OPEN = ("/login", "/static/")
 _TOO_MANY = 429

@@ -34,6 +34,7 @@ from barnabas.console.pages import (
     group_changes,
     groups,
     login,
+    message,
     messages,
     nodes,
     pipelines,
@@ -104,7 +105,7 @@ async def _serve(
 _YEAR_S = 31_536_000
 _CLUSTER_PAGES: tuple[Any, ...] = (
     *(cluster, examinations, topics, topic_settings, reassignments, topic_changes, config_changes),
-    *(messages, produce, resend),
+    *(messages, message, produce, resend),
     *(groups, group_changes, pipelines),
     *(connect, connect_changes, schemas, schema_changes),
     *(rights, nodes, transactions, quotas, tokens),

@@ -13,18 +13,22 @@ if TYPE_CHECKING:
 
     from barnabas.console.connect.rest import ConnectSettings
     from barnabas.console.history_file import HistoryFile
+    from barnabas.console.messages.masking import MaskRule
     from barnabas.console.prometheus import Prometheus
     from barnabas.serializers.registry import SchemaRegistry
 
 
 class SearchLimits(NamedTuple):
-    """The limits at which a search of messages ends, even before the end of the topic."""
+    """The limits at which a search of messages pauses, even before the end of the topic."""
 
     # Records that are examined.
-    records: int = 50_000
+    records: int = 100_000_000
     # Bytes of keys, values and headers that are examined.
-    size: int = 64 * 1024 * 1024
-    seconds: float = 5.0
+    size: int = 1 << 40
+    # Time for which the search runs.
+    seconds: float = 600.0
+    # How long a page waits for its search before it shows how far the search is.
+    page_seconds: float = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,8 @@ class ConsoleSettings:
     registry: SchemaRegistry | None = None
     # Kafka Connect clusters, in the order of the pages.
     connect: tuple[ConnectSettings, ...] = ()
+    # Rules that hide parts of records.
+    masks: tuple[MaskRule, ...] = ()
     # Keeps rates and lags over restarts; None: they begin anew with the console.
     history: HistoryFile | None = None
     # Has older rates than the console; None: there is none.

@@ -62,4 +62,4 @@ class Site:
     def end(self) -> None:
         """End what would keep connections open: the following of new messages."""
         for each in self.consoles:
-            each.tails.end()
+            each.streams.end()

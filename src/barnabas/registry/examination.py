@@ -8,7 +8,6 @@ again when it starts.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -16,15 +15,14 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from barnabas.registry.operations import ExaminedSchema, SchemaText
 from barnabas.registry.schemas import InvalidSchemaError, check_level, parse
 from barnabas.registry.shares import FairTurns, client_address
-from barnabas.runtime.offload import ChildOffload, OffloadError
-from barnabas.runtime.offload_task import OffloadTask
-from barnabas.runtime.system_calls import limit_memory
+from barnabas.runtime.bounded_calls import BoundedCalls
+from barnabas.runtime.offload import OffloadError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    import asyncio
+    from collections.abc import Sequence
 
     from barnabas.registry.schemas import ParsedSchema
-    from barnabas.runtime.disk import Disk
 
 _log = logging.getLogger(__name__)
 _K = TypeVar("_K")
@@ -114,15 +112,14 @@ class SchemaExaminer:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit_s: float = _LIMIT_S) -> None:
-        self._loop = loop
         self.limit_s = limit_s
-        self._offload = ChildOffload(loop, _IDLE_S)
+        self._calls = BoundedCalls(loop, _MEMORY_BYTES, _IDLE_S)
         self._turns = FairTurns(_CHILDREN)
         self._cache: TextCache[_Parse, ExaminedSchema] = TextCache(_CACHED_CHARACTERS)
 
     def close(self) -> None:
         """End the child processes."""
-        self._offload.close()
+        self._calls.close()
 
     async def warm_up(self) -> None:
         """Start a child and let it import the libraries."""
@@ -154,21 +151,8 @@ class SchemaExaminer:
 
     async def _run(self, job: _Parse | _Format | _Check) -> object:
         async with self._turns.turn(client_address.get()):
-            result: asyncio.Future[object] = self._loop.create_future()
-            found: list[object] = []
-
-            def on_done(error: BaseException | None) -> None:
-                if result.done():
-                    return
-                if error is None:
-                    result.set_result(found[0])
-                else:
-                    result.set_exception(error)
-
-            running = self._offload.submit(OffloadTask(_examine, job), found.append, on_done)
             try:
-                async with asyncio.timeout(self.limit_s):
-                    return await result
+                return await self._calls.run(_result, job, self.limit_s)
             except TimeoutError:
                 _log.warning("the examination of a schema was stopped: seconds=%g", self.limit_s)
                 raise InvalidSchemaError(
@@ -176,20 +160,12 @@ class SchemaExaminer:
                 ) from None
             except OffloadError as error:
                 raise InvalidSchemaError(f"{_TOO_COMPLEX}: {error}") from None
-            finally:
-                running.cancel()
-
-
-def _examine(_disk: Disk, job: object) -> Iterator[object]:
-    """Do a job in the child process; yield its result."""
-    limit_memory(_MEMORY_BYTES)
-    try:
-        yield _result(job)
-    except (MemoryError, RecursionError) as error:
-        raise InvalidSchemaError(f"{_TOO_COMPLEX}: {type(error).__name__}") from None
+            except (MemoryError, RecursionError) as error:
+                raise InvalidSchemaError(f"{_TOO_COMPLEX}: {type(error).__name__}") from None
 
 
 def _result(job: object) -> object:
+    """Do a job in the child process."""
     match job:
         case _Parse(schema, normalize):
             parsed = _parsed(schema)

@@ -1,4 +1,4 @@
-"""Messages of a topic: search, one message in full, and new messages as they come."""
+"""Messages of a topic: a search as a page, its progress, its results as a file, new messages."""
 
 from __future__ import annotations
 
@@ -6,211 +6,233 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
-from starlette.responses import StreamingResponse
+from starlette.responses import HTMLResponse, StreamingResponse
 from starlette.routing import Route
 
-from barnabas.cli.common.output import moment_ms
-from barnabas.client.errors import UnknownPartitionError
-from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
-from barnabas.console.message_decoding import FULL_BYTES
-from barnabas.console.message_search import Found, Match, MessageSearch, shown_message
+from barnabas.console.messages.formats import FORMATS
+from barnabas.console.search import zones
+from barnabas.console.search.columns import DEFAULT, parse_columns
+from barnabas.console.search.conditions import Conditions
+from barnabas.console.search.downloads import Download, DownloadLimits, make_writer
+from barnabas.console.search.expressions import EXAMPLES, ExpressionError
+from barnabas.console.search.jobs import Search, State, make_plan
+from barnabas.console.search.ranges import place_of, places_text, read_partitions
+from barnabas.console.search.scan import Scan
+from barnabas.console.search.streams import Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncGenerator, Callable
 
     from starlette.requests import Request
     from starlette.responses import Response
 
     from barnabas import aio
+    from barnabas.console.console import Console
     from barnabas.console.forms import Fields
+    from barnabas.console.search.columns import Column, Row
+    from barnabas.console.search.jobs import SearchJob
+    from barnabas.console.search.zones import Zone
 
 _RESULTS_DEFAULT = 50
 _RESULTS_MAX = 500
-# Maximum number of offsets per partition that a search for the newest records examines.
-_NEWEST_WINDOW = 10_000
-_INT64_MAX = 2**63 - 1
-_PLACE = re.compile(r"(\d{1,9})-(\d{1,19})", re.ASCII)
-
-Ranges = dict[TopicPartition, tuple[int, int]]
+# Fields of the address that do not change what is searched.
+_SHOWN_ONLY = ("job", "do", "open", "have", "format")
+_PLACES = ("at", "before")
+_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 async def show_messages(request: Request) -> Response:
-    """Search a topic, and show what was found."""
+    """Search a topic, and show what was found until now."""
     console, query = console_of(request), query_fields(request)
-    topic = query.required("topic")
-    isolation = "read_uncommitted" if query.has("uncommitted") else "read_committed"
-    limit = min(query.number("limit", _RESULTS_DEFAULT, least=1), _RESULTS_MAX)
-    wanted = _match(query)
-    async with (
-        console.searching,
-        console.cluster.consumer(**{"isolation.level": isolation}) as consumer,
-    ):
-        partitions = await _partitions(consumer, topic, query)
-        bounds = await _bounds(consumer, partitions)
-        is_newest = query.stripped("from") in ("", "newest") and not query.stripped("at")
-        limits = console.settings.search
-        window = min(_NEWEST_WINDOW, limits.records // max(1, len(bounds)))
-        if wanted == Match():
-            window = min(window, limit)
-        ranges = await _ranges(consumer, bounds, query, max(1, window))
-        search = MessageSearch(
-            consumer, console.clock, limits, (wanted, console.shown), limit, keep_newest=is_newest
-        )
-        found = await search.run(ranges)
-        count = len(await consumer.partitions_for(topic))
-    return console.page(
+    zone = zones.zone_of(request, query)
+    search = _search_of(request, query, zone)
+    job = _job_of(console, query, search)
+    await job.wait(console.settings.search.page_seconds)
+    problem = job.error if isinstance(job.error, ExpressionError) else None
+    if job.error is not None and job.plan is None and problem is None:
+        raise job.error
+    if job.state in (State.DONE, State.FAILED) and not query.has("job"):
+        console.jobs.forget(job)
+    response = console.page(
         request,
         "messages.html",
-        topic=topic,
-        partition_count=count,
-        found=found,
-        is_newest=is_newest,
-        is_filtered=wanted != Match(),
+        400 if problem else 200,
         query=query,
-        next_places=None if is_newest else _places(found),
-        tail_fields=_tail_fields(query),
+        places=_SELECTED_PLACES,
+        formats=FORMATS,
+        examples=EXAMPLES,
+        zones=zones.COMMON,
+        problem=problem,
+        default_columns=DEFAULT,
+        has_conditions=bool(search.conditions),
+        **_shown(job, query, zone),
     )
+    if query.has("zone"):
+        zones.remember_zone(response, zone)
+    return response
 
 
-async def show_message(request: Request) -> Response:
-    """Show one message in full, up to a limit."""
+# Values of the field `from`, and their names.
+_SELECTED_PLACES = {
+    "newest": "the newest",
+    "beginning": "the beginning",
+    "offset": "an offset",
+    "time": "a time",
+}
+
+
+async def show_found(request: Request) -> Response:
+    """Return what a running search found until now, as a part of its page for a script.
+
+    `have` is the version of the rows that the page shows; equal rows are not sent again.
+    """
     console, query = console_of(request), query_fields(request)
-    topic, number, offset = (
-        query.required("topic"),
-        query.number("partition"),
-        query.number("offset"),
+    job = console.jobs.look_at(query.text("job"), console.session_of(request))
+    if job is None:
+        raise HTTPException(404, "this search is no longer kept")
+    has_rows = query.text("have") != str(job.results.version)
+    zone = zones.zone_of(request, query)
+    shown = _shown(job, query, zone)
+    return HTMLResponse(console.fragment("messages_found.html", has_rows=has_rows, **shown))
+
+
+def _search_of(request: Request, query: Fields, zone: Zone) -> Search:
+    """Return the search in an address.
+
+    Raises:
+        FormError: A field is malformed.
+    """
+    console = console_of(request)
+    return Search(
+        topic=query.required("topic"),
+        partition=query.number("partition") if query.stripped("partition") else None,
+        place=place_of(query, zone),
+        conditions=Conditions.of(query),
+        columns=tuple(parse_columns(query.stripped("columns") or DEFAULT)),
+        limit=min(query.number("limit", _RESULTS_DEFAULT, least=1), _RESULTS_MAX),
+        isolation="read_uncommitted" if query.has("uncommitted") else "read_committed",
+        view=console.record_view(request),
+        owner=console.session_of(request),
+        address={**dict(query.all_but(*_SHOWN_ONLY)), "zone": zone.name},
     )
-    tp = TopicPartition(topic, number)
-    record = None
-    async with console.searching, console.cluster.consumer() as consumer:
-        [start, end] = (await _bounds(consumer, [tp]))[tp]
-        if start <= offset < end:
-            consumer.assign([tp])
-            consumer.seek(tp, offset)
-            timeout = console.settings.search.seconds
-            record = next(iter(await consumer.poll(timeout, max_records=1)), None)
-    message = None
-    if record is not None:
-        await console.shown.look_up([record])
-        message = shown_message(record, console.shown, FULL_BYTES)
-    return console.page(
-        request,
-        "message.html",
-        200 if message else 404,
-        topic=topic,
-        partition=number,
-        offset=offset,
-        start=start,
-        end=end,
-        message=message,
-    )
+
+
+def _job_of(console: Console, query: Fields, search: Search) -> SearchJob:
+    """Return the job that the address names, else a new one."""
+    job = console.jobs.look_at(query.text("job"), search.owner)
+    if job is None or job.search.address != search.address:
+        job = console.jobs.start(search)
+        if job is None:
+            raise HTTPException(503, "too many searches run: stop one of them")
+    elif query.text("do") == "stop":
+        console.jobs.stop(job)
+    elif query.text("do") == "go":
+        console.jobs.go_on(job)
+    return job
+
+
+def _shown(job: SearchJob, query: Fields, zone: Zone) -> dict[str, Any]:
+    """Return the values of the template for the progress and the rows."""
+    search = job.search
+
+    def kept(*left_out: str, **changes: object) -> dict[str, object]:
+        """Return the fields of the address for a link."""
+        fields = dict(query.all_but("do", "have", "format", *left_out))
+        return {**{name: value for name, value in fields.items() if value}, **changes}
+
+    further = places_text(job.next_offsets) if job.state is State.DONE else ""
+    return {
+        "topic": search.topic,
+        "job": job,
+        "columns": search.columns,
+        "rows": job.results.rows,
+        "partition_count": job.partition_count,
+        "is_newest": search.place.is_newest,
+        "is_expanded": query.has("open"),
+        "zone": zone,
+        "kept": kept,
+        "further": further,
+        "with_column": _with_column(search.columns),
+    }
+
+
+def _with_column(columns: tuple[Column, ...]) -> Callable[..., str]:
+    """Return a function of templates: the field `columns` with or without a column."""
+
+    def changed(added: str = "", removed: str = "") -> str:
+        names = [column.name for column in columns if column.name != removed]
+        return ",".join([*names, added] if added else names)
+
+    return changed
 
 
 async def tail_messages(request: Request) -> Response:
     """Send new messages as server-sent events."""
     console, query = console_of(request), query_fields(request)
-    if console.tails.is_full:
-        raise HTTPException(503, "too many browsers follow messages: stop one of them")
-    topic, wanted = query.required("topic"), _match(query)
-    consumer = console.cluster.consumer(**{"isolation.level": "read_committed"})
+    zone = zones.zone_of(request, query)
+    search = _search_of(request, query, zone)
+
+    def render(row: Row) -> str:
+        return console.fragment(
+            "messages_row.html",
+            topic=search.topic,
+            columns=search.columns,
+            row=row,
+            zone=zone,
+            is_expanded=query.has("open"),
+        )
+
+    async def begin(consumer: aio.Consumer) -> AsyncGenerator[bytes]:
+        partitions, _ = await read_partitions(consumer, search.topic, search.partition)
+        tail = Tail(search, console.expressions, console.clock, render)
+        return tail.events(consumer, partitions, console.streams)
+
+    parts = await _begin_stream(console, search, begin)
+    return StreamingResponse(parts, media_type="text/event-stream")
+
+
+async def download_messages(request: Request) -> Response:
+    """Send the results of a search as a file."""
+    console, query = console_of(request), query_fields(request)
+    zone = zones.zone_of(request, query)
+    search = _search_of(request, query, zone)
+    columns = search.columns if query.stripped("columns") else ()
+    writer = make_writer(query.stripped("format") or "jsonl", columns, zone)
+    download = Download(search, writer, console.clock, DownloadLimits())
+
+    async def begin(consumer: aio.Consumer) -> AsyncGenerator[bytes]:
+        plan, _ = await make_plan(consumer, search)
+        scan = Scan(consumer, search.view, search.conditions, console.expressions)
+        return download.parts(plan, scan)
+
+    parts = await _begin_stream(console, search, begin)
+    name = f"{_FILE_NAME.sub('_', search.topic)}.{writer.suffix}"
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(parts, media_type=writer.media_type, headers=headers)
+
+
+async def _begin_stream(
+    console: Console, search: Search, begin: Callable[[aio.Consumer], Any]
+) -> AsyncGenerator[bytes]:
+    """Return a stream that has a consumer of its own; errors at its begin are raised here."""
+    if console.streams.is_full:
+        raise HTTPException(503, "too many browsers follow messages or download: stop one of them")
+    if search.conditions.expression:
+        await console.expressions.check(search.conditions.expression)
+    consumer = console.cluster.consumer(**{"isolation.level": search.isolation})
     try:
-        partitions = await _partitions(consumer, topic, query)
+        parts = await begin(consumer)
     except BaseException:
         await consumer.close()
         raise
-    events = console.tails.events(consumer, partitions, wanted)
-    return StreamingResponse(events, media_type="text/event-stream")
-
-
-def _match(query: Fields) -> Match:
-    name, _, value = query.stripped("header").partition("=")
-    return Match(
-        query.text("key").encode(),
-        query.text("value").encode(),
-        name.strip(),
-        value.strip().encode(),
-    )
-
-
-async def _partitions(consumer: aio.Consumer, topic: str, query: Fields) -> list[TopicPartition]:
-    """Return the partitions to read: the wanted one, or all that have leaders."""
-    found = {each.partition: each for each in await consumer.partitions_for(topic)}
-    word = query.stripped("partition")
-    if word:
-        number = query.number("partition")
-        if number not in found:
-            raise UnknownPartitionError(topic, number, len(found))
-        return [TopicPartition(topic, number)]
-    return [TopicPartition(topic, n) for n, each in sorted(found.items()) if each.leader >= 0]
-
-
-async def _bounds(consumer: aio.Consumer, partitions: list[TopicPartition]) -> Ranges:
-    starts = await consumer.beginning_offsets(partitions)
-    ends = await consumer.end_offsets(partitions)
-    return {tp: (starts[tp], ends[tp]) for tp in partitions}
-
-
-async def _ranges(consumer: aio.Consumer, bounds: Ranges, query: Fields, window: int) -> Ranges:
-    """Return the offsets to examine: from the place that the user chose to the end.
-
-    Args:
-        consumer: Looks up times.
-        bounds: First offset and end of the partitions.
-        query: The place.
-        window: Number of offsets in each partition for the newest records.
-    """
-    places = _given_places(query)
-    if places:
-        starts = {tp: places.get(tp.partition, end) for tp, (_, end) in bounds.items()}
-        return _within(starts, bounds)
-    match query.stripped("from"):
-        case "beginning":
-            return bounds
-        case "offset":
-            offset = query.number("offset")
-            return _within(dict.fromkeys(bounds, offset), bounds)
-        case "time":
-            moment = moment_ms(query.required("time"), "time")
-            found = await consumer.offsets_for_times(dict.fromkeys(bounds, max(0, moment)))
-            ends = {tp: end for tp, (_, end) in bounds.items()}
-            starts = {tp: ends[tp] if each is None else each.offset for tp, each in found.items()}
-            return _within(starts, bounds)
-        case _:
-            return _within({tp: end - window for tp, (_, end) in bounds.items()}, bounds)
-
-
-def _within(starts: Mapping[TopicPartition, int], bounds: Ranges) -> Ranges:
-    return {
-        tp: (min(max(starts[tp], first), end), end)
-        for tp, (first, end) in bounds.items()
-        if tp in starts
-    }
-
-
-def _given_places(query: Fields) -> dict[int, int]:
-    """Parse the places where the previous search ended: PARTITION-OFFSET with dots between."""
-    found = {}
-    for part in query.stripped("at").split("."):
-        fits = _PLACE.fullmatch(part)
-        if fits:
-            found[int(fits[1])] = min(int(fits[2]), _INT64_MAX)
-    return found
-
-
-def _places(found: Found) -> str | None:
-    """Return the places where the next search continues; None if everything was examined."""
-    return ".".join(f"{n}-{offset}" for n, offset in sorted(found.rest.items())) or None
-
-
-def _tail_fields(query: Fields) -> dict[str, Any]:
-    names = ("topic", "partition", "key", "value", "header")
-    return {name: query.text(name) for name in names if query.text(name)}
+    return console.streams.counted(consumer, parts)
 
 
 ROUTES = [
     Route("/messages", show_messages),
-    Route("/message", show_message),
+    Route("/found", show_found),
     Route("/messages/tail", tail_messages),
+    Route("/messages/download", download_messages),
 ]

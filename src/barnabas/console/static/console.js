@@ -3,6 +3,7 @@
 
 const LIVE_MS = 5000;
 const ROWS_MAX = 200;
+const SEARCH_MS = 700;
 
 // Tables that scroll sideways can be scrolled by the keyboard; the heads of others stay in view.
 function makeScrollable() {
@@ -49,65 +50,26 @@ async function refreshForever() {
   }
 }
 
-// Show bytes as the macro `bytes` of the templates does.
-function showBytes(cell, shown) {
-  if (shown.kind === "null" || shown.kind === "empty") {
-    const word = document.createElement("em");
-    word.className = "dim";
-    word.textContent = shown.kind;
-    cell.append(word);
-    return;
-  }
-  const text = document.createElement("pre");
-  text.className = shown.kind;
-  text.tabIndex = 0;
-  text.textContent = shown.text;
-  cell.append(text);
-  if (shown.cut) {
-    const tag = document.createElement("span");
-    tag.className = "tag warn";
-    tag.textContent = `cut, ${shown.size} bytes in all`;
-    cell.append(tag);
-  }
-  if (shown.note) {
-    const tag = document.createElement("span");
-    tag.className = "tag";
-    tag.textContent = shown.note;
-    cell.append(tag);
-  }
+// Put rows of the server into the list of messages. It has escaped them.
+function rowsOf(html) {
+  const holder = document.createElement("template");
+  holder.innerHTML = `<table><tbody>${html}</tbody></table>`;
+  return [...holder.content.querySelectorAll("tr")];
 }
 
-function addMessage(message, topic) {
+function addMessage(html) {
   const rows = document.getElementById("messages");
-  const row = document.getElementById("message-row").content.firstElementChild.cloneNode(true);
-  const link = row.querySelector("a");
-  const place = new URLSearchParams({ topic, partition: message.partition, offset: message.offset });
-  link.search = place;
-  link.textContent = `${message.partition}:${message.offset}`;
-  row.className = "new";
-  if (message.timestamp >= 0) {
-    row.children[1].textContent = message.time;
-  }
-  showBytes(row.children[2], message.key);
-  showBytes(row.children[3], message.value);
-  if (message.headers.length) {
-    const list = document.createElement("ul");
-    list.className = "headers";
-    for (const [name, value] of message.headers) {
-      const item = document.createElement("li");
-      item.textContent = `${name} ${value}`;
-      list.append(item);
-    }
-    row.children[3].append(list);
+  for (const row of rowsOf(html)) {
+    row.className = "new";
+    rows.prepend(row);
   }
   rows.querySelector(".none")?.remove();
-  rows.prepend(row);
   while (rows.children.length > ROWS_MAX) rows.lastElementChild.remove();
+  showCopyButtons();
 }
 
 function follow(button) {
   const state = document.getElementById("tail-state");
-  const topic = new URL(button.dataset.tail, location.href).searchParams.get("topic");
   let source = null, count = 0, skipped = 0;
   const say = (text) => { state.hidden = false; state.textContent = text; };
   const stop = (text) => {
@@ -125,7 +87,7 @@ function follow(button) {
     say("connecting");
     const told = () => say(`following: ${count} new` + (skipped ? `, ${skipped} not shown (too fast)` : ""));
     source.addEventListener("ready", told);
-    source.addEventListener("message", (event) => { count += 1; addMessage(JSON.parse(event.data), topic); told(); });
+    source.addEventListener("message", (event) => { count += 1; addMessage(JSON.parse(event.data).row); told(); });
     source.addEventListener("skipped", (event) => { skipped += JSON.parse(event.data).count; told(); });
     source.addEventListener("problem", (event) => stop(JSON.parse(event.data).text));
     source.addEventListener("end", (event) => stop(JSON.parse(event.data).text));
@@ -133,7 +95,58 @@ function follow(button) {
   });
 }
 
+// Show how far a search is until it ends, and its rows when there are more. Opened values stay open.
+async function watchSearch(search) {
+  const rows = document.getElementById("messages");
+  while (search.dataset.state === "running") {
+    await new Promise((done) => setTimeout(done, SEARCH_MS));
+    if (document.hidden) continue;
+    const address = `${search.dataset.found}&have=${rows.dataset.version}`;
+    const response = await fetch(address).catch(() => null);
+    if (response?.status === 404) { location.reload(); return; }
+    if (!response?.ok || response.redirected) continue;
+    const found = new DOMParser().parseFromString(await response.text(), "text/html");
+    const fresh = found.getElementById("search");
+    if (!fresh) return;
+    for (const part of fresh.children) {
+      const old = document.getElementById(part.id);
+      if (old.innerHTML !== part.innerHTML) {
+        const hadFocus = old.contains(document.activeElement);
+        old.replaceChildren(...part.childNodes);
+        if (hadFocus) (old.querySelector("a") || document.getElementById("content")).focus({ preventScroll: true });
+      }
+    }
+    search.dataset.state = fresh.dataset.state;
+    const body = found.getElementById("messages");
+    if (body && (body.children.length || fresh.dataset.state !== "running")) {
+      const open = new Set([...rows.querySelectorAll("tr:has(details[open])")].map((row) => row.id));
+      rows.replaceChildren(...body.children);
+      rows.dataset.version = body.dataset.version;
+      for (const id of open) document.getElementById(id)?.querySelectorAll("details").forEach((each) => { each.open = true; });
+      showCopyButtons();
+      makeScrollable();
+    }
+    document.getElementById("look-again")?.remove();
+  }
+}
+
+// Buttons that copy the text beside them.
+function showCopyButtons() {
+  // Browsers have no clipboard for pages without TLS of other machines.
+  if (!navigator.clipboard) return;
+  for (const button of document.querySelectorAll("button[data-copy][hidden]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const text = button.parentElement.querySelector("pre").textContent;
+      try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; } catch { button.textContent = "Not allowed"; }
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    });
+  }
+}
+
 if (document.querySelector("[data-live]")) refreshForever();
+document.querySelectorAll("#search[data-found]").forEach(watchSearch);
+showCopyButtons();
 document.querySelectorAll("button[data-tail]").forEach(follow);
 makeScrollable();
 addEventListener("resize", makeScrollable);

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.errors import UnknownPartitionError
-from barnabas.client.fetch.record_set import read_records
+from barnabas.client.fetch.record_set import ConsumerRecord, read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.forms import FormError
 from barnabas.console.writing.payloads import headers
@@ -48,6 +48,11 @@ class Source(NamedTuple):
         """Bytes of key, value and headers."""
         parts = len(self.key or b"") + len(self.value or b"")
         return parts + sum(len(name) + len(value or b"") for name, value in self.headers)
+
+    def record(self, topic: str) -> ConsumerRecord:
+        """Return the record as consumers get it."""
+        place = (topic, self.partition, self.offset)
+        return ConsumerRecord(*place, self.timestamp, 0, self.key, self.value, self.headers)
 
 
 def chosen_places(form: Fields) -> list[tuple[int, int]]:

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 from barnabas.client.fetch.record_set import ConsumerRecord
-from barnabas.console.message_decoding import FULL_BYTES, LISTED_BYTES, MessageDecoder, ShownBytes
+from barnabas.console.messages.decoded import FULL_BYTES, ShownBytes
+from barnabas.console.messages.formats import Decoders
+from barnabas.console.messages.masking import NO_MASKS
+from barnabas.console.messages.record_view import RecordView
+from barnabas.console.messages.schema_decoding import SchemaDecoder
 from barnabas.runtime import web
 from barnabas.runtime.clock import SystemClock
 from barnabas.serializers import (
@@ -36,14 +40,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
         yield running
 
 
-def shown(url: str, *values: bytes | None, decoder: MessageDecoder | None = None) -> list[Any]:
+def shown(url: str, *values: bytes | None, decoder: SchemaDecoder | None = None) -> list[Any]:
     """Values as a list of messages shows them."""
-    made = decoder or MessageDecoder(SchemaRegistry(url), SystemClock())
+    made = decoder or SchemaDecoder(SchemaRegistry(url), SystemClock())
     records = [
         ConsumerRecord("t", 0, offset, 0, 0, None, value, ()) for offset, value in enumerate(values)
     ]
-    asyncio.run(made.look_up(records))
-    return [made.show(value, LISTED_BYTES) for value in values]
+    view = RecordView(Decoders(made), NO_MASKS)
+    asyncio.run(view.look_up(records))
+    return [view.show(record).value for record in records]
 
 
 def test_values_of_all_formats_are_json(server: RegistryServer) -> None:
@@ -75,7 +80,7 @@ def test_other_bytes_are_shown_as_before_and_ask_nothing(server: RegistryServer)
 
 
 def test_an_unknown_id_is_asked_for_once_and_its_reason_is_shown(server: RegistryServer) -> None:
-    decoder = MessageDecoder(SchemaRegistry(server.url), SystemClock())
+    decoder = SchemaDecoder(SchemaRegistry(server.url), SystemClock())
     data = struct.pack(">bIq", 0, 77, 5)
     for _ in range(2):
         [found] = shown(server.url, data, decoder=decoder)
@@ -129,16 +134,20 @@ def test_a_schema_whose_records_are_slow_is_not_used_for_a_while(server: Registr
         for text in ('"string"', '{"type": "string"}')
     )
     clock = TickingClock()
-    decoder = MessageDecoder(registry, clock)
+    decoder = SchemaDecoder(registry, clock)
     assert [each.note for each in shown("", slow, quick, decoder=decoder)] == [
         "schema 1", "schema 2",
     ]  # fmt: skip
+
+    def text(data: bytes | None) -> str:
+        return str(shown("", data, decoder=decoder)[0].text)
+
     clock.step_ms = 1500.0
-    assert decoder.show(slow, LISTED_BYTES).text == "JFK"
+    assert text(slow) == "JFK"
     clock.step_ms = 0.0
-    found = decoder.show(slow, LISTED_BYTES)
+    [found] = shown("", slow, decoder=decoder)
     assert found.kind == "bytes"
     assert found.note == "records of schema 1 take too long to decode: wait ten seconds"
-    assert decoder.show(quick, LISTED_BYTES).text == "JFK"
+    assert text(quick) == "JFK"
     clock.now_ms += 10_000
-    assert decoder.show(slow, LISTED_BYTES).text == "JFK"
+    assert text(slow) == "JFK"

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.console.message_decoding import LISTED_BYTES, shown_bytes, shown_headers
+from barnabas.client.fetch.record_set import ConsumerRecord
+from barnabas.console.messages.decoded import LISTED_BYTES, ShownBytes, decode_plain
+from barnabas.console.messages.formats import Decoders
+from barnabas.console.messages.masking import NO_MASKS
+from barnabas.console.messages.record_view import RecordView
+
+
+def shown_bytes(data: bytes | None, limit: int) -> ShownBytes:
+    """Bytes of no known format, as a page shows them."""
+    return decode_plain(data).shown(limit)
 
 
 def test_short_json_is_on_one_line_in_a_list() -> None:
@@ -50,7 +59,9 @@ def test_deep_json_is_not_indented(data: bytes) -> None:
 
 
 def test_headers_are_bounded() -> None:
-    found = shown_headers([("n" * 1000, b"v" * 1000)] * 1000)
+    headers = [("n" * 1000, b"v" * 1000)] * 1000
+    record = ConsumerRecord("t", 0, 0, 0, 0, None, None, headers)
+    found = RecordView(Decoders(), NO_MASKS).show(record).headers
     assert len(found) == 50
     assert len(found[0][0]) <= 256
     assert found[0][1].is_cut

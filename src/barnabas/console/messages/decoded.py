@@ -1,0 +1,213 @@
+"""Keys, values and headers as people read them: JSON, text, or a dump of bytes.
+
+Records can be large, and any producer can write anything. All that is shown is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+# Bytes of a value in a list of messages, and on a message's own page.
+LISTED_BYTES = 2 * 1024
+FULL_BYTES = 64 * 1024
+# JSON above this size is text: the event loop parses it.
+PARSED_BYTES_MAX = 1024 * 1024
+
+# In a list, JSON up to this size is shown on one line.
+_LINE_BYTES = 300
+_DUMPED_BYTES = 512
+_DUMP_WIDTH = 16
+# Indented JSON grows with its depth.
+DEPTH_MAX = 32
+
+
+class ShownBytes(NamedTuple):
+    """Bytes as text, and what they are."""
+
+    # "null", "empty", "json", "text", "bytes" or "hidden".
+    kind: str
+    text: str
+    # Number of bytes, including those that are not shown.
+    size: int
+    is_cut: bool
+    # How the bytes were decoded, or why they were not; "" for bytes without a schema or format.
+    note: str = ""
+
+
+_UNSET: Any = object()
+
+
+class Decoded:
+    """A key, a value or the value of a header: decoded, and with secrets masked.
+
+    Args:
+        kind: As in `ShownBytes`.
+        data: JSON or text in UTF-8, or the bytes themselves if they are neither.
+        raw: The bytes of the record; None if a mask hides a part of them.
+        size: Number of bytes of the record.
+        note: How the bytes were decoded, or why they were not.
+    """
+
+    __slots__ = ("_content", "_data", "_text", "kind", "note", "raw", "size")
+
+    def __init__(
+        self, kind: str, data: bytes, raw: bytes | None, size: int, note: str = ""
+    ) -> None:
+        self.kind = kind
+        self.raw = raw
+        self.size = size
+        self.note = note
+        self._data = data
+        self._content = _UNSET
+        self._text: str | None = None
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether a mask hides the bytes or a part of them."""
+        return self.raw is None and self.kind != "null"
+
+    @property
+    def content(self) -> Any:
+        """The value for filters and columns: what JSON can hold, or bytes that are no text."""
+        if self._content is _UNSET:
+            self._content = self._read_content()
+        return self._content
+
+    def _read_content(self) -> Any:
+        match self.kind:
+            case "null":
+                return None
+            case "json":
+                return msgspec.json.decode(self._data)
+            case "bytes":
+                return self._data
+            case _:
+                return self._data.decode()
+
+    @property
+    def text(self) -> str:
+        """The whole text in one piece, JSON on one line; a text of hex digits for bytes."""
+        if self._text is None:
+            if self.kind == "bytes":
+                self._text = self._data.hex(" ")
+            elif self.kind == "json":
+                self._text = msgspec.json.format(self._data, indent=0).decode()
+            else:
+                self._text = self._data.decode()
+        return self._text
+
+    def noted(self, note: str) -> Decoded:
+        """Return the same with another note."""
+        return Decoded(self.kind, self._data, self.raw, self.size, note)
+
+    def shown(self, limit: int) -> ShownBytes:
+        """Return the text for a page.
+
+        Args:
+            limit: Number of bytes that are shown.
+        """
+        data, length = self._data, len(self._data)
+        if self.kind == "bytes":
+            part = data[: min(limit, _DUMPED_BYTES)]
+            is_cut = self.size > len(part)
+            return ShownBytes("bytes", _dump(part), self.size, is_cut, self.note)
+        if self.kind == "json" and length <= limit:
+            is_short = limit <= LISTED_BYTES and length <= _LINE_BYTES
+            text = msgspec.json.format(data, indent=0 if is_short else 2).decode()
+            return ShownBytes("json", text, self.size, is_cut=False, note=self.note)
+        kind = "text" if self.kind == "json" else self.kind
+        # A character at the cut may be incomplete.
+        text = data[:limit].decode(errors="ignore")
+        return ShownBytes(kind, text, self.size, length > limit, self.note)
+
+
+def decode_plain(data: bytes | None) -> Decoded:
+    """Return bytes as JSON, else as text, else as bytes."""
+    if data is None:
+        return Decoded("null", b"", None, 0)
+    data = bytes(data)
+    size = len(data)
+    if not size:
+        return Decoded("empty", b"", data, 0)
+    if not is_text(data):
+        return Decoded("bytes", data, data, size)
+    is_structure = data.lstrip()[:1] in (b"{", b"[")
+    return Decoded("json" if is_structure and is_json(data) else "text", data, data, size)
+
+
+def decode_as_text(data: bytes) -> Decoded:
+    """Return bytes as text; bytes that are not UTF-8 are shown as they are, with a note."""
+    if not is_text(data):
+        return Decoded("bytes", data, data, len(data), "not UTF-8")
+    return Decoded("text", data, data, len(data))
+
+
+def decoded_value(value: Any, raw: bytes, note: str) -> Decoded:
+    """Return a value that a decoder returned.
+
+    Args:
+        value: What JSON can hold; text is shown without quotation marks.
+        raw: The bytes of the record.
+        note: Names the decoder.
+
+    Raises:
+        TypeError: JSON cannot hold the value.
+        ValueError: JSON cannot hold the value.
+    """
+    if isinstance(value, str):
+        return Decoded("text", value.encode(), raw, len(raw), note)
+    data = msgspec.json.encode(value)
+    kind = "json" if is_shallow(data) else "text"
+    return Decoded(kind, data, raw, len(raw), note)
+
+
+def is_text(data: bytes) -> bool:
+    """Return whether bytes are UTF-8 without NUL."""
+    if b"\0" in data:
+        return False
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_json(data: bytes) -> bool:
+    """Return whether bytes are JSON that is small and shallow enough to be parsed and indented."""
+    if len(data) > PARSED_BYTES_MAX or not is_shallow(data):
+        return False
+    try:
+        # Unlike a decoder, this keeps numbers, the order of members, and repeated names.
+        msgspec.json.decode(data, type=msgspec.Raw)
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+_NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))
+
+
+def is_shallow(data: bytes) -> bool:
+    """Return whether JSON has few levels; brackets inside strings count too."""
+    brackets = data.translate(None, _NO_BRACKETS)
+    if brackets.count(b"{") + brackets.count(b"[") <= DEPTH_MAX:
+        return True
+    depth = 0
+    for bracket in brackets:
+        depth += 1 if bracket in b"{[" else -1
+        if depth > DEPTH_MAX:
+            return False
+    return True
+
+
+def _dump(data: bytes) -> str:
+    """Return offsets, hexadecimal digits and printable characters."""
+    lines = []
+    for start in range(0, len(data), _DUMP_WIDTH):
+        row = data[start : start + _DUMP_WIDTH]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{start:04x}  {row.hex(' '):<{3 * _DUMP_WIDTH}} {letters}")
+    return "\n".join(lines)

@@ -1,0 +1,220 @@
+"""Masks: rules that hide parts of keys, values and headers from people who read the console.
+
+A rule names topics, a part of the record, a path in that part, and how the part is masked. What
+cannot be decoded has no paths, so a rule with a path then hides the whole key, value or header.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from dataclasses import dataclass
+from fnmatch import translate
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from barnabas.console.messages.decoded import DEPTH_MAX, Decoded, decoded_value, is_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+KEY, VALUE, HEADER = "key", "value", "header"
+HIDE, LAST_4, HASH = "hide", "last 4", "hash"
+
+HIDDEN = "••••"
+_MASKED = "masked"
+# Shorter values are hidden as a whole: four characters would be too large a part of them.
+_LAST_4_LENGTH = 8
+_HASH_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class MaskRule:
+    """One rule."""
+
+    # A pattern of names, as shells have them: `*` and `?`.
+    topic: str
+    # KEY, VALUE or HEADER.
+    where: str
+    # Names of members from the root; `*` is any name, `**` any number of names. A rule for headers
+    # begins with the header's name. Without a path, the rule masks everything.
+    path: tuple[str, ...] = ()
+    # HIDE, LAST_4 or HASH.
+    how: str = HIDE
+    # Whether administrators may see the original by choice.
+    reveal: bool = False
+
+
+class Masks:
+    """All rules of a console.
+
+    Args:
+        rules: The rules; the first that fits a part of a record masks it.
+        hash_key: Secret key of hashes, without which short values could be guessed.
+    """
+
+    def __init__(self, rules: Sequence[MaskRule], hash_key: bytes) -> None:
+        self._rules = [(re.compile(translate(each.topic)), each) for each in rules]
+        self._hash_key = hash_key
+
+    def of(self, topic: str, *, reveal: bool = False) -> TopicMasks:
+        """Return the masks of a topic.
+
+        Args:
+            topic: The name.
+            reveal: Whether to leave out the rules that administrators may lift.
+        """
+        fitting = [
+            rule
+            for pattern, rule in self._rules
+            if pattern.match(topic) and not (reveal and rule.reveal)
+        ]
+        return TopicMasks(fitting, self._hash_key)
+
+
+class TopicMasks:
+    """The rules of one topic."""
+
+    def __init__(self, rules: Sequence[MaskRule], hash_key: bytes) -> None:
+        self._rules = rules
+        self._hash_key = hash_key
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    @property
+    def rules(self) -> Sequence[MaskRule]:
+        """The rules, in their order."""
+        return self._rules
+
+    @property
+    def can_reveal(self) -> bool:
+        """Whether administrators may lift one of the rules."""
+        return any(rule.reveal for rule in self._rules)
+
+    def part(self, where: str, decoded: Decoded) -> Decoded:
+        """Return a key or a value with its masks."""
+        return self._masked([r for r in self._rules if r.where == where], decoded, depth=0)
+
+    def header(self, name: str, decoded: Decoded) -> Decoded:
+        """Return the value of a header with its masks."""
+        rules = [
+            rule
+            for rule in self._rules
+            if rule.where == HEADER and (not rule.path or _fits(rule.path[0], name))
+        ]
+        return self._masked(rules, decoded, depth=1)
+
+    def _masked(self, rules: Sequence[MaskRule], decoded: Decoded, depth: int) -> Decoded:
+        """Apply rules whose first `depth` names are already compared."""
+        if not rules or decoded.kind in ("null", "empty"):
+            return decoded
+        paths = [(rule.path[depth:], self._mask(rule.how)) for rule in rules]
+        whole = next((mask for path, mask in paths if not path), None)
+        if whole is not None:
+            return _hidden(decoded, whole)
+        content = decoded.content
+        if not isinstance(content, dict | list):
+            return _hidden(decoded, _hide)
+        masked = _apply(paths, content, DEPTH_MAX)
+        # Even a value in which no path was found leaves only as what was examined: the bytes may
+        # hold a member twice, or what the decoder did not read.
+        note = _with(decoded.note, _MASKED) if masked != content else decoded.note
+        found = decoded_value(masked, b"", note)
+        found.raw, found.size = None, decoded.size
+        return found
+
+    def _mask(self, how: str) -> Callable[[Any], str]:
+        if how == LAST_4:
+            return _last_4
+        return self._hashed if how == HASH else _hide
+
+    def _hashed(self, value: Any) -> str:
+        data = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
+        return f"hash {hmac.digest(self._hash_key, data, 'sha256').hex()[:_HASH_DIGITS]}"
+
+
+NO_MASKS = Masks((), b"")
+
+
+def _fits(pattern: str, name: str) -> bool:
+    """Return whether a name of a path fits a member; attributes of XML begin with an @."""
+    return pattern in ("*", "**") or pattern.casefold() == name.removeprefix("@").casefold()
+
+
+Paths = list[tuple[tuple[str, ...], "Callable[[Any], str]"]]
+
+
+def _apply(paths: Paths, value: Any, depth: int) -> Any:
+    """Return a value in which the ends of paths are masked.
+
+    Args:
+        paths: What is left of each path, at least one name, and its mask.
+        value: What JSON can hold.
+        depth: Number of levels below which everything is hidden.
+    """
+    if isinstance(value, str):
+        return _apply_to_text(paths, value, depth)
+    if not isinstance(value, dict | list):
+        return value
+    if not depth:
+        return HIDDEN
+    if isinstance(value, dict):
+        return {name: _child(_below(paths, name), each, depth) for name, each in value.items()}
+    # Paths pass through arrays; `*` may also stand for an element.
+    inside = paths + [(path[1:], mask) for path, mask in paths if path[0] == "*"]
+    return [_child(inside, each, depth) for each in value]
+
+
+def _child(paths: Paths, value: Any, depth: int) -> Any:
+    if not paths or value is None:
+        return value
+    mask = next((mask for path, mask in paths if not path), None)
+    return _apply(paths, value, depth - 1) if mask is None else mask(value)
+
+
+def _below(paths: Paths, name: str) -> Paths:
+    """Return what is left of the paths below a member."""
+    found: Paths = []
+    for path, mask in paths:
+        if path[0] == "**":
+            found.append((path, mask))
+            # Any number of names may be none at all.
+            found += _below([(path[1:], mask)], name) if len(path) > 1 else [((), mask)]
+        elif _fits(path[0], name):
+            found.append((path[1:], mask))
+    return found
+
+
+def _apply_to_text(paths: Paths, text: str, depth: int) -> str:
+    """Return a text in which the ends of paths are masked: it may be JSON itself.
+
+    Any other text is hidden where a path names a member of it, because the secret may be a part.
+    """
+    if text.lstrip()[:1] in ("{", "[") and depth:
+        data = text.encode()
+        if is_json(data):
+            masked = _apply(paths, msgspec.json.decode(data), depth - 1)
+            return msgspec.json.encode(masked).decode()
+    return text if all(path[0] == "**" for path, _ in paths) else HIDDEN
+
+
+def _hide(_value: Any) -> str:
+    return HIDDEN
+
+
+def _last_4(value: Any) -> str:
+    if isinstance(value, str | int | float) and len(str(value)) >= _LAST_4_LENGTH:
+        return HIDDEN + str(value)[-4:]
+    return HIDDEN
+
+
+def _hidden(decoded: Decoded, mask: Callable[[Any], str]) -> Decoded:
+    """Return a key, value or header of which only the mask and the size are left."""
+    text = mask(decoded.content)
+    return Decoded("hidden", text.encode(), None, decoded.size, _MASKED)
+
+
+def _with(note: str, more: str) -> str:
+    return f"{note}, {more}" if note else more

@@ -1,0 +1,123 @@
+"""The one way from the bytes of a record to what the console shows.
+
+Lists, pages, searches, filters, downloads and tails use a `RecordView`. None of them may read the
+key, the value or the headers of a record itself: a mask could hide them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.console.messages.decoded import LISTED_BYTES, Decoded, ShownBytes, decode_plain
+from barnabas.console.messages.formats import AUTOMATIC
+from barnabas.console.messages.masking import KEY, VALUE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.client.fetch.record_set import ConsumerRecord
+    from barnabas.console.messages.formats import Decoders, Formats
+    from barnabas.console.messages.masking import Masks, TopicMasks
+
+_HEADERS_MAX = 50
+_HEADER_BYTES = 256
+
+
+class ShownMessage(NamedTuple):
+    """A record as a page shows it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: ShownBytes
+    value: ShownBytes
+    headers: list[tuple[str, ShownBytes]]
+
+
+class DecodedRecord(NamedTuple):
+    """A record, decoded and masked."""
+
+    topic: str
+    partition: int
+    offset: int
+    # Milliseconds since 1970.
+    timestamp: int
+    key: Decoded
+    value: Decoded
+    headers: list[tuple[str, Decoded]]
+
+    @property
+    def size(self) -> int:
+        """Number of bytes of the key, the value and the headers."""
+        headers = sum(len(name) + value.size for name, value in self.headers)
+        return self.key.size + self.value.size + headers
+
+    def shown(self, limit: int = LISTED_BYTES) -> ShownMessage:
+        """Return what a page shows: at most `limit` bytes of key and value each."""
+        headers = [
+            (name[:_HEADER_BYTES], value.shown(_HEADER_BYTES))
+            for name, value in self.headers[:_HEADERS_MAX]
+        ]
+        return ShownMessage(
+            topic=self.topic,
+            partition=self.partition,
+            offset=self.offset,
+            timestamp=self.timestamp,
+            key=self.key.shown(limit),
+            value=self.value.shown(limit),
+            headers=headers,
+        )
+
+
+class RecordView:
+    """Decodes and masks records for one reader.
+
+    Args:
+        decoders: What the console can decode.
+        masks: The rules of the console.
+        formats: The formats that the reader chose.
+        reveal: Whether to leave out the masks that administrators may lift. Only for
+            administrators.
+    """
+
+    def __init__(
+        self,
+        decoders: Decoders,
+        masks: Masks,
+        formats: Formats = AUTOMATIC,
+        *,
+        reveal: bool = False,
+    ) -> None:
+        self._decoders = decoders
+        self._all_masks = masks
+        self._formats = formats
+        self._reveal = reveal
+        self._masks: dict[str, TopicMasks] = {}
+
+    def masks(self, topic: str) -> TopicMasks:
+        """Return the masks of a topic; false if it has none."""
+        found = self._masks.get(topic)
+        if found is None:
+            found = self._masks[topic] = self._all_masks.of(topic, reveal=self._reveal)
+        return found
+
+    async def look_up(self, records: Iterable[ConsumerRecord]) -> None:
+        """Look up the schemas of these records, before they are decoded."""
+        await self._decoders.look_up(records, self._formats)
+
+    def decode(self, record: ConsumerRecord) -> DecodedRecord:
+        """Return a record, decoded and masked."""
+        key, value = self._decoders.decode(record, self._formats)
+        headers = [(name, decode_plain(data)) for name, data in record.headers]
+        masks = self.masks(record.topic)
+        if masks:
+            key, value = masks.part(KEY, key), masks.part(VALUE, value)
+            headers = [(name, masks.header(name, each)) for name, each in headers]
+        return DecodedRecord(
+            record.topic, record.partition, record.offset, record.timestamp, key, value, headers
+        )
+
+    def show(self, record: ConsumerRecord, limit: int = LISTED_BYTES) -> ShownMessage:
+        """Return a record as a page shows it, with at most `limit` bytes of key and value each."""
+        return self.decode(record).shown(limit)

@@ -1,0 +1,1 @@
+"""Finding messages: conditions, searches that run as jobs, columns, downloads and new messages."""

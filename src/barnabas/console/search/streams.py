@@ -1,0 +1,153 @@
+"""Responses that last long: new messages as server-sent events, and downloads.
+
+Their number is bounded. They end when the browser leaves, a limit is reached, or the server ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from barnabas.client.errors import ClientError
+from barnabas.console.search.columns import row_of
+from barnabas.console.search.expressions import ExpressionError, FilterTooSlowError
+from barnabas.console.search.scan import slices
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Sequence
+
+    from barnabas import aio
+    from barnabas.client.topic_partition import TopicPartition
+    from barnabas.console.messages.record_view import DecodedRecord
+    from barnabas.console.search.columns import Row
+    from barnabas.console.search.expressions import ExpressionFilter
+    from barnabas.console.search.jobs import Search
+    from barnabas.runtime.clock import Clock
+
+# A tail ends after this time (s); the browser shows a button to go on.
+TAIL_S = 600.0
+_STREAMS_MAX = 8
+_CLOSE_S = 5.0
+_MS_PER_S = 1000
+_POLL_S = 1.0
+_POLL_RECORDS = 200
+# Messages that are sent per poll; others are counted only.
+_SHOWN_MAX = 25
+# Pause after a poll with messages, so that a browser can draw them (s).
+_PAUSE_S = 0.25
+# A comment after this time without messages shows a browser that left.
+_SILENT_POLLS = 10
+
+
+class Streams:
+    """All streams of a console: a bounded number, and the closing of their consumers."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        # Whether the server ends.
+        self.has_ended = False
+        # Consumers that are being closed. The event loop holds only weak references to tasks.
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further stream may begin."""
+        return self._count >= _STREAMS_MAX
+
+    def end(self) -> None:
+        """End all tails at their next poll, because the server ends."""
+        self.has_ended = True
+
+    async def counted(
+        self, consumer: aio.Consumer, parts: AsyncGenerator[bytes]
+    ) -> AsyncGenerator[bytes]:
+        """Yield the parts of a stream; close its consumer at the end."""
+        self._count += 1
+        try:
+            async with contextlib.aclosing(parts):
+                async for part in parts:
+                    yield part
+        finally:
+            self._count -= 1
+            # A task of its own, because this one may be canceled.
+            task = asyncio.get_running_loop().create_task(consumer.close(_CLOSE_S))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+
+class Tail:
+    """New messages as server-sent events.
+
+    Args:
+        search: What is searched.
+        expressions: Evaluates the expression of the search.
+        clock: Measures the time.
+        render: Returns a row of the list as HTML.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        expressions: ExpressionFilter,
+        clock: Clock,
+        render: Callable[[Row], str],
+    ) -> None:
+        self._search = search
+        self._expressions = expressions
+        self._clock = clock
+        self._render = render
+
+    async def events(
+        self, consumer: aio.Consumer, partitions: Sequence[TopicPartition], streams: Streams
+    ) -> AsyncGenerator[bytes]:
+        """Yield events: `ready`, `message`, `skipped` (a count), `problem` (a text) and `end`.
+
+        Args:
+            consumer: A consumer without a group.
+            partitions: The partitions to read from their ends on.
+            streams: Says when the server ends.
+        """
+        ends_ms = self._clock.monotonic_ms() + TAIL_S * _MS_PER_S
+        try:
+            consumer.assign(partitions)
+            consumer.seek_to_end(*partitions)
+            for tp in partitions:
+                await consumer.position(tp)
+            yield _event("ready", {})
+            silent = 0
+            while self._clock.monotonic_ms() < ends_ms and not streams.has_ended:
+                found = await self._poll(consumer)
+                for record in found[:_SHOWN_MAX]:
+                    row = row_of(record, self._search.columns)
+                    yield _event("message", {"row": self._render(row)})
+                if len(found) > _SHOWN_MAX:
+                    yield _event("skipped", {"count": len(found) - _SHOWN_MAX})
+                silent = 0 if found else silent + 1
+                if silent >= _SILENT_POLLS:
+                    silent = 0
+                    yield b": nothing new\n\n"
+                if found:
+                    await asyncio.sleep(_PAUSE_S)
+            reason = "the console ended" if streams.has_ended else "ended after ten minutes"
+            yield _event("end", {"text": reason})
+        except (ClientError, ExpressionError, FilterTooSlowError) as error:
+            yield _event("problem", {"text": str(error)})
+
+    async def _poll(self, consumer: aio.Consumer) -> list[DecodedRecord]:
+        """Return the new records that fulfill the conditions."""
+        view, conditions = self._search.view, self._search.conditions
+        records = await consumer.poll(_POLL_S, max_records=_POLL_RECORDS)
+        await view.look_up(records)
+        found: list[DecodedRecord] = []
+        for part in slices(list(records)):
+            decoded = [view.decode(record) for record in part]
+            found += (await conditions.select(decoded, self._expressions)).records
+            await asyncio.sleep(0)
+        return found
+
+
+def _event(name: str, data: dict[str, Any]) -> bytes:
+    # JSON has no raw newlines, which would end the event.
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
