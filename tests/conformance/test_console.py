@@ -272,7 +272,7 @@ def test_a_search_ends_at_the_marker_of_a_transaction(
     eventually_equal(lambda: rows(console.get("/messages", **fields).text), ["0:0"])
     text = console.get("/messages", **fields).text
     assert "Everything was examined" in text
-    missing = console.get("/message", topic="console-transactions", partition=0, offset=1)
+    missing = console.get("/message", topic="console-transactions", partition=0, offset=2)
     assert missing.status == 404
 
 

@@ -37,6 +37,7 @@ from barnabas.client.errors import ClientConfigError
 from barnabas.console.access.options import access_options, login_settings, read_roles
 from barnabas.console.cluster_options import cluster_option
 from barnabas.console.history_file import HistoryFile, HistoryFileError, history_file
+from barnabas.console.messages.options import RecordRules, record_options, record_rules
 from barnabas.console.prometheus import Prometheus
 from barnabas.runtime.process import discard_standard_output
 
@@ -123,6 +124,7 @@ _TIMEOUT_S = 10.0
     help="A further name in the address of browsers, such as that of a proxy.",
 )
 @access_options
+@record_options
 @click.option(
     "--interval",
     type=NumberRange(0.5, 3600),
@@ -173,6 +175,7 @@ def console(
     prometheus_labels: str,
     pipelines: Sequence[str],
     clusters: Sequence[str],
+    rules: RecordRules,
     **access: Any,
 ) -> None:
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
@@ -187,6 +190,7 @@ def console(
     from barnabas.console.cluster_options import several_clusters
     from barnabas.console.settings import ConsoleSettings, is_loopback
 
+    masks, formats = record_rules(rules)
     several = tuple(
         replace(each, history=_open_history(history, each.bootstrap))
         for each in several_clusters(clusters, properties, metrics, _checked_config)
@@ -212,6 +216,8 @@ def console(
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
+        masks=masks,
+        formats=formats,
         connect=_connect_settings(connect_clusters, connect_config),
         history=None if several else _open_history(history, chosen.bootstrap),
         prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,

@@ -9,6 +9,7 @@ from starlette.responses import HTMLResponse
 
 from barnabas.console.access.acting import acting_user
 from barnabas.console.access.broker_users import Brokers
+from barnabas.console.access.roles import Role
 from barnabas.console.cluster_access import ClusterAccess, Threads
 from barnabas.console.cluster_history import History
 from barnabas.console.connect.rest import ConnectCluster
@@ -63,7 +64,8 @@ class Console(Frame):
     def __init__(self, shared: Shared, settings: ConsoleSettings, name: str = "") -> None:
         super().__init__(shared, settings, name)
         registry = settings.registry
-        self.decoders = Decoders(None if registry is None else SchemaDecoder(registry, self.clock))
+        schemas = None if registry is None else SchemaDecoder(registry, self.clock)
+        self.decoders = Decoders(schemas, settings.formats)
         self.masks = Masks(settings.masks, shared.rng.token(_HASH_KEY_BYTES))
         self.streams = Streams()
         # Costly requests at once; others wait.
@@ -103,7 +105,9 @@ class Console(Frame):
 
     def record_view(self, request: Request) -> RecordView:
         """Return how the records of this request are shown: decoded by choice, and masked."""
-        return RecordView(self.decoders, self.masks, Formats.of(query_fields(request)))
+        query = query_fields(request)
+        reveal = query.has("reveal") and self.role_of(request) >= Role.ADMIN
+        return RecordView(self.decoders, self.masks, Formats.of(query), reveal=reveal)
 
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any

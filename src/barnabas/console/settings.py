@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from barnabas.console.connect.rest import ConnectSettings
     from barnabas.console.history_file import HistoryFile
+    from barnabas.console.messages.formats import FormatRule
     from barnabas.console.messages.masking import MaskRule
     from barnabas.console.prometheus import Prometheus
     from barnabas.serializers.registry import SchemaRegistry
@@ -29,6 +30,16 @@ class SearchLimits(NamedTuple):
     seconds: float = 600.0
     # How long a page waits for its search before it shows how far the search is.
     page_seconds: float = 1.5
+
+
+class VersionLimits(NamedTuple):
+    """The limits at which one search for the versions of a key ends."""
+
+    # Records that are examined.
+    records: int = 50_000
+    # Bytes of keys and values that are examined.
+    size: int = 64 * 1024 * 1024
+    seconds: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +82,19 @@ class ConsoleSettings:
     # Longest time of all requests of a page to the cluster (s).
     timeout: float = 10.0
     search: SearchLimits = field(default_factory=SearchLimits)
+    versions: VersionLimits = field(default_factory=VersionLimits)
     # Directories of projects of declarative pipelines.
     pipelines: tuple[str, ...] = ()
     # Addresses of drivers of Spark that serve metrics of their queries.
     queries: tuple[str, ...] = ()
     # For keys and values with a schema.
     registry: SchemaRegistry | None = None
-    # Kafka Connect clusters, in the order of the pages.
-    connect: tuple[ConnectSettings, ...] = ()
+    # The formats of topics that the operator chose.
+    formats: tuple[FormatRule, ...] = ()
     # Rules that hide parts of records.
     masks: tuple[MaskRule, ...] = ()
+    # Kafka Connect clusters, in the order of the pages.
+    connect: tuple[ConnectSettings, ...] = ()
     # Keeps rates and lags over restarts; None: they begin anew with the console.
     history: HistoryFile | None = None
     # Has older rates than the console; None: there is none.

@@ -227,6 +227,26 @@ class ProtobufDeserializer(SchemaDeserializer):
         return decode
 
 
+def json_decoder(kind: type[Message]) -> Callable[[bytes], dict[str, Any]]:
+    """Return a function from the bytes of a message of this type, without a schema id, to JSON.
+
+    The function raises `WireFormatError`, as `message_as_json` does.
+    """
+    limit = FieldLimit(kind.DESCRIPTOR, JSON_FIELDS_MAX)
+
+    def decode(data: bytes) -> dict[str, Any]:
+        if limit.is_exceeded(data, 0):
+            raise _too_many_fields()
+        try:
+            message = kind.FromString(data)
+        except DecodeError as error:
+            name = kind.DESCRIPTOR.full_name
+            raise WireFormatError(f"the bytes are no {name}: {error}") from None
+        return message_as_json(message)
+
+    return decode
+
+
 def message_as_json(message: Message) -> dict[str, Any]:
     """Return a message in Protobuf's JSON mapping, with the names of the schema and all defaults.
 

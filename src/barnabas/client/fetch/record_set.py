@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchSpan",
     "ConsumerRecord",
+    "ExaminedBatch",
     "FetchFailure",
     "InvalidBatch",
     "RecordSet",
     "Scan",
     "decode_record_set",
+    "examine_batches",
     "iter_record_set",
     "iter_span_records",
     "read_records",
@@ -216,20 +218,45 @@ def visible_batches(records: RecordSet) -> list[BatchSpan]:
     spans = records.batches
     if not records.aborted:
         return [s for s in spans if s.magic != MAGIC_V2 or not s.attributes & CONTROL_FLAG]
+    return [
+        batch.span
+        for batch in examine_batches(records)
+        if not batch.is_aborted and not (batch.header is not None and batch.header.is_control)
+    ]
+
+
+class ExaminedBatch(NamedTuple):
+    """A batch of a record set with what consumers are not told."""
+
+    span: BatchSpan
+    # None for a message of a format before v2.
+    header: BatchHeader | None
+    # Whether the response lists the batch's transaction as aborted. Only a response with
+    # isolation.level=read_committed lists them.
+    is_aborted: bool
+
+
+def examine_batches(records: RecordSet) -> Iterator[ExaminedBatch]:
+    """Yield all batches of a set, also control batches and those of aborted transactions.
+
+    `span_records` returns the records of a batch, which may be control records.
+    """
     data = records.data
     waiting = sorted(records.aborted, key=lambda transaction: transaction[1], reverse=True)
     aborting: set[int] = set()
-    visible: list[BatchSpan] = []
-    for span in spans:
+    for span in records.batches:
+        if span.magic != MAGIC_V2:
+            yield ExaminedBatch(span, None, is_aborted=False)
+            continue
         header = read_header(data, span.start)
         while waiting and waiting[-1][1] <= header.last_offset:
             aborting.add(waiting.pop()[0])
-        if header.is_control:
-            if _is_abort(data, span.start, header):
-                aborting.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in aborting):
-            visible.append(span)
-    return visible
+        if header.is_control and aborting and _is_abort(data, span.start, header):
+            aborting.discard(header.producer_id)
+        is_aborted = (
+            header.is_transactional and not header.is_control and header.producer_id in aborting
+        )
+        yield ExaminedBatch(span, header, is_aborted)
 
 
 def _committed(records: RecordSet) -> Iterator[CompiledRecord]:

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+# The parts of a record that are decoded.
+KEY, VALUE = "key", "value"
+
 # Bytes of a value in a list of messages, and on a message's own page.
 LISTED_BYTES = 2 * 1024
 FULL_BYTES = 64 * 1024
@@ -21,6 +24,10 @@ _DUMPED_BYTES = 512
 _DUMP_WIDTH = 16
 # Indented JSON grows with its depth.
 DEPTH_MAX = 32
+
+
+class FormatError(ValueError):
+    """Bytes do not have a format; the text says why."""
 
 
 class ShownBytes(NamedTuple):
@@ -48,19 +55,26 @@ class Decoded:
         raw: The bytes of the record; None if a mask hides a part of them.
         size: Number of bytes of the record.
         note: How the bytes were decoded, or why they were not.
+        content: The value, if the text is not JSON but has members nevertheless, like XML.
     """
 
     __slots__ = ("_content", "_data", "_text", "kind", "note", "raw", "size")
 
     def __init__(
-        self, kind: str, data: bytes, raw: bytes | None, size: int, note: str = ""
+        self,
+        kind: str,
+        data: bytes,
+        raw: bytes | None,
+        size: int,
+        note: str = "",
+        content: Any = _UNSET,
     ) -> None:
         self.kind = kind
         self.raw = raw
         self.size = size
         self.note = note
         self._data = data
-        self._content = _UNSET
+        self._content = content
         self._text: str | None = None
 
     @property
@@ -100,7 +114,7 @@ class Decoded:
 
     def noted(self, note: str) -> Decoded:
         """Return the same with another note."""
-        return Decoded(self.kind, self._data, self.raw, self.size, note)
+        return Decoded(self.kind, self._data, self.raw, self.size, note, self._content)
 
     def shown(self, limit: int) -> ShownBytes:
         """Return the text for a page.
@@ -142,6 +156,13 @@ def decode_as_text(data: bytes) -> Decoded:
     if not is_text(data):
         return Decoded("bytes", data, data, len(data), "not UTF-8")
     return Decoded("text", data, data, len(data))
+
+
+def decode_as_json(data: bytes) -> Decoded:
+    """Return bytes as JSON, also a number or a text; other bytes as they are, with a note."""
+    if is_text(data) and is_json(data):
+        return Decoded("json", data, data, len(data))
+    return decode_plain(data).noted("not JSON")
 
 
 def decoded_value(value: Any, raw: bytes, note: str) -> Decoded:

@@ -1,27 +1,55 @@
-"""The formats of keys and values, and the choice among them."""
+"""The formats of keys and values, and the choice among them.
+
+The reader's choice comes first, then that of the operator for the topic. Without either, a record
+of an internal topic is decoded by its own schema, a value with a schema id by that schema, and
+other bytes by what they look like.
+"""
 
 from __future__ import annotations
 
+import re
+from fnmatch import translate
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.console.forms import Fields, FormError
-from barnabas.console.messages.decoded import Decoded, decode_as_text, decode_plain
+from barnabas.console.forms import FormError
+from barnabas.console.messages.binary_formats import (
+    CBOR,
+    MESSAGE_PACK,
+    decode_cbor,
+    decode_message_pack,
+    guess_binary,
+)
+from barnabas.console.messages.decoded import (
+    KEY,
+    VALUE,
+    Decoded,
+    FormatError,
+    decode_as_json,
+    decode_as_text,
+    decode_plain,
+)
+from barnabas.console.messages.internal_topics import decode_internal
+from barnabas.console.messages.xml_format import XML, decode_xml
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from barnabas.client.fetch.record_set import ConsumerRecord
+    from barnabas.console.forms import Fields
     from barnabas.console.messages.schema_decoding import SchemaDecoder
 
-AUTO = "auto"
-# The formats that a reader may choose, and their names on pages.
-FORMATS = {
-    AUTO: "automatic",
-    "schema": "by its schema",
-    "json": "JSON",
-    "text": "text",
-    "hex": "bytes",
-}
+AUTO, SCHEMA = "auto", "schema"
+_REASON_CHARACTERS = 200
+
+
+class FormatRule(NamedTuple):
+    """How the keys or the values of some topics are decoded."""
+
+    # A pattern of names, as shells have them.
+    topic: str
+    # KEY or VALUE.
+    part: str
+    decode: Callable[[bytes], Decoded]
 
 
 class Formats(NamedTuple):
@@ -39,6 +67,12 @@ class Formats(NamedTuple):
         """
         return cls(_format(query, "key_format"), _format(query, "value_format"))
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of an address that choose these formats."""
+        chosen = {"key_format": self.key, "value_format": self.value}
+        return {name: each for name, each in chosen.items() if each != AUTO}
+
 
 AUTOMATIC = Formats()
 
@@ -50,21 +84,59 @@ def _format(query: Fields, name: str) -> str:
     return found
 
 
+def _or_plain(decode: Callable[[bytes], Decoded]) -> Callable[[bytes], Decoded]:
+    """Return a decoder that shows bytes of another format as they are, with the reason."""
+
+    def decoded(data: bytes) -> Decoded:
+        try:
+            return decode(data)
+        except FormatError as error:
+            return decode_plain(data).noted(str(error)[:_REASON_CHARACTERS])
+
+    return decoded
+
+
+# The formats that need neither a topic nor a registry.
+DECODERS: dict[str, Callable[[bytes], Decoded]] = {
+    "json": decode_as_json,
+    "text": decode_as_text,
+    "xml": _or_plain(decode_xml),
+    "msgpack": _or_plain(decode_message_pack),
+    "cbor": _or_plain(decode_cbor),
+    "hex": lambda data: Decoded("bytes", data, data, len(data)),
+}
+# The formats that a reader may choose, and their names on pages.
+FORMATS = {
+    AUTO: "automatic",
+    SCHEMA: "schema id",
+    "json": "JSON",
+    "text": "text",
+    "xml": XML,
+    "msgpack": MESSAGE_PACK,
+    "cbor": CBOR,
+    "hex": "bytes",
+}
+
+
 class Decoders:
     """All that a console can decode.
 
     Args:
         schemas: Decodes by the schemas of a registry, if there is one.
+        rules: The formats that the operator chose for topics; the first that fits counts.
     """
 
-    def __init__(self, schemas: SchemaDecoder | None = None) -> None:
+    def __init__(
+        self, schemas: SchemaDecoder | None = None, rules: Sequence[FormatRule] = ()
+    ) -> None:
         self._schemas = schemas
+        self._rules = [(re.compile(translate(each.topic)), each) for each in rules]
 
     async def look_up(self, records: Iterable[ConsumerRecord], formats: Formats) -> None:
         """Look up the schemas of the keys and values whose format needs them."""
         if self._schemas is None:
             return
-        needed = [each in (AUTO, "schema") for each in formats]
+        needed = [each in (AUTO, SCHEMA) for each in formats]
         await self._schemas.look_up(
             part
             for record in records
@@ -72,19 +144,46 @@ class Decoders:
             if is_needed
         )
 
-    def decode(self, record: ConsumerRecord, formats: Formats) -> tuple[Decoded, Decoded]:
-        """Return the key and the value of a record, not masked."""
-        return self._part(record.key, formats.key), self._part(record.value, formats.value)
+    def decode(self, record: ConsumerRecord, formats: Formats) -> tuple[Decoded, Decoded, str]:
+        """Return the key and the value of a record, not masked, and what the record does.
 
-    def _part(self, data: bytes | None, chosen: str) -> Decoded:
+        The words are "" for all but records of internal topics.
+        """
+        internal = decode_internal(record) if AUTO in formats else None
+        key, value, words = (None, None, "") if internal is None else internal
+        if key is None or formats.key != AUTO:
+            key = self._part(record, KEY, formats.key)
+        if value is None or formats.value != AUTO:
+            value = self._part(record, VALUE, formats.value)
+        return key, value, words
+
+    def _part(self, record: ConsumerRecord, part: str, chosen: str) -> Decoded:
+        data: bytes | None = record.key if part == KEY else record.value
         if not data:
             return decode_plain(data)
-        match chosen:
-            case "text":
-                return decode_as_text(data)
-            case "hex":
-                return Decoded("bytes", data, data, len(data))
-            case "json":
-                return decode_plain(data)
+        if chosen in DECODERS:
+            return DECODERS[chosen](data)
+        if chosen == AUTO:
+            for pattern, rule in self._rules:
+                if rule.part == part and pattern.match(record.topic):
+                    return rule.decode(data)
         found = self._schemas.decode(data) if self._schemas is not None else None
-        return decode_plain(data) if found is None else found
+        if found is not None:
+            return found
+        if chosen == SCHEMA:
+            has_registry = self._schemas is not None
+            return decode_plain(data).noted("no schema id" if has_registry else "no registry")
+        return guess(data)
+
+
+def guess(data: bytes) -> Decoded:
+    """Return bytes by what they look like: JSON, XML, text, MessagePack, CBOR, or only bytes."""
+    found = decode_plain(data)
+    if found.kind == "text" and data.lstrip()[:1] == b"<":
+        try:
+            return decode_xml(data)
+        except FormatError:
+            return found
+    if found.kind == "bytes":
+        return guess_binary(data) or found
+    return found

@@ -14,12 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.console.messages.decoded import DEPTH_MAX, Decoded, decoded_value, is_json
+from barnabas.console.messages.decoded import (
+    DEPTH_MAX,
+    Decoded,
+    decoded_value,
+    is_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-KEY, VALUE, HEADER = "key", "value", "header"
+HEADER = "header"
 HIDE, LAST_4, HASH = "hide", "last 4", "hash"
 
 HIDDEN = "••••"

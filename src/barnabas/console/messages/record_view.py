@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.console.messages.decoded import LISTED_BYTES, Decoded, ShownBytes, decode_plain
+from barnabas.console.messages.decoded import (
+    KEY,
+    LISTED_BYTES,
+    VALUE,
+    Decoded,
+    ShownBytes,
+    decode_plain,
+)
 from barnabas.console.messages.formats import AUTOMATIC
-from barnabas.console.messages.masking import KEY, VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +39,8 @@ class ShownMessage(NamedTuple):
     key: ShownBytes
     value: ShownBytes
     headers: list[tuple[str, ShownBytes]]
+    # What a record of an internal topic does; "" for others.
+    words: str = ""
 
 
 class DecodedRecord(NamedTuple):
@@ -46,6 +54,8 @@ class DecodedRecord(NamedTuple):
     key: Decoded
     value: Decoded
     headers: list[tuple[str, Decoded]]
+    # What a record of an internal topic does; "" for others, and if a mask applies.
+    words: str = ""
 
     @property
     def size(self) -> int:
@@ -67,6 +77,7 @@ class DecodedRecord(NamedTuple):
             key=self.key.shown(limit),
             value=self.value.shown(limit),
             headers=headers,
+            words=self.words,
         )
 
 
@@ -95,6 +106,11 @@ class RecordView:
         self._reveal = reveal
         self._masks: dict[str, TopicMasks] = {}
 
+    @property
+    def is_revealing(self) -> bool:
+        """Whether masks are lifted that administrators may lift."""
+        return self._reveal
+
     def masks(self, topic: str) -> TopicMasks:
         """Return the masks of a topic; false if it has none."""
         found = self._masks.get(topic)
@@ -108,14 +124,22 @@ class RecordView:
 
     def decode(self, record: ConsumerRecord) -> DecodedRecord:
         """Return a record, decoded and masked."""
-        key, value = self._decoders.decode(record, self._formats)
+        key, value, words = self._decoders.decode(record, self._formats)
         headers = [(name, decode_plain(data)) for name, data in record.headers]
         masks = self.masks(record.topic)
         if masks:
             key, value = masks.part(KEY, key), masks.part(VALUE, value)
             headers = [(name, masks.header(name, each)) for name, each in headers]
+            words = ""
         return DecodedRecord(
-            record.topic, record.partition, record.offset, record.timestamp, key, value, headers
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            key,
+            value,
+            headers,
+            words,
         )
 
     def show(self, record: ConsumerRecord, limit: int = LISTED_BYTES) -> ShownMessage:

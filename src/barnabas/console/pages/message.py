@@ -1,55 +1,221 @@
-"""One message in full."""
+"""One message: in full, all versions of its key, and the difference from another message."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from barnabas.cli.log.record_contents import record_content
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.console.access.roles import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.messages.decoded import FULL_BYTES
+from barnabas.console.messages.diff import diff_records
+from barnabas.console.messages.formats import FORMATS, Formats
+from barnabas.console.messages.key_versions import Versions, VersionSearch
+from barnabas.console.messages.one_record import Fate, fate_of, read_record, transactional_id_of
 from barnabas.console.search.ranges import offset_bounds
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from barnabas.client.facade import Client
+    from barnabas.client.fetch.record_set import ConsumerRecord
+    from barnabas.console.console import Console
+    from barnabas.console.forms import Fields
+    from barnabas.console.messages.one_record import Reading
+    from barnabas.console.messages.record_view import RecordView
+
+_MS_PER_S = 1000
+_VERSIONS_MAX = 50
+
+
+class _Place(NamedTuple):
+    """The place that an address names."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of an address."""
+        return self._asdict()
+
+
+def _place(query: Fields, prefix: str = "") -> _Place:
+    return _Place(
+        query.required("topic"), query.number(f"{prefix}partition"), query.number(f"{prefix}offset")
+    )
+
+
+async def _read(console: Console, place: _Place) -> Reading:
+    """Return the record at a place, whatever its transaction."""
+    seconds = console.settings.timeout
+
+    def load(client: Client) -> Reading:
+        return read_record(client, place.tp, place.offset, seconds)
+
+    return await console.cluster.call_once(
+        load, {"isolation.level": "read_uncommitted"}, console.settings.timeout * _MS_PER_S
+    )
+
+
+async def _transaction(console: Console, place: _Place, reading: Reading) -> tuple[Fate, str]:
+    """Return what became of the record's transaction, and the transactional id if it is known."""
+    batch = reading.batch
+    if batch is None or not batch.is_transactional:
+        return Fate.NONE, ""
+    seconds = console.settings.timeout
+
+    def load(client: Client) -> tuple[Fate, str]:
+        fate = fate_of(client, place.tp, reading, seconds)
+        return fate, transactional_id_of(client, batch.producer_id)
+
+    return await console.cluster.call_once(
+        load, {"isolation.level": "read_committed"}, console.settings.timeout * _MS_PER_S
+    )
+
+
+def _choices(request: Request, view: RecordView, topic: str) -> dict[str, Any]:
+    """Return what a page needs for the choice of formats, and the fields that keep it."""
+    console, formats = console_of(request), Formats.of(query_fields(request))
+    can_reveal = console.masks.of(topic).can_reveal and console.role_of(request) >= Role.ADMIN
+    kept = {**formats.fields, **({"reveal": "1"} if view.is_revealing else {})}
+    return {
+        "formats": FORMATS,
+        "chosen": formats,
+        "kept": kept,
+        "can_reveal": can_reveal,
+        "is_revealing": view.is_revealing,
+        "is_masked": bool(view.masks(topic)),
+    }
+
 
 async def show_message(request: Request) -> Response:
-    """Show one message in full, up to a limit."""
-    console, query = console_of(request), query_fields(request)
-    topic, number, offset = (
-        query.required("topic"),
-        query.number("partition"),
-        query.number("offset"),
-    )
-    tp = TopicPartition(topic, number)
-    record = None
-    async with console.searching, console.cluster.consumer() as consumer:
-        [start, end] = (await offset_bounds(consumer, [tp]))[tp]
-        if start <= offset < end:
-            consumer.assign([tp])
-            consumer.seek(tp, offset)
-            timeout = console.settings.timeout
-            record = next(iter(await consumer.poll(timeout, max_records=1)), None)
-    message = None
+    """Show one message in full, up to a limit, with its batch and its transaction."""
+    console, place = console_of(request), _place(query_fields(request))
+    view = console.record_view(request)
+    async with console.searching:
+        reading = await _read(console, place)
+        fate, transactional_id = await _transaction(console, place, reading)
+    record, message, marker = reading.record, None, None
     if record is not None:
-        view = console.record_view(request)
         await view.look_up([record])
         message = view.show(record, FULL_BYTES)
+        marker = record_content(record, "plain", is_control=True) if reading.marker else None
     return console.page(
         request,
         "message.html",
         200 if message else 404,
-        topic=topic,
-        partition=number,
-        offset=offset,
-        start=start,
-        end=end,
+        **place.fields,
+        reading=reading,
+        batch=reading.batch,
+        fate=fate,
+        transactional_id=transactional_id,
         message=message,
+        marker=marker,
+        **_choices(request, view, place.topic),
     )
 
 
-ROUTES = [Route("/message", show_message)]
+async def _versions(
+    request: Request, place: _Place, record: ConsumerRecord, before: int, most: int
+) -> Versions:
+    """Return the versions of a record's key before an offset."""
+    console = console_of(request)
+    is_open = query_fields(request).has("uncommitted")
+    isolation = "read_uncommitted" if is_open else "read_committed"
+    async with console.cluster.consumer(**{"isolation.level": isolation}) as consumer:
+        [start, end] = (await offset_bounds(consumer, [place.tp]))[place.tp]
+        search = VersionSearch(consumer, console.clock, console.settings.versions, most)
+        return await search.run(place.tp, record.key, start, min(before, end))
+
+
+async def show_versions(request: Request) -> Response:
+    """Show the messages of the same key in the partition, the newest first."""
+    console, query = console_of(request), query_fields(request)
+    place, view = _place(query), console.record_view(request)
+    async with console.searching:
+        reading = await _read(console, place)
+        record = _required(reading, place)
+        found = None
+        if record.key is not None and not reading.marker:
+            before = query.number("before", reading.end)
+            found = await _versions(request, place, record, before, _VERSIONS_MAX)
+    await view.look_up([record, *(found.records if found else ())])
+    return console.page(
+        request,
+        "message_versions.html",
+        **place.fields,
+        key=view.show(record).key,
+        found=found,
+        versions=[view.show(each) for each in found.records] if found else [],
+        is_newest=not query.stripped("before"),
+        is_uncommitted=query.has("uncommitted"),
+        **_choices(request, view, place.topic),
+    )
+
+
+async def show_difference(request: Request) -> Response:
+    """Show two messages of a topic line by line: by default, with the version before."""
+    console, query = console_of(request), query_fields(request)
+    place, view = _place(query), console.record_view(request)
+    async with console.searching:
+        after = _required(await _read(console, place), place)
+        if query.stripped("other_offset"):
+            other = _place(query, "other_")
+            before: ConsumerRecord | None = _required(await _read(console, other), other)
+        else:
+            before = await _version_before(request, place, after)
+    found: dict[str, Any] = {"before": None, "parts_found": []}
+    if before is not None:
+        await view.look_up([before, after])
+        decoded = [view.decode(each) for each in (before, after)]
+        parts = await asyncio.to_thread(diff_records, *decoded)
+        found = {"before": decoded[0].shown(), "parts_found": parts}
+    return console.page(
+        request,
+        "message_difference.html",
+        **place.fields,
+        after=after,
+        **found,
+        **_choices(request, view, place.topic),
+    )
+
+
+async def _version_before(
+    request: Request, place: _Place, record: ConsumerRecord
+) -> ConsumerRecord | None:
+    if record.key is None:
+        return None
+    found = await _versions(request, place, record, record.offset, 1)
+    return found.records[0] if found.records else None
+
+
+def _required(reading: Reading, place: _Place) -> ConsumerRecord:
+    """Return the record exactly at a place.
+
+    Raises:
+        HTTPException: There is none.
+    """
+    record = reading.record
+    if record is None or record.offset != place.offset:
+        raise HTTPException(404, f"{place.topic}:{place.partition} has no offset {place.offset}")
+    return record
+
+
+ROUTES = [
+    Route("/message", show_message),
+    Route("/message/versions", show_versions),
+    Route("/message/difference", show_difference),
+]

@@ -268,6 +268,8 @@ NAVIGATION = [
             "/topics/new",
             "/messages",
             "/message",
+            "/message/versions",
+            "/message/difference",
             "/produce",
             "/resend",
         ),
