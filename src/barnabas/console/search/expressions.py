@@ -68,7 +68,7 @@ class ExpressionError(FormError):
 
     def __init__(self, reason: str, line: int = 0, column: int = 0) -> None:
         super().__init__(reason)
-        # A process of the filter sends the error as its arguments.
+        # A child process sends the error by pickle, which needs the arguments.
         self.args = (reason, line, column)
         self.reason = reason
         self.line = line
