@@ -21,15 +21,16 @@ class Running:
         self.bootstrap = bootstrap
         self.password = ""
         self.read_password()
-        url = re.fullmatch(r"ready (\S+)/\n", output.readline())
-        assert url is not None
-        self.url = url[1]
+        self.url = self._read(r"ready (\S+)/\n")
 
     def read_password(self) -> None:
         """Take the next one-time password."""
-        found = re.fullmatch(r"password for one log-in: (\S+)\n", self._output.readline())
-        assert found is not None
-        self.password = found[1]
+        self.password = self._read(r"password for one log-in: (\S+)\n")
+
+    def _read(self, pattern: str) -> str:
+        """Return the text of the next line that has a form; other lines tell of the brokers."""
+        found = next(filter(None, (re.fullmatch(pattern, line) for line in self._output)))
+        return str(found[1])
 
     def log_in(self, browser: Chromium, page: str) -> None:
         """Log in by the keyboard, and go to a page."""

@@ -104,11 +104,15 @@ def browser() -> Iterator[Chromium]:
 @pytest.fixture(scope="module")
 def pages(running: Running, browser: Chromium) -> list[str]:
     """Those with hostile names, and all that are linked at the top of a page."""
-    found = list(PAGES)
+    found, shown = list(PAGES), []
     for page in found:
         browser.open(running.url + page)
         found += [each for each in linked_pages(browser) if each not in found]
-    return found
+        # Some pages are for administrators only, and some need a real registry.
+        status = browser.run("performance.getEntriesByType('navigation')[0].responseStatus")
+        if status == 200:
+            shown.append(page)
+    return shown
 
 
 @pytest.mark.parametrize("width", [400, 1280])
@@ -166,7 +170,7 @@ def test_the_keyboard_reaches_the_content_and_the_focus_is_visible(
     browser.press("Enter")
     browser.wait("document.activeElement.id === 'content'")
     browser.press("Tab")
-    assert browser.run("document.activeElement.name") == "filter"
+    assert browser.run("document.activeElement.name") == "q"
     assert browser.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
@@ -196,10 +200,10 @@ def test_a_refresh_keeps_the_focus_and_what_the_user_selected(
 ) -> None:
     browser.shape(400, 800, dark=False)
     browser.open(f"{running.url}/topic?name={TOPIC}")
-    browser.run("document.querySelector('#live-topic .scroll').focus()")
+    browser.run("document.querySelector('#live-topic td a').focus()")
     browser.run("document.querySelector('#live-topic').firstElementChild.isOld = true")
     browser.wait("!document.querySelector('#live-topic').firstElementChild.isOld")
-    assert browser.run("document.activeElement.className") == "scroll"
+    assert browser.run("document.activeElement.matches('#live-topic td a')")
     browser.run("getSelection().selectAllChildren(document.querySelector('#live-topic caption'))")
     browser.run("window.selected = getSelection().anchorNode")
     with Client(running.bootstrap) as client, client.producer() as producer:
@@ -255,7 +259,7 @@ def test_offsets_move_after_a_page_has_shown_them(running: Running, browser: Chr
     browser.run("form.querySelector('button').click()")
     browser.wait_for_load()
     rows = "[...document.querySelectorAll('main tbody td')].map((each) => each.textContent)"
-    partition, before, after, _ = browser.run(rows)
+    partition, before, after = browser.run(rows)[:3]
     assert (partition, before) == (f"{TOPIC}-0", "0")
     assert violations(browser) == []
     assert browser.run("window.hacked") is None
@@ -314,10 +318,10 @@ def test_another_site_can_neither_change_nor_load_anything(
         assert browser.run("window.read") == "refused"
         assert browser.run("window.shown") == "refused"
         assert browser.run("window.sent") == 1
-    browser.open(f"{running.url}/topics?filter=browser-foreign")
+    browser.open(f"{running.url}/topics?q=browser-foreign")
     # The session is still there: it would have allowed the change.
     assert browser.run("document.querySelector('.who button').textContent") == "Log out"
-    assert browser.run("document.querySelector('#live-topics td').textContent") == "no topics"
+    assert browser.run("document.querySelector('#live-topics table')") is None
 
 
 @contextlib.contextmanager

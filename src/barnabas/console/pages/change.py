@@ -119,6 +119,7 @@ def change(
     role: Role = Role.OPERATOR,
     of: Callable[[Console, Client], T] | None = None,
     audited: Sequence[str] | None = None,
+    needs_brokers: bool = True,
 ) -> Route:
     """Return the route of a change.
 
@@ -130,16 +131,18 @@ def change(
         role: The smallest role that may make the change.
         of: Returns what `act` and `preview` change; None for the cluster of the client.
         audited: The fields of the form that the audit log keeps; None for all.
+        needs_brokers: Whether the change fails at once while no broker of the cluster responds.
     """
-    made = _Change(path, act, preview, _Rules(role, audited), of)
+    made = _Change(path, act, preview, of, _Rules(role, audited, needs_brokers))
     return Route(path, made.handle, methods=["POST"])
 
 
 class _Rules(NamedTuple):
-    """The smallest role that may make a change, and the fields that the audit log keeps."""
+    """How a change is checked and logged; see `change` for the fields."""
 
     role: Role
     audited: Sequence[str] | None
+    needs_brokers: bool
 
 
 class _Change(Generic[T]):
@@ -150,8 +153,8 @@ class _Change(Generic[T]):
         path: str,
         act: Callable[[T, Fields], Done | Shown],
         preview: Callable[[T, Fields], Preview | Shown | None] | None,
-        rules: _Rules,
         of: Callable[[Console, Client], T] | None,
+        rules: _Rules,
     ) -> None:
         self._path = path
         self._act = act
@@ -172,19 +175,23 @@ class _Change(Generic[T]):
             entry.write("refused", error=error.detail)
             raise
         try:
-            effects, done = await console.cluster.call(lambda each: self._run(console, each, form))
+            effects, done = await console.cluster.call(
+                lambda client: self._run(console, client, form),
+                needs_brokers=self._rules.needs_brokers,
+            )
         except _REFUSALS as error:
             text = error.message if isinstance(error, click.UsageError) else str(error)
             text = text or "no answer in time"
             entry.write("failed", error=text)
             session.draft = _draft(self._path, form, text, getattr(error, "field", ""))
-            text = " ".join(filter(None, (text, missing_right(error, request))))
+            text = " ".join(filter(None, (text, missing_right(error, request, form))))
             session.notices.append(Notice(is_error=True, text=text))
             return console.redirect(_form_page(form))
         if isinstance(done, Preview):
-            # For the way back to the form, if the user cancels.
+            page = _preview_page(request, self._path, form, done)
+            # For the way back to the form, if the user cancels; a page takes the draft.
             session.draft = _draft(self._path, form)
-            return _preview_page(request, self._path, form, done)
+            return page
         session.draft = NO_DRAFT
         if isinstance(done, Shown):
             if effects is not done:

@@ -192,7 +192,15 @@ def _change(
 ) -> Route:
     # The configs in a form may be secrets, and the effects of a change name them without secrets.
     kept = ("cluster", "name", "plugin", "verb", "task", "failed", "offsets")
-    return change(f"/connect/{path}", act, preview, role=role, of=_clusters, audited=kept)
+    return change(
+        f"/connect/{path}",
+        act,
+        preview,
+        role=role,
+        of=_clusters,
+        audited=kept,
+        needs_brokers=False,
+    )
 
 
 ROUTES = [
