@@ -50,7 +50,7 @@ def test_a_form_gives_back_secrets_and_drops_empty_fields() -> None:
             ("config.pin", MASK),
             ("config.table", "  orders "),
             ("config.mode", ""),
-            ("others", f"# comment\n\nurl = x://joe:{MASK}@h\na=b=c"),
+            ("configs", f"# comment\n\nurl = x://joe:{MASK}@h\na=b=c"),
         ]
     )
     found = submitted_config(form, present, DECLARED)
@@ -59,7 +59,7 @@ def test_a_form_gives_back_secrets_and_drops_empty_fields() -> None:
 
 @pytest.mark.parametrize(
     "field",
-    [("others", "no pair"), ("config.table", MASK), ("config.pin", f"x{MASK}"), ("others", "=x")],
+    [("configs", "no pair"), ("config.table", MASK), ("config.pin", f"x{MASK}"), ("configs", "=x")],
 )
 def test_a_malformed_form_is_refused(field: tuple[str, str]) -> None:
     with pytest.raises(FormError):

@@ -134,7 +134,7 @@ def test_errors_stand_at_the_fields_and_the_values_stay(
     console: ConsoleInProcess, connect: ConnectServer
 ) -> None:
     fields = {"cluster": "local", "plugin": SINK, "is_new": 1, "name": "fresh"}
-    given = {"config.mode": "upsert", "others": "transforms.a.type=Rename"}
+    given = {"config.mode": "upsert", "configs": "transforms.a.type=Rename"}
     answer = console.post("/connect/save", csrf=console.token, **fields, **given)
     assert answer.status == 200
     assert "found 2 errors" in answer.text
@@ -149,7 +149,7 @@ def test_a_connector_is_created_after_a_preview(
 ) -> None:
     fields = {
         "cluster": "local", "plugin": SINK, "is_new": 1, "name": "fresh", "config.table": "t",
-        "config.pin": PIN, "others": "# a comment\ntopics=a,b",
+        "config.pin": PIN, "configs": "# a comment\ntopics=a,b",
     }  # fmt: skip
     assert "Create the connector fresh?" in console.preview("/connect/save", **fields).text
     assert "created fresh" in console.change("/connect/save", **fields, confirmed=1).text
@@ -277,7 +277,7 @@ def test_connect_clusters_belong_to_the_clusters_of_a_console() -> None:
 
 def test_the_audit_log_has_no_secrets_of_connectors(console: ConsoleInProcess) -> None:
     fields = {**OF_LOCAL, "plugin": SINK, "config.table": "other", "config.pin": "new-pin"}
-    console.change("/connect/save", **fields, others="db.password=hidden-value", confirmed=1)
+    console.change("/connect/save", **fields, configs="db.password=hidden-value", confirmed=1)
     page = console.get("/audit").text
     assert "changed orders" in page
     assert "new-pin" not in page

@@ -118,7 +118,6 @@ def change(
     *,
     role: Role = Role.OPERATOR,
     of: Callable[[Console, Client], T] | None = None,
-    audited: Sequence[str] | None = None,
     needs_brokers: bool = True,
 ) -> Route:
     """Return the route of a change.
@@ -130,19 +129,10 @@ def change(
             that delete or move something. None instead of a preview: act without a question.
         role: The smallest role that may make the change.
         of: Returns what `act` and `preview` change; None for the cluster of the client.
-        audited: The fields of the form that the audit log keeps; None for all.
         needs_brokers: Whether the change fails at once while no broker of the cluster responds.
     """
-    made = _Change(path, act, preview, of, _Rules(role, audited, needs_brokers))
+    made = _Change(path, act, preview, role, of, needs_brokers)
     return Route(path, made.handle, methods=["POST"])
-
-
-class _Rules(NamedTuple):
-    """How a change is checked and logged; see `change` for the fields."""
-
-    role: Role
-    audited: Sequence[str] | None
-    needs_brokers: bool
 
 
 class _Change(Generic[T]):
@@ -153,21 +143,23 @@ class _Change(Generic[T]):
         path: str,
         act: Callable[[T, Fields], Done | Shown],
         preview: Callable[[T, Fields], Preview | Shown | None] | None,
+        role: Role,
         of: Callable[[Console, Client], T] | None,
-        rules: _Rules,
+        needs_brokers: bool,
     ) -> None:
         self._path = path
         self._act = act
         self._preview = preview
-        self._rules = rules
+        self._role = role
         self._of = of
+        self._needs_brokers = needs_brokers
 
     async def handle(self, request: Request) -> Response:
         """Make the change, or ask the user to confirm it."""
         console = console_of(request)
         form = await form_fields(request)
         session = console.session_of(request)
-        entry = _AuditEntry(request, session, self._path, form, self._rules.audited)
+        entry = _AuditEntry(request, session, self._path, form)
         try:
             session = _checked_session(console, session, form)
             await self._check_rights(console, session)
@@ -176,8 +168,7 @@ class _Change(Generic[T]):
             raise
         try:
             effects, done = await console.cluster.call(
-                lambda client: self._run(console, client, form),
-                needs_brokers=self._rules.needs_brokers,
+                lambda client: self._run(console, client, form), needs_brokers=self._needs_brokers
             )
         except _REFUSALS as error:
             text = error.message if isinstance(error, click.UsageError) else str(error)
@@ -203,8 +194,8 @@ class _Change(Generic[T]):
         return console.redirect(done.page)
 
     async def _check_rights(self, console: Console, session: Session) -> None:
-        name, role = session.user.name, self._rules.role.title
-        if session.role < self._rules.role:
+        name, role = session.user.name, self._role.title
+        if session.role < self._role:
             raise HTTPException(
                 403,
                 f"{name} is {session.role.title}, and this change needs the role {role}. "
@@ -241,8 +232,6 @@ class _AuditEntry(NamedTuple):
     session: Session | None
     path: str
     form: Fields
-    # The names of the fields to keep; None for all.
-    kept: Sequence[str] | None
 
     def write(self, result: str, **more: object) -> None:
         """Write the entry with its result; nothing for clients that are not logged in."""
@@ -250,11 +239,7 @@ class _AuditEntry(NamedTuple):
             return
         console = console_of(self.request)
         actor = console.actor(self.request, self.session)
-        fields = {
-            name: value
-            for name, value in self.form.all_but()
-            if self.kept is None or name in self.kept
-        }
+        fields = dict(self.form.all_but())
         console.shared.audit.add(actor, console.title, self.path, fields, result, **more)
 
 

@@ -166,7 +166,8 @@ async def show_connector(request: Request) -> Response:
     progress = None
     if connector.type == "sink":
         progress = await console.cluster.call(
-            lambda client: _lag(client, found["kafka_cluster_id"], group_of(connector))
+            lambda client: _lag(client, found["kafka_cluster_id"], group_of(connector)),
+            needs_brokers=False,
         )
     return console.page(
         request,

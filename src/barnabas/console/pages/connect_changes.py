@@ -190,17 +190,7 @@ def _change(
     preview: Callable[[Clusters, Fields], Preview | Shown] | None = None,
     role: Role = Role.OPERATOR,
 ) -> Route:
-    # The configs in a form may be secrets, and the effects of a change name them without secrets.
-    kept = ("cluster", "name", "plugin", "verb", "task", "failed", "offsets")
-    return change(
-        f"/connect/{path}",
-        act,
-        preview,
-        role=role,
-        of=_clusters,
-        audited=kept,
-        needs_brokers=False,
-    )
+    return change(f"/connect/{path}", act, preview, role=role, of=_clusters, needs_brokers=False)
 
 
 ROUTES = [

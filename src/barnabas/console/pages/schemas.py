@@ -229,7 +229,9 @@ def referring(registry: SchemaRegistry, subject: str, version: int) -> list[tupl
 
 async def topic_of(console: Console, subject: str) -> str:
     """Return the topic whose keys or values have the schemas of a subject; "" if there is none."""
-    return await console.cluster.call(lambda client: find_topic(client, subject))
+    return await console.cluster.call(
+        lambda client: find_topic(client, subject), needs_brokers=False
+    )
 
 
 def find_topic(client: Client, subject: str) -> str:
