@@ -71,6 +71,15 @@ def test_a_console_without_connect_says_how_to_add_it() -> None:
         assert missing.status == 404
 
 
+def test_a_reader_cannot_make_a_plug_in_check_a_config(connect: ConnectServer) -> None:
+    clusters = connect_settings([f"local={connect.url}"], {})
+    settings = ConsoleSettings(NOWHERE, NO_BROKER, timeout=1.0, connect=clusters)
+    with ConsoleInProcess(settings) as running:
+        assert running.get("/connect/form", **OF_LOCAL).status == 403
+        assert "Edit the config" not in running.get("/connect/connector", **OF_LOCAL).text
+    assert not any("validate" in each for each in connect.requests)
+
+
 def test_the_page_of_a_connector_hides_secrets_and_folds_traces(
     console: ConsoleInProcess, connect: ConnectServer
 ) -> None:
