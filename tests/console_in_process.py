@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -154,10 +155,27 @@ class ConsoleInProcess:
         body: bytes = b"",
     ) -> Answer:
         """Send a request; `headers` replace those that every request has."""
+        scope = self._scope(method, path, query, headers, body)
+        answer: Answer = self._run(self._send(scope, body))
+        return answer
+
+    def follow(self, path: str, until: bytes, **fields: object) -> Future[Answer]:
+        """Begin to read a response that does not end; leave it when its body has a text."""
+        scope = self._scope("GET", path, urlencode(fields))
+        return asyncio.run_coroutine_threadsafe(self._send(scope, b"", until), self._loop)
+
+    def _scope(
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> dict[str, Any]:
         own = {"host": HOST, **({"cookie": self.cookie} if self.cookie else {})}
         if body:
             own["content-length"] = str(len(body))
-        scope = {
+        return {
             "type": "http",
             "asgi": {"version": "3.0"},
             "http_version": "1.1",
@@ -171,15 +189,17 @@ class ConsoleInProcess:
             "client": ("127.0.0.1", 50_000),
             "server": ("127.0.0.1", 8080),
         }
-        answer: Answer = self._run(self._send(scope, body))
-        return answer
 
-    async def _send(self, scope: dict[str, Any], body: bytes) -> Answer:
+    async def _send(self, scope: dict[str, Any], body: bytes, until: bytes | None = None) -> Answer:
         answer = Answer()
         sent = [{"type": "http.request", "body": body, "more_body": False}]
+        leaving = asyncio.Event()
 
         async def receive() -> Any:
-            return sent.pop() if sent else await asyncio.get_running_loop().create_future()
+            if sent:
+                return sent.pop()
+            await leaving.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -187,6 +207,8 @@ class ConsoleInProcess:
                 answer.headers = {k.decode(): v.decode() for k, v in message["headers"]}
             else:
                 answer.body += message.get("body", b"")
+                if until is not None and until in answer.body:
+                    leaving.set()
 
         await self._application(scope, receive, send)
         return answer

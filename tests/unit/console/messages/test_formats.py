@@ -132,11 +132,11 @@ def test_the_reader_chooses_before_the_operator() -> None:
 
 
 def test_formats_come_from_the_address_and_go_back_to_it() -> None:
-    formats = Formats.of(Fields({"key_format": "hex"}))
+    formats = Formats.of(Fields([("key_format", "hex")]))
     assert formats == Formats("hex", "auto")
     assert formats.fields == {"key_format": "hex"}
     with pytest.raises(FormError, match="value_format must be one of auto"):
-        Formats.of(Fields({"value_format": "word"}))
+        Formats.of(Fields([("value_format", "word")]))
 
 
 def test_a_schema_by_choice_says_what_is_missing() -> None:
