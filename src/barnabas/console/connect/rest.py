@@ -118,6 +118,11 @@ class Connector(msgspec.Struct, frozen=True):
         return self.info.config.get("connector.class") or ""
 
     @property
+    def states(self) -> list[State]:
+        """The states of the connector and its tasks."""
+        return [self.status.connector, *self.status.tasks]
+
+    @property
     def failed(self) -> int:
         """The number of tasks that failed."""
         return sum(each.state == "FAILED" for each in self.status.tasks)
