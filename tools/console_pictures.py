@@ -106,6 +106,7 @@ _WEATHER: dict[str, Any] = {
 _SAMPLED_S = 45
 # The pages in the rows of links at the top.
 _LINKS = "[...document.querySelectorAll('header nav a')].map((each) => each.pathname)"
+_FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
 # Whether the page shows no error.
 _IS_GOOD = "!document.querySelector('.notice.wrong, footer .bad')"
 _TRIES = 20
@@ -216,7 +217,7 @@ def _draw(url: str, folder: Path) -> None:
 
 
 def _draw_all(url: str, folder: Path) -> None:
-    """Draw each page from its top to its end, in two widths, light and dark."""
+    """Draw each page from its top to its end, in two widths, light and dark; print its times."""
     with Chromium() as browser:
         pages = list(_DETAILS)
         for page in ("/", *pages):
@@ -229,6 +230,7 @@ def _draw_all(url: str, folder: Path) -> None:
                 browser.shape(width, 900, dark=is_dark)
                 browser.open(url + page)
                 height = browser.run("document.documentElement.scrollHeight")
+                print(f"{browser.run(_FIRST_PAINT):6.0f} ms to the first paint of {page}")
                 browser.shape(width, min(height, _HEIGHT_MAX), dark=is_dark)
                 browser.picture(folder / f"{name}-{width}-{'dark' if is_dark else 'light'}.png")
 

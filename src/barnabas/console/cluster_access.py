@@ -223,12 +223,19 @@ class ClusterAccess:
             return dict(self._config)
         return {**without_login(self._config), **dict(user.client)}
 
-    async def call(self, load: Callable[[Client], T], limit_ms: float | None = None) -> T:
+    async def call(
+        self,
+        load: Callable[[Client], T],
+        limit_ms: float | None = None,
+        *,
+        needs_brokers: bool = True,
+    ) -> T:
         """Run `load` with a client in a thread, and return its result.
 
         Args:
             load: The function.
             limit_ms: Limit for all its calls together; None for that of a page.
+            needs_brokers: Whether to fail at once while no broker responds.
 
         Raises:
             ClusterDownError: No broker responds, or they stopped responding.
@@ -255,11 +262,14 @@ class ClusterAccess:
                 else:
                     client.close()
 
-        self._check_up()
-        async with self._slots:
+        if needs_brokers:
             self._check_up()
+        async with self._slots:
+            if needs_brokers:
+                self._check_up()
             idle = self._idle.take(user)
-            return await self.reachability.unless_down(self._threads.run(lambda: run(idle)))
+            running = self._threads.run(lambda: run(idle))
+            return await (self.reachability.unless_down(running) if needs_brokers else running)
 
     async def call_once(
         self, load: Callable[[Client], T], config: Mapping[str, str], limit_ms: float

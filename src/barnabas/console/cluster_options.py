@@ -40,7 +40,7 @@ def several_clusters(
     """Return the clusters that the options name.
 
     Args:
-        given: NAME=PROFILE|FILE|HOST:PORT of each.
+        given: NAME=PROFILE|FILE|HOST:PORT of each; empty for one cluster without a name.
         properties: KEY=VALUE for the clients of all.
         metrics: NAME=HOST:PORT of metrics listeners.
         check: Returns the configuration of a client from bootstrap servers and KEY=VALUE.
@@ -48,6 +48,8 @@ def several_clusters(
     Raises:
         click.UsageError: A name is invalid or used twice, or a profile or file does not exist.
     """
+    if not given:
+        return ()
     found: dict[str, Selection] = {}
     for each in given:
         name, _, place = each.partition("=")

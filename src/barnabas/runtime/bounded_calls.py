@@ -62,13 +62,13 @@ class BoundedCalls:
             Exception: What the function raises.
         """
         result: asyncio.Future[object] = self._loop.create_future()
-        found: list[object] = []
+        found: list[Any] = []
 
         def on_done(error: BaseException | None) -> None:
             if result.done():
                 return
             if error is None:
-                result.set_result(found[0])
+                result.set_result(found[0][0])
             else:
                 result.set_exception(error)
 
@@ -84,4 +84,5 @@ class BoundedCalls:
 def _call(_disk: Disk, call: _Call) -> Iterator[object]:
     """Call the function in the child process; yield its result."""
     limit_memory(call.memory)
-    yield call.function(call.argument)
+    # A number alone would be a number of bytes.
+    yield (call.function(call.argument),)

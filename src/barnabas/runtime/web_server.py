@@ -1,8 +1,9 @@
 """An HTTP server for ASGI applications (uvicorn), with limits that uvicorn lacks.
 
-uvicorn waits without a limit for the rest of a request, and refuses all further requests while it
-has its maximum of connections. So here a request has a time limit. When there are too many
-connections, one without a complete request is closed: the oldest of the address that has the most.
+uvicorn waits without a limit for the rest of a request, and for a client that does not read its
+response. It refuses all further requests while it has its maximum of connections. So here both have
+a time limit. When there are too many connections, one without a complete request, or whose client
+does not read, is closed: the oldest of the address that has the most.
 """
 
 from __future__ import annotations
@@ -124,10 +125,15 @@ class AnnouncingServer(uvicorn.Server):
 
 
 class LimitedConnection(H11Protocol):
-    """A connection whose requests have to arrive completely within a time limit."""
+    """A connection whose requests have to arrive, and whose responses have to be read, in time."""
 
     # Time in seconds from the start of the connection, or from the first byte of a later request.
     request_s: ClassVar[float] = 20.0
+    # In this time (s), the client has to read so many of the bytes that wait for it.
+    reading_s: ClassVar[float] = 30.0
+    reading_bytes: ClassVar[int] = 16 * 1024
+    # Closes the connection; None while no bytes wait for the client.
+    _reading_deadline: asyncio.TimerHandle | None = None
     # Closes the connection; None while there is no incomplete request.
     _deadline: asyncio.TimerHandle | None = None
     # When the connection was made, by the clock of the loop.
@@ -137,6 +143,11 @@ class LimitedConnection(H11Protocol):
     def is_incomplete(self) -> bool:
         """Whether the client has not sent a complete request, or its next one."""
         return self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the client has to send the rest of a request, or to read a response."""
+        return self.is_incomplete or self._reading_deadline is not None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn
         """Start the time limit of the first request, and make room for the connection."""
@@ -152,9 +163,36 @@ class LimitedConnection(H11Protocol):
         self._follow()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the time limit."""
+        """End the time limits."""
         super().connection_lost(exc)
         self._end_deadline()
+        self._end_reading_deadline()
+
+    def pause_writing(self) -> None:
+        """Start the time limit of a client that does not read its response."""
+        super().pause_writing()
+        if self._reading_deadline is None:
+            self._await_reader()
+
+    def _await_reader(self) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        self._reading_deadline = self.loop.call_later(self.reading_s, self._check_reader, waiting)
+
+    def _check_reader(self, waiting: int) -> None:
+        if waiting - self.transport.get_write_buffer_size() < self.reading_bytes:
+            self.abort()
+        else:
+            self._await_reader()
+
+    def resume_writing(self) -> None:
+        """End the time limit of a client that reads again."""
+        super().resume_writing()
+        self._end_reading_deadline()
+
+    def _end_reading_deadline(self) -> None:
+        if self._reading_deadline is not None:
+            self._reading_deadline.cancel()
+            self._reading_deadline = None
 
     def _follow(self) -> None:
         """Start the time limit of an incomplete request, or end that of a complete one."""
@@ -176,7 +214,7 @@ class LimitedConnection(H11Protocol):
         others = [
             each
             for each in self.connections
-            if isinstance(each, LimitedConnection) and each is not self and each.is_incomplete
+            if isinstance(each, LimitedConnection) and each is not self and each.is_waited_for
         ]
         if not others:
             return

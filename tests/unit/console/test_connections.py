@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import asynccontextmanager, suppress
+from typing import Any, ClassVar
 
 import pytest
 import uvicorn
@@ -17,6 +17,7 @@ from barnabas.runtime.web_server import CONNECTIONS_MAX, LimitedConnection
 SECONDS = 60
 HALF_HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
 HALF_BODY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf"
+LARGE_REQUEST = b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n"
 WHOLE = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -25,6 +26,16 @@ class ImpatientConnection(LimitedConnection):
     """A connection whose time limit ends during a test."""
 
     request_s = 0.2
+    reading_s = 0.2
+    # Set at the end of a connection.
+    lost: ClassVar[asyncio.Event] = asyncio.Event()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.lost.set()
+
+
+LARGE = b"x" * 64 * 1024 * 1024
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -33,7 +44,8 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
         pass
     if message["type"] == "http.request":
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
+        body = LARGE if scope["path"] == "/large" else b""
+        await send({"type": "http.response.body", "body": body})
 
 
 @asynccontextmanager
@@ -107,5 +119,30 @@ def test_the_second_request_of_a_connection_has_the_time_limit_too() -> None:
             assert await status(streams) == b"HTTP/1.1 200 OK"
             async with asyncio.timeout(SECONDS):
                 await streams[0].read()
+
+    run(main())
+
+
+def test_a_client_that_does_not_read_its_response_is_closed_after_the_time_limit() -> None:
+    async def main() -> None:
+        async with served(ImpatientConnection) as port:
+            ImpatientConnection.lost = asyncio.Event()
+            # The stream fills its buffer, and reads no more until the test reads it.
+            reader, _ = await sent(port, LARGE_REQUEST)
+            async with asyncio.timeout(SECONDS):
+                await ImpatientConnection.lost.wait()
+            with suppress(ConnectionResetError):
+                async with asyncio.timeout(SECONDS):
+                    assert len(await reader.read()) < len(LARGE)
+
+    run(main())
+
+
+def test_other_clients_are_served_while_many_clients_do_not_read_their_responses() -> None:
+    async def main() -> None:
+        async with served(LimitedConnection) as port:
+            for _ in range(CONNECTIONS_MAX + 20):
+                await sent(port, LARGE_REQUEST)
+            assert await status(await sent(port, WHOLE)) == b"HTTP/1.1 200 OK"
 
     run(main())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.cli.load.rates import GroupSample, Sample, TopicSample
 from barnabas.console.cluster_access import ClusterAccess
 from barnabas.console.cluster_history import History
 from barnabas.console.history_file import history_file
@@ -12,6 +11,7 @@ from barnabas.console.series import Series
 from barnabas.console.settings import ConsoleSettings
 from barnabas.runtime.clock import SystemClock
 from console_in_process import NO_BROKER, ConsoleInProcess
+from unit.console.samples import sample
 from waiting import eventually_equal
 
 SETTINGS = ConsoleSettings("127.0.0.1:1", {})
@@ -23,18 +23,6 @@ def values(series: Series) -> list[float | None]:
 
 def history() -> History:
     return History(ClusterAccess(SETTINGS, SystemClock()), SETTINGS)
-
-
-def sample(at: float, ends: dict[str, int], lags: dict[str, int]) -> Sample:
-    return Sample(
-        at,
-        "cluster",
-        1,
-        {name: TopicSample(1, 0, end, 10 * end) for name, end in ends.items()},
-        {name: GroupSample("Stable", 1, lag) for name, lag in lags.items()},
-        len(lags),
-        {},
-    )
 
 
 def test_two_samples_give_rates_and_every_sample_gives_a_lag() -> None:

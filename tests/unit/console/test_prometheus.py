@@ -16,7 +16,7 @@ from barnabas.console.cluster_history import History
 from barnabas.console.prometheus import Prometheus, PrometheusError
 from barnabas.console.settings import ConsoleSettings
 from barnabas.runtime.clock import SystemClock
-from unit.console.test_history import sample
+from unit.console.samples import sample
 
 
 class Server:

@@ -29,6 +29,8 @@ _ROWS_MAX = 50
 # The end of the file that is read at the start.
 _READ_BYTES = 1024 * 1024
 _HIDDEN = "(hidden)"
+# What each entry has. Other lines of the file are left out.
+_KEYS = {"time", "user", "source", "role", "address", "action", "fields", "result"}
 # Changes whose other fields may contain records or secrets of connectors.
 _PRIVATE = ("/produce", "/resend", "/connect")
 _PUBLIC_FIELDS = ("cluster", "connector", "from", "id", "name", "partition", "task", "to", "topic")
@@ -79,7 +81,7 @@ class AuditLog:
                 entry = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(entry, dict):
+            if isinstance(entry, dict) and entry.keys() >= _KEYS:
                 self.entries.appendleft(entry)
 
     def add(

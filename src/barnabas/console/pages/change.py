@@ -118,6 +118,7 @@ def change(
     *,
     role: Role = Role.OPERATOR,
     of: Callable[[Console, Client], T] | None = None,
+    needs_brokers: bool = True,
 ) -> Route:
     """Return the route of a change.
 
@@ -128,8 +129,9 @@ def change(
             that delete or move something. None instead of a preview: act without a question.
         role: The smallest role that may make the change.
         of: Returns what `act` and `preview` change; None for the cluster of the client.
+        needs_brokers: Whether the change fails at once while no broker of the cluster responds.
     """
-    made = _Change(path, act, preview, role, of)
+    made = _Change(path, act, preview, role, of, needs_brokers)
     return Route(path, made.handle, methods=["POST"])
 
 
@@ -143,12 +145,14 @@ class _Change(Generic[T]):
         preview: Callable[[T, Fields], Preview | Shown | None] | None,
         role: Role,
         of: Callable[[Console, Client], T] | None,
+        needs_brokers: bool,
     ) -> None:
         self._path = path
         self._act = act
         self._preview = preview
         self._role = role
         self._of = of
+        self._needs_brokers = needs_brokers
 
     async def handle(self, request: Request) -> Response:
         """Make the change, or ask the user to confirm it."""
@@ -163,7 +167,9 @@ class _Change(Generic[T]):
             entry.write("refused", error=error.detail)
             raise
         try:
-            effects, done = await console.cluster.call(lambda each: self._run(console, each, form))
+            effects, done = await console.cluster.call(
+                lambda client: self._run(console, client, form), needs_brokers=self._needs_brokers
+            )
         except _REFUSALS as error:
             text = error.message if isinstance(error, click.UsageError) else str(error)
             text = text or "no answer in time"

@@ -190,7 +190,7 @@ def _change(
     preview: Callable[[Clusters, Fields], Preview | Shown] | None = None,
     role: Role = Role.OPERATOR,
 ) -> Route:
-    return change(f"/connect/{path}", act, preview, role=role, of=_clusters)
+    return change(f"/connect/{path}", act, preview, role=role, of=_clusters, needs_brokers=False)
 
 
 ROUTES = [

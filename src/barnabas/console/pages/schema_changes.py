@@ -163,7 +163,7 @@ def _change(
     preview: Callable[[Schemas, Fields], Preview | Shown] | None = None,
     role: Role = Role.OPERATOR,
 ) -> Route:
-    return change(f"/schemas/{path}", act, preview, role=role, of=_schemas)
+    return change(f"/schemas/{path}", act, preview, role=role, of=_schemas, needs_brokers=False)
 
 
 ROUTES = [

@@ -68,7 +68,7 @@ class ExpressionError(FormError):
 
     def __init__(self, reason: str, line: int = 0, column: int = 0) -> None:
         super().__init__(reason)
-        # A process of the filter sends the error as its arguments.
+        # A child process sends the error by pickle, which needs the arguments.
         self.args = (reason, line, column)
         self.reason = reason
         self.line = line
@@ -99,10 +99,14 @@ class _Job(NamedTuple):
 
 
 class ExpressionFilter:
-    """Evaluates expressions in child processes."""
+    """Evaluates expressions in child processes.
+
+    Args:
+        limit_s: How long the evaluation for one slice of records may take (seconds).
+    """
 
     def __init__(self, limit_s: float = _LIMIT_S) -> None:
-        self._limit_s = limit_s
+        self.limit_s = limit_s
         self._turns = asyncio.Semaphore(_CHILDREN)
         # None before the first expression.
         self._calls: BoundedCalls | None = None
@@ -142,13 +146,13 @@ class ExpressionFilter:
             self._calls = BoundedCalls(asyncio.get_running_loop(), _MEMORY_BYTES, _IDLE_S)
         async with self._turns:
             try:
-                found = await self._calls.run(evaluate, job, self._limit_s)
+                found = await self._calls.run(evaluate, job, self.limit_s)
             except ModuleNotFoundError as error:
                 missing = f"the package {error.name} is missing"
                 text = f"{missing}: install Barnabas with its extra `console`"
                 raise ExpressionError(text) from None
             except TimeoutError:
-                text = f"{len(job.records)} records took more than {self._limit_s:g} s"
+                text = f"{len(job.records)} records took more than {self.limit_s:g} s"
                 raise FilterTooSlowError(f"the filter is too slow: {text}") from None
             except (OffloadError, MemoryError) as error:
                 text = f"{error}" or type(error).__name__

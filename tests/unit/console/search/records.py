@@ -1,0 +1,117 @@
+"""Records, and a consumer over logs in memory, for tests of searches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from barnabas.client.consumer.consumer_records import ConsumerRecords
+from barnabas.client.fetch.record_set import ConsumerRecord
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.console.messages.formats import Decoders
+from barnabas.console.messages.masking import MaskRule, Masks
+from barnabas.console.messages.record_view import DecodedRecord, RecordView
+
+TOPIC = "t"
+# Records of one poll.
+POLLED = 7
+
+
+def raw(
+    value: bytes | None,
+    key: bytes | None = None,
+    headers: Sequence[tuple[str, bytes | None]] = (),
+    *,
+    offset: int = 0,
+    partition: int = 0,
+    timestamp: int = 0,
+) -> ConsumerRecord:
+    return ConsumerRecord(TOPIC, partition, offset, timestamp, 0, key, value, tuple(headers))
+
+
+def view(*rules: MaskRule) -> RecordView:
+    return RecordView(Decoders(), Masks(rules, b"secret"))
+
+
+def decoded(value: bytes | None, *rules: MaskRule, **fields: Any) -> DecodedRecord:
+    return view(*rules).decode(raw(value, **fields))
+
+
+class Partition(NamedTuple):
+    """A partition as the metadata has it."""
+
+    partition: int
+    leader: int = 1
+
+
+class LogConsumer:
+    """A consumer over logs in memory. Offsets without a record are gaps, as after compaction.
+
+    Args:
+        logs: The records of each partition.
+        ends: The end offset of each partition.
+    """
+
+    def __init__(
+        self, logs: Mapping[int, Sequence[ConsumerRecord]], ends: Mapping[int, int]
+    ) -> None:
+        self._logs = logs
+        self._ends = ends
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+        # Set: polls return nothing new until the event is set.
+        self.stuck: asyncio.Event | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._positions.clear()
+
+    async def partitions_for(self, _topic: str) -> list[Partition]:
+        return [Partition(number) for number in self._logs]
+
+    async def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
+        return dict.fromkeys(partitions, 0)
+
+    async def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[Any, int]:
+        return {tp: self._ends[tp.partition] for tp in partitions}
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        self._positions = dict.fromkeys(partitions, 0)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self._positions[tp] = offset
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        self._paused |= set(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self._paused -= set(partitions)
+
+    async def position(self, tp: TopicPartition) -> int:
+        return self._positions[tp]
+
+    async def poll(self, _timeout: float, *, max_records: int) -> ConsumerRecords:
+        await asyncio.sleep(0)
+        if self.stuck is not None:
+            await self.stuck.wait()
+        parts: dict[Any, Any] = {}
+        for tp, position in self._positions.items():
+            if tp in self._paused:
+                continue
+            rest = [each for each in self._logs[tp.partition] if each.offset >= position]
+            part = rest[: min(POLLED, max_records)]
+            if part:
+                parts[tp] = part
+                self._positions[tp] = part[-1].offset + 1
+            else:
+                self._positions[tp] = self._ends[tp.partition]
+        return ConsumerRecords(parts, dict.fromkeys(parts))  # type: ignore[arg-type]
