@@ -31,6 +31,8 @@ class SearchLimits(NamedTuple):
     seconds: float = 600.0
     # How long a page waits for its search before it shows how far the search is.
     page_seconds: float = 1.5
+    # Offsets of all partitions together in one step back from the end of a topic.
+    window: int = 20_000
 
 
 @dataclass(frozen=True, slots=True)
