@@ -169,7 +169,6 @@ def console(
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
     if clusters and (bootstrap or profile or config_file or registry or prometheus):
         raise click.UsageError(_WITH_CLUSTER)
-    login = _login(access)
     try:
         from barnabas.console.serving import serve
     except ImportError as error:
@@ -177,7 +176,6 @@ def console(
     from barnabas.console.cluster_options import several_clusters
     from barnabas.console.settings import ConsoleSettings, is_loopback
 
-    masks, formats = record_rules(rules)
     several = several_clusters(clusters, properties, metrics, _checked_config)
     workers = connect.settings([each.name for each in several])
     several = _with_own(several, history, workers)
@@ -193,7 +191,7 @@ def console(
         port=port,
         allowed_hosts=tuple(allowed_hosts),
         allow_changes=access["allow_changes"],
-        login=login,
+        login=_login(access),
         clusters=several,
         audit_log=access["audit_log"],
         costly_per_minute=access["costly_limit"],
@@ -202,19 +200,18 @@ def console(
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
-        masks=masks,
-        formats=formats,
+        **record_rules(rules),
         connect=workers.get("", ()),
         history=None if several else _open_history(history, chosen.bootstrap),
         prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,
     )
     _show_warnings()
     try:
-        if serve(settings, _announce_address, _announce_password, _announce):
-            return
+        if not serve(settings, _announce_address, _announce_password, _announce):
+            sys.exit(EXIT_FAILED)
     except OSError as error:
         problem(f"{settings.audit_log} cannot be written: {error.strerror or error}")
-    sys.exit(EXIT_FAILED)
+        sys.exit(EXIT_FAILED)
 
 
 def _login(access: Mapping[str, Any]) -> LoginSettings:

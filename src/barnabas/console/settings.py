@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.console.access.login_settings import LoginSettings
+from barnabas.console.messages.key_versions import VersionLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,16 +31,8 @@ class SearchLimits(NamedTuple):
     seconds: float = 600.0
     # How long a page waits for its search before it shows how far the search is.
     page_seconds: float = 1.5
-
-
-class VersionLimits(NamedTuple):
-    """The limits at which one search for the versions of a key ends."""
-
-    # Records that are examined.
-    records: int = 50_000
-    # Bytes of keys and values that are examined.
-    size: int = 64 * 1024 * 1024
-    seconds: float = 5.0
+    # Offsets of all partitions together in one step back from the end of a topic.
+    window: int = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +106,11 @@ class ConsoleSettings:
     def has_login(self) -> bool:
         """Whether there is anything to log in for."""
         return self.allow_changes or self.login_to_read
+
+    @property
+    def keeps_audit(self) -> bool:
+        """Whether the audit log can have entries: a user can log in, or a file has older ones."""
+        return self.has_login or self.audit_log is not None
 
     def of_cluster(self, cluster: ClusterSettings) -> ConsoleSettings:
         """Return the settings of one of several clusters."""
