@@ -175,7 +175,7 @@ class _Change(Generic[T]):
             text = text or "no answer in time"
             entry.write("failed", error=text)
             session.draft = _draft(self._path, form, text, getattr(error, "field", ""))
-            text = " ".join(filter(None, (text, missing_right(error, request))))
+            text = " ".join(filter(None, (text, missing_right(error, request, form))))
             session.notices.append(Notice(is_error=True, text=text))
             return console.redirect(_form_page(form))
         if isinstance(done, Preview):
