@@ -211,6 +211,15 @@ def duration_text(seconds: float) -> str:
     return " ".join(words[:2]) or "0s"
 
 
+def utc_ms(text: str) -> int | None:
+    """Return the milliseconds since 1970 of a time in ISO 8601, in UTC without a zone, else None."""
+    try:
+        found = datetime.fromisoformat(text)
+        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (OverflowError, ValueError):
+        return None
+
+
 def utc_text(time_ms: int, timespec: str = "milliseconds") -> str:
     """Return a time as ISO 8601 in UTC; the number itself if it is no date.
 
