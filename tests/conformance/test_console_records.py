@@ -161,11 +161,11 @@ def test_versions_of_a_key_are_listed_and_compared(
     assert "Older versions" not in older
 
     difference = console.get("/message/difference", **{**place, "offset": 120}).text
-    assert re.findall(r"<(ins|del)>(.*?)</", difference) == [
-        ("del", "  &#34;number&#34;: 59,"), ("ins", "  &#34;number&#34;: 60,"),
+    assert re.findall(r'<tr class="(added|removed)">.*?<code>(.*?)</code>', difference) == [
+        ("removed", "  &#34;number&#34;: 59,"), ("added", "  &#34;number&#34;: 60,"),
     ]  # fmt: skip
     chosen = console.get("/message/difference", **place, other_partition=0, other_offset=121).text
-    assert "<del>null</del>" in chosen
+    assert "<code>null</code>" in chosen
     assert "no version before" in console.get("/message/difference", **place).text
     no_key = {**place, "offset": 122}
     assert "no key, no versions" in console.get("/message/versions", **no_key).text

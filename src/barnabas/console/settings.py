@@ -30,6 +30,8 @@ class SearchLimits(NamedTuple):
     seconds: float = 600.0
     # How long a page waits for its search before it shows how far the search is.
     page_seconds: float = 1.5
+    # Offsets of all partitions together in one step back from the end of a topic.
+    window: int = 20_000
 
 
 class VersionLimits(NamedTuple):
@@ -112,6 +114,11 @@ class ConsoleSettings:
     def has_login(self) -> bool:
         """Whether there is anything to log in for."""
         return self.allow_changes or self.login_to_read
+
+    @property
+    def keeps_audit(self) -> bool:
+        """Whether the audit log can have entries: a user can log in, or a file has older ones."""
+        return self.has_login or self.audit_log is not None
 
     def of_cluster(self, cluster: ClusterSettings) -> ConsoleSettings:
         """Return the settings of one of several clusters."""

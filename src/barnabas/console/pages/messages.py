@@ -209,7 +209,7 @@ async def download_messages(request: Request) -> Response:
     download = Download(search, writer, console.clock, DownloadLimits())
 
     async def begin(consumer: aio.Consumer) -> AsyncGenerator[bytes]:
-        plan, _ = await make_plan(consumer, search)
+        plan, _ = await make_plan(consumer, search, console.settings.search.window)
         scan = Scan(consumer, search.view, search.conditions, console.expressions)
         return download.parts(plan, scan)
 

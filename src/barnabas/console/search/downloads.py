@@ -108,7 +108,7 @@ class Download:
 
     @property
     def _has_ended(self) -> bool:
-        return self._left <= 0 or bool(self._truncated)
+        return bool(self._truncated) or (self._search.place.is_newest and self._left <= 0)
 
     def _newest_of(self, records: list[DecodedRecord]) -> list[DecodedRecord]:
         """Return the newest records, as many as are still allowed."""
@@ -122,11 +122,11 @@ class Download:
         return kept
 
     async def _write(self, records: list[DecodedRecord]) -> bytes:
+        if len(records) > self._left:
+            self._truncated = f"the limit is {self._limits.messages} messages"
         records = records[: self._left]
         self._left -= len(records)
         self._size += sum(record.size for record in records)
-        if self._left <= 0 and not self._search.place.is_newest:
-            self._truncated = f"the limit is {self._limits.messages} messages"
         if self._size > self._limits.size:
             self._truncated = f"the limit is {self._limits.size} bytes"
         return await asyncio.to_thread(self._writer.write, records)

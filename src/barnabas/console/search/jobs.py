@@ -45,8 +45,6 @@ _JOBS_MAX = 16
 _UNSEEN_MS = 30_000
 _FORGOTTEN_MS = 15 * 60_000
 _ID_BYTES = 18
-# Offsets of all partitions together in one step back from the end.
-_WINDOW = 20_000
 
 
 class State(enum.Enum):
@@ -80,8 +78,13 @@ class Search:
     address: Mapping[str, str]
 
 
-async def make_plan(consumer: aio.Consumer, search: Search) -> tuple[Plan, int]:
+async def make_plan(consumer: aio.Consumer, search: Search, window: int) -> tuple[Plan, int]:
     """Return the offsets that a search examines, and the number of partitions of the topic.
+
+    Args:
+        consumer: Looks up offsets.
+        search: What is searched.
+        window: Offsets of all partitions together in one step back from the end.
 
     Raises:
         UnknownPartitionError: The wanted partition does not exist.
@@ -91,8 +94,8 @@ async def make_plan(consumer: aio.Consumer, search: Search) -> tuple[Plan, int]:
     ranges = await ranges_at(consumer, bounds, search.place)
     if not search.place.is_newest:
         return Plan(ranges, None), count
-    window = _WINDOW // max(1, len(ranges)) if search.conditions else 0
-    return Plan(ranges, max(search.limit, window)), count
+    share = window // max(1, len(ranges)) if search.conditions else 0
+    return Plan(ranges, max(search.limit, share)), count
 
 
 @dataclass(slots=True)
@@ -196,9 +199,12 @@ class SearchJob:
             if search.conditions.expression and self.plan is None:
                 await self._jobs.expressions.check(search.conditions.expression)
             if self.plan is None:
-                self.plan, self.partition_count = await make_plan(consumer, search)
+                window = self._jobs.limits.window
+                self.plan, self.partition_count = await make_plan(consumer, search, window)
             scan = Scan(consumer, search.view, search.conditions, self._jobs.expressions)
             while self.is_running:
+                if not self.plan.step:
+                    self.results.begin_window()
                 if self.results.is_full or not self.plan.begin_step():
                     self.end(State.DONE)
                     break

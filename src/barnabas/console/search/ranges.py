@@ -166,7 +166,9 @@ class Plan:
 
     def advance(self, left: Mapping[TopicPartition, int]) -> None:
         """Set the next offset of each partition of this step; others of the step are finished."""
-        self.step = {tp: (left[tp], end) for tp, (_, end) in self.step.items() if tp in left}
+        self.step = {
+            tp: (left[tp], end) for tp, (_, end) in self.step.items() if left.get(tp, end) < end
+        }
 
     def next_offsets(self) -> dict[int, int]:
         """Return where a further search continues, by partition; only partitions with a rest."""

@@ -22,7 +22,7 @@ _ROW_CHARACTERS = 500
 class _Entry(NamedTuple):
     """A row, ordered by the time and the place of its message."""
 
-    timestamp: int
+    time: int
     partition: int
     offset: int
     row: Row
@@ -53,6 +53,11 @@ class Results:
         self.version = 0
         # With `keeps_newest`: the end of the offsets of messages that were dropped, by partition.
         self.dropped: dict[int, int] = {}
+        # Times by which messages are ordered, by partition: of the latest message, of the first one
+        # of this window, and the lowest of earlier windows, which have higher offsets.
+        self._latest: dict[int, int] = {}
+        self._first: dict[int, int] = {}
+        self._floor: dict[int, int] = {}
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -71,10 +76,17 @@ class Results:
             entries = sorted(entries, reverse=True)
         return [entry.row for entry in entries]
 
+    def begin_window(self) -> None:
+        """Expect messages with lower offsets than those until now; for `keeps_newest`."""
+        self._floor.update(self._first)
+        self._first.clear()
+        self._latest.clear()
+
     def add(self, record: DecodedRecord) -> None:
         """Add a message. It must not be called when full, except with `keeps_newest`."""
         assert self._keeps_newest or not self.is_full, f"{len(self)} rows are the limit"
-        if self.is_full and (record.timestamp, record.partition) < self._entries[0][:2]:
+        place = (self._time(record), record.partition, record.offset)
+        if self.is_full and place < self._entries[0][:3]:
             self._drop(record.partition, record.offset)
             return
         if self.is_full:
@@ -85,11 +97,24 @@ class Results:
         self.suggestions.add(record)
         self.version += 1
         self._characters += _characters(row)
-        entry = _Entry(record.timestamp, record.partition, record.offset, row)
+        entry = _Entry(*place, row)
         if self._keeps_newest:
             heapq.heappush(self._entries, entry)
         else:
             self._entries.append(entry)
+
+    def _time(self, record: DecodedRecord) -> int:
+        """Return the time by which a message is ordered.
+
+        It never falls as the offsets of a partition rise, unlike timestamps of producers. So the
+        rows of a partition are its last messages, and a next page has all others.
+        """
+        number = record.partition
+        time = max(record.timestamp, self._latest.get(number, record.timestamp))
+        time = min(time, self._floor.get(number, time))
+        self._latest[number] = time
+        self._first.setdefault(number, time)
+        return time
 
     def _drop(self, partition: int, offset: int) -> None:
         self.dropped[partition] = max(self.dropped.get(partition, 0), offset + 1)

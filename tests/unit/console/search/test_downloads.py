@@ -1,0 +1,203 @@
+"""Results of a search as files."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, strategies as st
+
+from barnabas.client.fetch.record_set import ConsumerRecord
+from barnabas.console.forms import Fields, FormError
+from barnabas.console.messages.masking import MaskRule
+from barnabas.console.search.columns import parse_columns
+from barnabas.console.search.conditions import Conditions
+from barnabas.console.search.downloads import Download, DownloadLimits, harmless, make_writer
+from barnabas.console.search.expressions import ExpressionFilter
+from barnabas.console.search.jobs import Search, make_plan
+from barnabas.console.search.ranges import Place
+from barnabas.console.search.scan import Scan
+from barnabas.console.search.zones import UTC_ZONE
+from barnabas.sim.clock import SimClock, SimScheduler
+from unit.console.search.records import TOPIC, LogConsumer, decoded, raw, view
+
+DEFAULTS = DownloadLimits()
+FORMATS = ("jsonl", "csv", "parquet")
+
+
+def written(name: str, columns: str, *records: Any, truncated: str = "") -> bytes:
+    writer = make_writer(name, parse_columns(columns), UTC_ZONE)
+    return writer.write(records) + writer.end(truncated)
+
+
+def rows_of(name: str, data: bytes) -> list[dict[str, Any]]:
+    match name:
+        case "jsonl":
+            return [json.loads(line) for line in data.splitlines()]
+        case "csv":
+            return list(csv.DictReader(io.StringIO(data.decode(), newline="")))
+        case _:
+            found: list[dict[str, Any]] = pq.read_table(io.BytesIO(data)).to_pylist()
+            return found
+
+
+HEADERS = [("trace", b"1"), ("bytes", b"\xff"), ("null", None)]
+RECORD = decoded(
+    b'{"a": [1, 2.5], "b": "x\\ny"}', key=b"k", headers=HEADERS, offset=5, timestamp=1000
+)
+
+
+def test_json_lines_have_decoded_json_texts_and_bytes() -> None:
+    [row, empty] = rows_of("jsonl", written("jsonl", "", RECORD, decoded(None, timestamp=-1)))
+    assert row == {
+        "partition": 0, "offset": 5, "time": "1970-01-01T00:00:01.000Z", "timestamp": 1000,
+        "size": RECORD.size, "key": "k", "value": {"a": [1, 2.5], "b": "x\ny"},
+        "headers": [["trace", "1"], ["bytes", {"base64": "/w=="}], ["null", None]],
+    }  # fmt: skip
+    assert (empty["time"], empty["key"], empty["value"]) == (None, None, None)
+
+
+def test_csv_has_a_header_and_texts() -> None:
+    [row] = rows_of("csv", written("csv", "", RECORD))
+    assert row == {
+        "partition": "0", "offset": "5", "time": "1970-01-01T00:00:01.000Z", "timestamp": "1000",
+        "size": str(RECORD.size), "key": "k", "value": '{"a": [1, 2.5], "b": "x\\ny"}',
+        "headers": '[["trace", "1"], ["bytes", "/w=="], ["null", null]]',
+    }  # fmt: skip
+
+
+def test_parquet_has_numbers_times_and_texts() -> None:
+    [row, empty] = rows_of("parquet", written("parquet", "", RECORD, decoded(None, timestamp=-1)))
+    assert row["time"] == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+    assert (row["partition"], row["offset"], row["size"]) == (0, 5, RECORD.size)
+    assert json.loads(row["value"]) == {"a": [1, 2.5], "b": "x\ny"}
+    assert (empty["time"], empty["value"]) == (None, None)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_columns_of_the_list_are_those_of_the_file(name: str) -> None:
+    columns = "offset,value.a[1],value.b,value.none,headers.trace"
+    [row] = rows_of(name, written(name, columns, RECORD))
+    assert list(row) == columns.split(",")
+    assert [str(each or "") for each in row.values()] == ["5", "2.5", "x\ny", "", "1"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_masked_parts_are_in_no_file(name: str) -> None:
+    rules = (MaskRule("*", "value", ("secret",)), MaskRule("*", "header"), MaskRule("*", "key"))
+    value = b'{"secret": "hidden", "open": "shown"}'
+    record = decoded(value, *rules, key=b"hidden", headers=[("trace", b"hidden")])
+    for columns in ("", "value.secret,value.open,headers.trace,key,value,headers"):
+        text = str(rows_of(name, written(name, columns, record)))
+        assert "shown" in text
+        assert "hidden" not in text
+
+
+def test_a_file_that_ends_early_says_so() -> None:
+    assert rows_of("jsonl", written("jsonl", "", truncated="why"))[-1] == {"truncated": "why"}
+    assert rows_of("csv", written("csv", "", truncated="why"))[-1]["partition"] == "truncated: why"
+    parquet = pq.read_metadata(io.BytesIO(written("parquet", "", truncated="why")))
+    assert parquet.metadata[b"truncated"] == b"why"
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(FormError, match="jsonl, csv or parquet"):
+        make_writer("xlsx", (), UTC_ZONE)
+
+
+@given(st.text(max_size=20) | st.text("=+-@\t\r0123456789.eE", max_size=12))
+def test_no_cell_of_a_csv_file_is_a_formula(text: str) -> None:
+    record = decoded(msgspec.json.encode({"a": text}), key=text.encode())
+    data = written("csv", "key,value.a", record)
+    _, row = csv.reader(io.StringIO(data.decode(), newline=""))
+    for cell in row:
+        if cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+            assert float(cell) == float(text)
+        else:
+            assert cell in (text, f"'{text}")
+    assert harmless("-1.5e3") == "-1.5e3"
+    assert harmless("-1+cmd|' /C calc'!A0") == "'-1+cmd|' /C calc'!A0"
+
+
+def downloaded(
+    logs: dict[int, list[ConsumerRecord]],
+    place: Place,
+    limits: DownloadLimits = DEFAULTS,
+    **fields: str,
+) -> list[dict[str, Any]]:
+    async def run() -> bytes:
+        ends = {number: part[-1].offset + 1 if part else 0 for number, part in logs.items()}
+        consumer: Any = LogConsumer(logs, ends)
+        search = Search(
+            topic=TOPIC, partition=None, place=place, conditions=Conditions.of(Fields(fields)),
+            columns=(), limit=4, isolation="read_committed", view=view(), owner=None, address={},
+        )  # fmt: skip
+        plan, _ = await make_plan(consumer, search, window=6)
+        expressions = ExpressionFilter(60.0)
+        writer = make_writer("jsonl", parse_columns("partition,offset"), UTC_ZONE)
+        download = Download(search, writer, SimClock(SimScheduler()), limits)
+        scan = Scan(consumer, search.view, search.conditions, expressions)
+        try:
+            return b"".join([part async for part in download.parts(plan, scan)])
+        finally:
+            expressions.close()
+
+    return rows_of("jsonl", asyncio.run(run()))
+
+
+def logs() -> dict[int, list[ConsumerRecord]]:
+    """Two partitions; each third record has the value `yes`."""
+    return {
+        number: [
+            raw(b"no" if n % 3 else b"yes", offset=n, partition=number, timestamp=2 * n + number)
+            for n in range(30)
+        ]
+        for number in range(2)
+    }
+
+
+def test_a_download_has_all_matches_from_the_place_on() -> None:
+    rows = downloaded(logs(), Place("offset", 10), value="yes")
+    assert sorted((row["partition"], row["offset"]) for row in rows) == [
+        (number, n) for number in range(2) for n in range(12, 30, 3)
+    ]
+
+
+def test_a_download_of_the_newest_has_as_many_as_the_list() -> None:
+    rows = downloaded(logs(), Place(), value="yes")
+    assert [(row["partition"], row["offset"]) for row in rows] == [
+        (1, 27),
+        (0, 27),
+        (1, 24),
+        (0, 24),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("limits", "count", "reason"),
+    [
+        (DownloadLimits(messages=5), 5, "the limit is 5 messages"),
+        (DownloadLimits(messages=59), 59, "the limit is 59 messages"),
+        (DownloadLimits(size=1), 7, "the limit is 1 bytes"),
+    ],
+)
+def test_a_download_ends_at_its_limits(limits: DownloadLimits, count: int, reason: str) -> None:
+    *rows, last = downloaded(logs(), Place("beginning"), limits)
+    assert len(rows) == count
+    assert last == {"truncated": reason}
+
+
+def test_a_download_that_has_exactly_as_many_messages_as_its_limit_is_whole() -> None:
+    assert len(downloaded(logs(), Place("beginning"), DownloadLimits(messages=60))) == 60
+
+
+def test_a_filter_that_fails_ends_a_download_with_its_reason() -> None:
+    [last] = downloaded(logs(), Place("beginning"), filter="value.n >")
+    assert "line 1, column 10" in last["truncated"]
