@@ -212,7 +212,7 @@ def duration_text(seconds: float) -> str:
 
 
 def utc_ms(text: str) -> int | None:
-    """Return the milliseconds since 1970 of a time in ISO 8601, in UTC without a zone, else None."""
+    """Return the milliseconds since 1970 of a time in ISO 8601, else None; UTC without a zone."""
     try:
         found = datetime.fromisoformat(text)
         return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
