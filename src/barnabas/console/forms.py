@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
@@ -48,9 +49,10 @@ class Fields:
 
     __slots__ = ("_pairs", "_values")
 
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self._pairs = list(pairs)
-        self._values = dict(self._pairs)
+    def __init__(self, fields: Mapping[str, str] | Iterable[tuple[str, str]]) -> None:
+        pairs = fields.items() if isinstance(fields, Mapping) else fields
+        self._pairs: list[tuple[str, str]] = list(pairs)
+        self._values: dict[str, str] = dict(self._pairs)
 
     def text(self, name: str) -> str:
         """Return a field as it was sent; "" if it is missing."""

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, StreamingResponse
 from starlette.routing import Route
 
+from barnabas.console.access.roles import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.messages.formats import FORMATS
@@ -95,7 +96,10 @@ async def show_found(request: Request) -> Response:
     has_rows = query.text("have") != str(job.results.version)
     zone = zones.zone_of(request, query)
     shown = _shown(job, query, zone)
-    return HTMLResponse(console.fragment("messages_found.html", has_rows=has_rows, **shown))
+    can_change = console.role_of(request) >= Role.OPERATOR
+    return HTMLResponse(
+        console.fragment("messages_found.html", has_rows=has_rows, can_change=can_change, **shown)
+    )
 
 
 def _search_of(request: Request, query: Fields, zone: Zone) -> Search:
@@ -173,6 +177,7 @@ async def tail_messages(request: Request) -> Response:
     console, query = console_of(request), query_fields(request)
     zone = zones.zone_of(request, query)
     search = _search_of(request, query, zone)
+    can_change = console.role_of(request) >= Role.OPERATOR
 
     def render(row: Row) -> str:
         return console.fragment(
@@ -182,6 +187,7 @@ async def tail_messages(request: Request) -> Response:
             row=row,
             zone=zone,
             is_expanded=query.has("open"),
+            can_change=can_change,
         )
 
     async def begin(consumer: aio.Consumer) -> AsyncGenerator[bytes]:
