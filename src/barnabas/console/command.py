@@ -207,11 +207,11 @@ def console(
     )
     _show_warnings()
     try:
-        if not serve(settings, _announce_address, _announce_password, _announce):
-            sys.exit(EXIT_FAILED)
+        if serve(settings, _announce_address, _announce_password, _announce):
+            return
     except OSError as error:
         problem(f"{settings.audit_log} cannot be written: {error.strerror or error}")
-        sys.exit(EXIT_FAILED)
+    sys.exit(EXIT_FAILED)
 
 
 def _login(access: Mapping[str, Any]) -> LoginSettings:
