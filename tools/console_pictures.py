@@ -104,8 +104,13 @@ _WEATHER: dict[str, Any] = {
     ],
 }
 _SAMPLED_S = 45
-# The pages in the rows of links at the top.
-_LINKS = "[...document.querySelectorAll('header nav a')].map((each) => each.pathname)"
+_PASSWORD = "pictures"
+# The pages in the rows of links at the top, and the first one of each list on them.
+_LINKS = """
+[...document.querySelectorAll("header nav a"), ...document.querySelectorAll(
+  "header:has([aria-current=page]) ~ main table tbody tr:first-child th a")].map(
+  (each) => each.pathname + each.search)
+"""
 _FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
 # Whether the page shows no error.
 _IS_GOOD = "!document.querySelector('.notice.wrong, footer .bad')"
@@ -139,6 +144,10 @@ def main() -> None:
             thread.start()
         options = ["--registry", registry.url, "--pipeline", str(project)]
         options += [word for address in metrics for word in ("--metrics", address)]
+        if is_all:
+            secret = Path(directory) / "password"
+            secret.write_text(_PASSWORD)
+            options += ["--allow-changes", "--password-file", str(secret)]
         try:
             for url in _console(cluster.bootstrap, *options):
                 time.sleep(_SAMPLED_S)
@@ -219,20 +228,23 @@ def _draw(url: str, folder: Path) -> None:
 def _draw_all(url: str, folder: Path) -> None:
     """Draw each page from its top to its end, in two widths, light and dark; print its times."""
     with Chromium() as browser:
-        pages = list(_DETAILS)
-        for page in ("/", *pages):
+        browser.open(url + "/login")
+        browser.type(_PASSWORD)
+        browser.press("Enter")
+        browser.wait("location.pathname !== '/login' && document.readyState === 'complete'")
+        pages = ["/", *_DETAILS]
+        for page in pages:
             browser.open(url + page)
-            links = browser.run(_LINKS)
-            pages += [each for each in links if each not in pages]
+            pages += [each for each in browser.run(_LINKS) if each not in pages]
         for page in pages:
             name = re.sub(r"[^a-z0-9]+", "-", page.lower()).strip("-") or "cluster"
             for width, is_dark in itertools.product((1280, 400), (False, True)):
                 browser.shape(width, 900, dark=is_dark)
                 browser.open(url + page)
                 height = browser.run("document.documentElement.scrollHeight")
-                print(f"{browser.run(_FIRST_PAINT):6.0f} ms to the first paint of {page}")
                 browser.shape(width, min(height, _HEIGHT_MAX), dark=is_dark)
                 browser.picture(folder / f"{name}-{width}-{'dark' if is_dark else 'light'}.png")
+                print(f"{browser.run(_FIRST_PAINT):6.0f} ms to the first paint of {page}")
 
 
 def _send(producer: SharedProducer, topic: str, event: events.Event) -> None:

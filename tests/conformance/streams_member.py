@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import barnabas
@@ -23,13 +24,24 @@ class StreamsMember:
         admin: A client of the broker.
         group: The id of the group.
         topic: The source topic.
+        changelogs: The changelog topics of the only subtopology.
     """
 
-    def __init__(self, bootstrap: str, admin: barnabas.Admin, group: str, topic: str) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        admin: barnabas.Admin,
+        group: str,
+        topic: str,
+        changelogs: Sequence[str] = (),
+    ) -> None:
         self._admin = admin
         self._raw = RawClient(bootstrap)
         self._group = group
-        self._topic = topic
+        self._subtopology: dict[str, Any] = {"subtopology_id": "0", "source_topics": [topic]}
+        if changelogs:
+            topics = [{"name": name} for name in changelogs]
+            self._subtopology["state_changelog_topics"] = topics
         self._epoch = 0
 
     def _beat(self, epoch: int) -> StreamsGroupHeartbeatResponse:
@@ -39,9 +51,8 @@ class StreamsMember:
             "member_epoch": epoch,
         }
         if epoch == 0:
-            subtopology = {"subtopology_id": "0", "source_topics": [self._topic]}
             values |= {
-                "topology": {"epoch": 0, "subtopologies": [subtopology]},
+                "topology": {"epoch": 0, "subtopologies": [self._subtopology]},
                 "active_tasks": [],
                 "standby_tasks": [],
                 "warmup_tasks": [],

@@ -225,11 +225,12 @@ def _time_ticks(begin: float, end: float) -> Iterator[Tick]:
     """Yield round times between the ends of the axis."""
     seconds = end - begin
     step = next((each for each in _TIME_STEPS_S if seconds / each <= _TIMES_MAX), 86_400)
+    # A text at the very edge of a narrow window would be cut off.
+    margin = 9 if step < 60 else 5
     at = math.ceil(begin / step) * step
     while at <= end:
         place = (at - begin) / seconds * 100
-        # A text at the very edge would be cut off.
-        if 4 <= place <= 96:
+        if margin <= place <= 100 - margin:
             yield Tick(round(place, 2), _time_text(at, step))
         at += step
 

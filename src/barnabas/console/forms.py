@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
+
+from barnabas.cli.common.units import utc_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,9 +50,10 @@ class Fields:
 
     __slots__ = ("_pairs", "_values")
 
-    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
-        self._pairs = list(pairs)
-        self._values = dict(self._pairs)
+    def __init__(self, fields: Mapping[str, str] | Iterable[tuple[str, str]]) -> None:
+        pairs = fields.items() if isinstance(fields, Mapping) else fields
+        self._pairs: list[tuple[str, str]] = list(pairs)
+        self._values: dict[str, str] = dict(self._pairs)
 
     def text(self, name: str) -> str:
         """Return a field as it was sent; "" if it is missing."""
@@ -117,14 +120,11 @@ class Fields:
         text = self.required(name)
         if text.isascii() and text.isdigit():
             return self.number(name)
-        try:
-            found = datetime.fromisoformat(text)
-        except ValueError:
+        found = utc_ms(text)
+        if found is None:
             hint = "write a time in UTC such as 2026-01-31T12:00, or milliseconds"
-            raise FormError(f"{name}: {hint}", name) from None
-        if found.tzinfo is None:
-            found = found.replace(tzinfo=UTC)
-        return max(0, int(found.timestamp() * 1000))
+            raise FormError(f"{name}: {hint}", name)
+        return max(0, found)
 
     def has(self, name: str) -> bool:
         """Return whether a box is checked."""

@@ -15,6 +15,8 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    from barnabas.console.forms import Fields
+
 # Types of resources, as `barnabas acls add` names them.
 _TOPIC, _GROUP, _CLUSTER = "--topic", "--group", "--cluster"
 _REFUSED = {
@@ -37,7 +39,7 @@ _OPERATIONS = (
     (_TOPIC, "/message", "read"),
     (_TOPIC, "/produce", "write"),
     (_GROUP, "/group/reset", "read"),
-    (_CLUSTER, "/topics/create", "create"),
+    ("", "/topics/create", "create"),
     (_CLUSTER, "/broker", "describe_configs"),
     ("", "/config", "alter_configs"),
     ("", "/delete", "delete"),
@@ -55,20 +57,24 @@ def status_of(error: ClientError) -> int:
     return 404 if error.error_code in _ABSENT else 502
 
 
-def missing_right(error: Exception, request: Request) -> str:
+def missing_right(error: Exception, request: Request, form: Fields | None = None) -> str:
     """Return the access control entry that a refused request needs, in words; "" for other errors.
 
     Args:
         error: The error.
         request: The request that got it.
+        form: The form that was sent; None for the address of a page.
     """
-    code = error.error_code if isinstance(error, ClientError) else None
-    if code not in _REFUSED:
+    # The problem of a field may have an error of the client as its cause.
+    cause = error if isinstance(error, ClientError) else error.__cause__
+    code = cause.error_code if isinstance(cause, ClientError) else None
+    if cause is None or code not in _REFUSED:
         return ""
     kind = _REFUSED[code]
-    principal = _principal(request)
-    name = "" if kind == _CLUSTER else " " + _quoted(_name(error, request, kind))
-    command = f"barnabas acls add {principal} --operation {_operation(request, kind)} {kind}{name}"
+    principal, operation = _principal(request), _operation(request, kind)
+    command = f"barnabas acls add {principal} --operation {operation} {kind}"
+    if kind != _CLUSTER:
+        command += " " + _quoted(_name(cause, form or query_fields(request), kind))
     return f"The cluster refuses this to {principal}. An entry that allows it: {command}"
 
 
@@ -80,8 +86,7 @@ def _operation(request: Request, kind: str) -> str:
     return "describe" if request.method == "GET" else "alter"
 
 
-def _name(error: Exception, request: Request, kind: str) -> str:
-    fields = query_fields(request)
+def _name(error: BaseException, fields: Fields, kind: str) -> str:
     named = ("id", "name") if kind == _GROUP else ("topic", "name")
     for each in named:
         if fields.stripped(each):

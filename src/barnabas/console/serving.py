@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from barnabas.console.frame import Frame
+    from barnabas.console.navigation import Entry
     from barnabas.console.settings import ConsoleSettings
 
 
@@ -108,8 +109,8 @@ _CLUSTER_PAGES: tuple[Any, ...] = (
     *(messages, message, produce, resend),
     *(groups, group_changes, pipelines),
     *(connect, connect_changes, schemas, schema_changes),
-    *(rights, nodes, transactions, quotas, tokens),
-    *(security, access_changes, audit, login),
+    *(nodes, transactions),
+    *(security, rights, access_changes, quotas, tokens, audit, login),
 )
 _FRONT_PAGES: tuple[Any, ...] = (clusters, audit, login)
 
@@ -123,9 +124,17 @@ def make_application(site: Site) -> Starlette:
     else:
         mounts = [Mount(each.prefix, _application(each, _CLUSTER_PAGES)) for each in site.consoles]
         application = _application(site.front, _FRONT_PAGES, [assets, *mounts], middleware)
+    for each in site.consoles:
+        each.entries = _entries(_CLUSTER_PAGES)
+    if site.front is not site.consoles[0]:
+        site.front.entries = _entries([clusters])
     application.router.lifespan_context = site.running
     application.state.consoles = site.consoles
     return application
+
+
+def _entries(pages: Sequence[Any]) -> list[Entry]:
+    return [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
 
 
 def _application(
@@ -135,7 +144,6 @@ def _application(
     middleware: Sequence[Middleware] = (),
 ) -> Starlette:
     """Return the application of the pages below one prefix."""
-    frame.entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
     application = Starlette(
         routes=[*(route for page in pages for route in page.ROUTES), *extra],
         middleware=middleware,

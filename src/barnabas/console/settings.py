@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.console.access.login_settings import LoginSettings
+from barnabas.console.messages.key_versions import VersionLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,16 +35,6 @@ class SearchLimits(NamedTuple):
     window: int = 20_000
 
 
-class VersionLimits(NamedTuple):
-    """The limits at which one search for the versions of a key ends."""
-
-    # Records that are examined.
-    records: int = 50_000
-    # Bytes of keys and values that are examined.
-    size: int = 64 * 1024 * 1024
-    seconds: float = 5.0
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """The settings of one of several clusters."""
@@ -55,6 +46,7 @@ class ClusterSettings:
     metrics: tuple[str, ...] = ()
     registry: SchemaRegistry | None = None
     history: HistoryFile | None = None
+    connect: tuple[ConnectSettings, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +107,11 @@ class ConsoleSettings:
         """Whether there is anything to log in for."""
         return self.allow_changes or self.login_to_read
 
+    @property
+    def keeps_audit(self) -> bool:
+        """Whether the audit log can have entries: a user can log in, or a file has older ones."""
+        return self.has_login or self.audit_log is not None
+
     def of_cluster(self, cluster: ClusterSettings) -> ConsoleSettings:
         """Return the settings of one of several clusters."""
         return replace(
@@ -124,6 +121,7 @@ class ConsoleSettings:
             metrics=cluster.metrics,
             registry=cluster.registry,
             history=cluster.history,
+            connect=cluster.connect,
             prometheus=None,
             clusters=(),
         )

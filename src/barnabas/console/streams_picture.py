@@ -121,8 +121,9 @@ def _shortened(name: str) -> str:
 
 
 def _arrow(begin: Box, end: Box) -> str:
-    """Return a curve from the right of a box to the left of another, as an SVG path."""
+    """Return a curve from the right of a box to the left of another with a tip, as an SVG path."""
     x1, y1 = begin.x + begin.width, begin.y + begin.height // 2
     x2, y2 = end.x, end.y + end.height // 2
     bend = max(_GAP_X // 2, abs(x2 - x1) // 3)
-    return f"M{x1},{y1}C{x1 + bend},{y1} {x2 - bend},{y2} {x2},{y2}"
+    curve = f"M{x1},{y1}C{x1 + bend},{y1} {x2 - bend},{y2} {x2},{y2}"
+    return f"{curve}m-8,-5l8,5l-8,5"

@@ -109,3 +109,19 @@ def test_the_age_is_that_of_the_oldest_record_that_retention_has_left() -> None:
     log = Log(1000.0, 100.0, 10.0, start=50)
     found = ages_of(log).of({"g": progress(7, end=53)})
     assert found["g"] == pytest.approx(1000, rel=0.12)
+
+
+def test_ages_are_known_by_partition_where_a_partition_has_lag() -> None:
+    found = ages_of(Log(100, 50)).of_partitions("g", progress(0, 1, 2, None, end=2))
+    assert found.keys() == {("t", 0), ("t", 1)}
+    assert found[TopicPartition("t", 0)] == pytest.approx(100, rel=0.1)
+    assert found[TopicPartition("t", 1)] == pytest.approx(50, rel=0.1)
+
+
+def test_the_client_may_change_between_two_calls() -> None:
+    ages = ages_of(Log(100))
+    assert ages.of({"g": progress(0, end=1)})["g"] == pytest.approx(100, rel=0.1)
+    other = Log()
+    ages.use(cast("Client", other))
+    assert ages.of({"g": progress(0, end=1)})["g"] == pytest.approx(100, rel=0.1)
+    assert other.calls == 0

@@ -92,10 +92,22 @@ class RegistryServer:
                 self.subjects.setdefault(subject, []).append(number)
                 return _json({"id": number})
             case ["subjects", subject, "versions", "latest"] if subject in self.subjects:
+                return self._version(subject, len(self.subjects[subject]))
+            case ["subjects", subject, "versions", number] if subject in self.subjects:
+                return self._version(subject, int(number))
+            case ["subjects", subject] if method == "POST" and subject in self.subjects:
+                given = json.loads(body)
+                wanted = self.add(given["schema"], given.get("schemaType", "AVRO"))
                 ids = self.subjects[subject]
-                place = {"subject": subject, "version": len(ids), "id": ids[-1]}
-                return _json({**place, **self.schemas[ids[-1] - 1]})
+                return self._version(subject, ids.index(wanted) + 1 if wanted in ids else 0)
         return _json({"error_code": 40401, "message": "Subject not found."}, 404)
+
+    def _version(self, subject: str, number: int) -> tuple[int, bytes]:
+        ids = self.subjects[subject]
+        if not 0 < number <= len(ids):
+            return _json({"error_code": 40402, "message": "Version not found."}, 404)
+        place = {"subject": subject, "version": number, "id": ids[number - 1]}
+        return _json({**place, **self.schemas[ids[number - 1] - 1]})
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -89,6 +89,11 @@ class TopicMasks:
         return bool(self._rules)
 
     @property
+    def rules(self) -> Sequence[MaskRule]:
+        """The rules, in their order."""
+        return self._rules
+
+    @property
     def can_reveal(self) -> bool:
         """Whether administrators may lift one of the rules."""
         return any(rule.reveal for rule in self._rules)

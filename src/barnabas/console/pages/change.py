@@ -175,13 +175,14 @@ class _Change(Generic[T]):
             text = text or "no answer in time"
             entry.write("failed", error=text)
             session.draft = _draft(self._path, form, text, getattr(error, "field", ""))
-            text = " ".join(filter(None, (text, missing_right(error, request))))
+            text = " ".join(filter(None, (text, missing_right(error, request, form))))
             session.notices.append(Notice(is_error=True, text=text))
             return console.redirect(_form_page(form))
         if isinstance(done, Preview):
-            # For the way back to the form, if the user cancels.
+            page = _preview_page(request, self._path, form, done)
+            # For the way back to the form, if the user cancels; a page takes the draft.
             session.draft = _draft(self._path, form)
-            return _preview_page(request, self._path, form, done)
+            return page
         session.draft = NO_DRAFT
         if isinstance(done, Shown):
             if effects is not done:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.routing import Route
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
+    from barnabas.console.messages.masking import Masks
     from barnabas.console.writing.resending import Source
 
 _KEY_BYTES = 60
@@ -30,8 +31,8 @@ async def show_resend(request: Request) -> Response:
     console, query = console_of(request), query_fields(request)
     topic, places = query.required("topic"), chosen_places(query)
     sources = await console.cluster.call(lambda client: read_sources(client, topic, places))
-    records = [each.record(topic) for each in sources]
     view = console.record_view(request)
+    records = [each.record(topic) for each in sources]
     await view.look_up(records)
     names = sorted({name for each in sources for name, _ in each.headers})
     return console.page(
@@ -40,8 +41,8 @@ async def show_resend(request: Request) -> Response:
         topic=topic,
         places=[f"{partition}-{offset}" for partition, offset in places],
         sources=[
-            (source, view.show(record, _KEY_BYTES).key)
-            for source, record in zip(sources, records, strict=True)
+            (each, view.show(record, _KEY_BYTES).key)
+            for each, record in zip(sources, records, strict=True)
         ],
         total=sum(each.size for each in sources),
         names=names,
@@ -49,8 +50,31 @@ async def show_resend(request: Request) -> Response:
     )
 
 
-def preview_resend(client: Client, form: Fields) -> Preview:
+class MaskedCluster(NamedTuple):
+    """What a change uses: a client, and the masks of the console."""
+
+    client: Client
+    masks: Masks
+
+    def check(self, form: Fields) -> None:
+        """Check that a copy does not show what a mask hides in its source.
+
+        Raises:
+            FormError: The topics have other masks.
+        """
+        source, target = form.required("topic"), form.required("target")
+        if self.masks.of(source).rules != self.masks.of(target).rules:
+            raise FormError(
+                f"{source} has other masks than {target}, where its messages could be read: give "
+                f"both topics the same masks first",
+                "target",
+            )
+
+
+def preview_resend(cluster: MaskedCluster, form: Fields) -> Preview:
     """Return the copies: from where, to where, and which headers change."""
+    cluster.check(form)
+    client = cluster.client
     wanted = Resending.parse(form)
     target = client.describe_topics([wanted.target], may_be_new=False)[wanted.target].partitions
     sources = read_sources(client, wanted.topic, wanted.places)
@@ -86,8 +110,10 @@ def _row(wanted: Resending, source: Source) -> tuple[object, ...]:
     )
 
 
-def resend(client: Client, form: Fields) -> Done:
+def resend(cluster: MaskedCluster, form: Fields) -> Done:
     """Write the copies, and wait until all are committed."""
+    cluster.check(form)
+    client = cluster.client
     wanted = Resending.parse(form)
     client.describe_topics([wanted.target], may_be_new=False)
     sources = read_sources(client, wanted.topic, wanted.places)
@@ -124,5 +150,10 @@ def resend(client: Client, form: Fields) -> Done:
 
 ROUTES = [
     Route("/resend", show_resend, methods=["GET"]),
-    change("/resend", resend, preview_resend),
+    change(
+        "/resend",
+        resend,
+        preview_resend,
+        of=lambda console, client: MaskedCluster(client, console.masks),
+    ),
 ]

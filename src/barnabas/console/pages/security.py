@@ -19,6 +19,7 @@ from barnabas.console.access.roles import Role
 from barnabas.console.console import console_of
 from barnabas.console.navigation import Entry
 from barnabas.console.tables import Column, tabulate
+from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -90,6 +91,10 @@ def _load(client: Client) -> dict[str, Any]:
         found["acls"] = sorted(client.admin.describe_acls(AclFilter()), key=str)
     except ClientError as error:
         found["acls_error"] = str(error)
+        if error.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            # Both need the same right. Apache Kafka 4.4 would not respond to the next request.
+            found["users_error"] = str(error)
+            return found
     try:
         found["users"] = [
             Credential(name, each.mechanism.name, each.iterations)

@@ -25,7 +25,7 @@ def add_partitions(client: Client, form: Fields) -> Done:
     name, count = form.required("name"), form.number("partitions", least=1)
     error = client.create_partitions({name: count}, raise_errors=False)[name]
     if error is not None:
-        raise FormError(str(error), "partitions")
+        raise FormError(str(error), "partitions") from error
     return Done(f"{name} has {count} partitions", link("/topic", name=name))
 
 

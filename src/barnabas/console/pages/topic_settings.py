@@ -110,7 +110,7 @@ def _create(client: Client, wanted: NewTopic, *, validate_only: bool) -> None:
         }
         raise _at_field(error, wanted.configs) or FormError(
             str(error), fields.get(error.error_code or ErrorCode.NONE, "")
-        )
+        ) from error
 
 
 def _at_field(error: ClientError, keys: Iterable[str]) -> FormError | None:

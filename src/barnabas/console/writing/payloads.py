@@ -38,10 +38,12 @@ KINDS = {
     "json": "JSON",
     "hex": "bytes in hex",
     "base64": "bytes in base64",
-    "file": "a file",
-    "schema": "JSON, by a schema of the registry",
+    "file": "a file, chosen below",
+    "schema": "JSON, by the schema named below",
     "null": "null",
 }
+# The kinds whose text may be wrong.
+_WORDS = {"json": "JSON", "hex": "hex", "base64": "base64", "schema": "JSON"}
 _DEFAULT_KINDS = {"key": "auto", "value": "text"}
 
 
@@ -83,7 +85,7 @@ def payload(form: Fields, part: Part, topic: str, registry: SchemaRegistry | Non
     except (binascii.Error, ValueError) as error:
         if isinstance(error, FormError):
             raise
-        raise FormError(f"the {part} is not {KINDS[kind]}: {error}", part) from None
+        raise FormError(f"the {part} is not {_WORDS.get(kind, kind)}: {error}", part) from None
     raise FormError(f"there is no kind {kind}", f"{part}_kind")
 
 
@@ -172,7 +174,7 @@ def headers(form: Fields, name: str = "headers") -> list[tuple[str, bytes | None
         try:
             value = _DECODERS[fits["kind"]](fits["value"].strip())
         except (binascii.Error, ValueError):
-            text = f"the header {fits['name'].strip()} is not {KINDS[fits['kind']]}"
+            text = f"the header {fits['name'].strip()} is not {_WORDS[fits['kind']]}"
             raise FormError(text, name) from None
         found.append((fits["name"].strip(), value))
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.client.errors import UnknownPartitionError
 from barnabas.client.fetch.record_set import ConsumerRecord, read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.forms import FormError
@@ -49,17 +50,9 @@ class Source(NamedTuple):
         return parts + sum(len(name) + len(value or b"") for name, value in self.headers)
 
     def record(self, topic: str) -> ConsumerRecord:
-        """Return the record as a view of records takes it."""
-        return ConsumerRecord(
-            topic,
-            self.partition,
-            self.offset,
-            self.timestamp,
-            0,
-            self.key,
-            self.value,
-            self.headers,
-        )
+        """Return the record as consumers get it."""
+        place = (topic, self.partition, self.offset)
+        return ConsumerRecord(*place, self.timestamp, 0, self.key, self.value, self.headers)
 
 
 def chosen_places(form: Fields) -> list[tuple[int, int]]:
@@ -88,6 +81,7 @@ def read_sources(client: Client, topic: str, places: Sequence[tuple[int, int]]) 
         FormError: A record does not exist (any more), or they are too large together.
         ClientError: They cannot be read.
     """
+    _check_offsets(client, topic, places)
     wanted = set(places)
     found: dict[tuple[int, int], Source] = {}
     total = 0
@@ -110,6 +104,22 @@ def read_sources(client: Client, topic: str, places: Sequence[tuple[int, int]]) 
         if (partition, offset) not in found:
             raise FormError(f"{topic} has no message at partition {partition}, offset {offset}")
     return [found[place] for place in places]
+
+
+def _check_offsets(client: Client, topic: str, places: Iterable[tuple[int, int]]) -> None:
+    """Check that the offsets are inside of their logs; a read of others would wait for them."""
+    known = client.describe_topics([topic], may_be_new=False)[topic].partitions
+    for partition, _ in places:
+        if partition not in known:
+            raise UnknownPartitionError(topic, partition, len(known))
+    wanted = {TopicPartition(topic, partition) for partition, _ in places}
+    starts = client.list_offsets(dict.fromkeys(wanted, "earliest"))
+    ends = client.list_offsets(dict.fromkeys(wanted, "latest"))
+    for partition, offset in places:
+        tp = TopicPartition(topic, partition)
+        start, end = starts[tp].offset, ends[tp].offset
+        if not start <= offset < end:
+            raise FormError(f"{tp} has offsets {start} to {end}, and not {offset}")
 
 
 def _ranges(
@@ -147,7 +157,7 @@ class Resending(NamedTuple):
         Raises:
             FormError: A field is missing or malformed.
         """
-        partition = form.stripped("partition") or "same"
+        partition = form.stripped("partition") or "key"
         if partition not in ("same", "key"):
             form.number("partition")
         return cls(
