@@ -13,8 +13,9 @@ import pytest
 
 from barnabas.client.facade import Client
 from barnabas.console.messages.formats import DECODERS, FormatRule
+from barnabas.console.messages.key_versions import VersionLimits
 from barnabas.console.messages.masking import HASH, HEADER, LAST_4, MaskRule
-from barnabas.console.settings import ConsoleSettings, VersionLimits
+from barnabas.console.settings import ConsoleSettings
 from console_in_process import ConsoleInProcess
 from waiting import eventually, eventually_equal
 
@@ -385,3 +386,16 @@ def test_administrators_see_what_a_rule_lets_them_see(
         found = reader.get("/message", **place, reveal=1)
         assert found.status == 200
         assert "0815" not in found.text
+
+
+def test_masked_messages_are_copied_to_masked_topics_only(
+    console: ConsoleInProcess, client: Client, masked: str
+) -> None:
+    client.create_topic("records-open", 1, 1)
+    client.create_topic("records-masked-copy", 1, 1)
+    fields = {"topic": masked, "at": "0-0", "partition": "same"}
+    refused = console.change("/resend", target="records-open", **fields)
+    assert "has other masks than records-open" in refused.text
+    shown = console.preview("/resend", target="records-masked-copy", **fields)
+    assert not secrets_in(shown.body)
+    assert client.list_offsets({("records-open", 0): "latest"})[("records-open", 0)].offset == 0

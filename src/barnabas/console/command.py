@@ -182,7 +182,6 @@ def console(
     if clusters and (bootstrap or profile or config_file or registry or prometheus):
         text = "leave out -b, --profile, -F, --registry and --prometheus with --cluster"
         raise click.UsageError(text)
-    login = _login(access)
     try:
         from barnabas.console.serving import serve
     except ImportError as error:
@@ -190,7 +189,6 @@ def console(
     from barnabas.console.cluster_options import several_clusters
     from barnabas.console.settings import ConsoleSettings, is_loopback
 
-    masks, formats = record_rules(rules)
     several = tuple(
         replace(each, history=_open_history(history, each.bootstrap))
         for each in several_clusters(clusters, properties, metrics, _checked_config)
@@ -207,7 +205,7 @@ def console(
         port=port,
         allowed_hosts=tuple(allowed_hosts),
         allow_changes=access["allow_changes"],
-        login=login,
+        login=_login(access),
         clusters=several,
         audit_log=access["audit_log"],
         costly_per_minute=access["costly_limit"],
@@ -216,19 +214,17 @@ def console(
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
-        masks=masks,
-        formats=formats,
+        **record_rules(rules),
         connect=_connect_settings(connect_clusters, connect_config),
         history=None if several else _open_history(history, chosen.bootstrap),
         prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,
     )
     _show_warnings()
     try:
-        was_ready = serve(settings, _announce_address, _announce_password, _announce)
+        if not serve(settings, _announce_address, _announce_password, _announce):
+            sys.exit(EXIT_FAILED)
     except OSError as error:
         problem(f"{settings.audit_log} cannot be written: {error.strerror or error}")
-        sys.exit(EXIT_FAILED)
-    if not was_ready:
         sys.exit(EXIT_FAILED)
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any
 
 import click
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS_MS = {
     "ms": 1,
     "s": 1000,
@@ -211,11 +212,33 @@ def duration_text(seconds: float) -> str:
     return " ".join(words[:2]) or "0s"
 
 
+def moment_of(time_ms: float, zone: tzinfo = UTC) -> datetime:
+    """Return the moment of milliseconds since 1970.
+
+    Raises:
+        OverflowError: It is no date.
+        ValueError: It is no date.
+    """
+    return (_EPOCH + timedelta(milliseconds=time_ms)).astimezone(zone)
+
+
+def time_ms_of(text: str, zone: tzinfo) -> int:
+    """Return the milliseconds since 1970 of a time in ISO 8601; one without a zone is in `zone`.
+
+    Raises:
+        ValueError: It has another format.
+        OverflowError: It is no date.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
 def utc_ms(text: str) -> int | None:
     """Return the milliseconds since 1970 of a time in ISO 8601, else None; UTC without a zone."""
     try:
-        found = datetime.fromisoformat(text)
-        return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+        return time_ms_of(text, UTC)
     except (OverflowError, ValueError):
         return None
 

@@ -8,8 +8,8 @@ refused or shown as text.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -108,7 +108,7 @@ def _read_message_pack(data: bytes) -> Any:
 def _read_cbor(data: bytes) -> Any:
     import cbor2
 
-    stream = io.BytesIO(data)
+    stream = BytesIO(data)
     decoder = cbor2.CBORDecoder(stream, max_depth=DEPTH_MAX, semantic_decoders=_TAGS)
     try:
         value = decoder.decode()

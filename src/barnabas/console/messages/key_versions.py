@@ -13,13 +13,22 @@ if TYPE_CHECKING:
     from barnabas import aio
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.console.settings import VersionLimits
     from barnabas.runtime.clock import Clock
 
 _MS_PER_S = 1000
 _WINDOW_MIN = 500
 _POLL_RECORDS = 500
 _POLL_S = 0.5
+
+
+class VersionLimits(NamedTuple):
+    """The limits at which one search for the versions of a key ends."""
+
+    # Records that are examined.
+    records: int = 50_000
+    # Bytes of keys and values that are examined.
+    size: int = 64 * 1024 * 1024
+    seconds: float = 5.0
 
 
 class Versions(NamedTuple):

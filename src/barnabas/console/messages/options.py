@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -51,14 +51,16 @@ record_options = option_record(
 )
 
 
-def record_rules(given: RecordRules) -> tuple[tuple[MaskRule, ...], tuple[FormatRule, ...]]:
-    """Return the masks, and the formats of topics.
+def record_rules(given: RecordRules) -> dict[str, Any]:
+    """Return the settings of a console for `masks` and `formats`.
 
     Raises:
         click.UsageError: A rule is malformed, or a file cannot be read.
     """
-    masks = () if given.mask_file is None else _read_masks(given.mask_file)
-    return masks, _format_rules(given.formats, given.protobuf_types)
+    return {
+        "masks": () if given.mask_file is None else _read_masks(given.mask_file),
+        "formats": _format_rules(given.formats, given.protobuf_types),
+    }
 
 
 def _read_masks(path: str) -> tuple[MaskRule, ...]:

@@ -7,7 +7,6 @@ A file is .proto text, whose imports are files below its directory, or a set of 
 from __future__ import annotations
 
 import base64
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
@@ -58,7 +57,7 @@ class ProtobufFormat:
 
 def _from_text(path: str, name: str) -> type[Message]:
     """Return the class of a message in .proto text."""
-    disk, folder = RealDisk(), PurePath(path).parent
+    disk, folder = RealDisk(), path[: max(path.rfind("/"), path.rfind("\\")) + 1]
     references: dict[str, Schema] = {}
 
     def read(file: str) -> Schema:
@@ -71,7 +70,7 @@ def _from_text(path: str, name: str) -> type[Message]:
 
     def add_imports(schema: Schema, file: str, outer: tuple[str, ...]) -> None:
         for each in parse_proto(schema.text, file).dependency:
-            inner = str(folder / each)
+            inner = folder + each
             if each in references or not disk.exists(inner):
                 continue
             if each in outer or len(references) >= _FILES_MAX:

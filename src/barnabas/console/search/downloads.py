@@ -11,8 +11,8 @@ import base64
 import contextlib
 import csv
 import heapq
-import io
 import re
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from barnabas.cli.common.printable import json_line
@@ -231,8 +231,8 @@ class Csv:
     def __init__(self, columns: Sequence[Column], zone: Zone) -> None:
         self._columns = columns
         self._zone = zone
-        self._buffer = io.StringIO(newline="")
-        self._writer = csv.writer(self._buffer)
+        self._lines = _Lines()
+        self._writer = csv.writer(self._lines)
         self._writer.writerow([harmless(column.name) for column in columns])
 
     def write(self, records: Sequence[DecodedRecord]) -> bytes:
@@ -241,18 +241,28 @@ class Csv:
             self._writer.writerow(
                 [harmless(_text(record, each, self._zone)) for each in self._columns]
             )
-        return self._take()
+        return self._lines.take()
 
     def end(self, truncated: str) -> bytes:
         """End the file."""
         if truncated:
             self._writer.writerow([f"truncated: {truncated}"])
-        return self._take()
+        return self._lines.take()
 
-    def _take(self) -> bytes:
-        found = self._buffer.getvalue().encode("utf-8", "replace")
-        self._buffer.seek(0)
-        self._buffer.truncate()
+
+class _Lines:
+    """The lines of a CSV file that were not taken away yet."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def write(self, line: str) -> None:
+        self._lines.append(line)
+
+    def take(self) -> bytes:
+        """Return the lines that were written since the last call."""
+        found = "".join(self._lines).encode("utf-8", "replace")
+        self._lines.clear()
         return found
 
 
@@ -316,15 +326,13 @@ class Parquet:
         return self._sink.take()
 
 
-class _Sink(io.RawIOBase):
+class _Sink(BytesIO):
     """A file whose written bytes are taken away, while its position goes on."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._parts: list[bytes] = []
         self._position = 0
-
-    def writable(self) -> bool:
-        return True
 
     def write(self, data: Any) -> int:
         self._parts.append(bytes(data))

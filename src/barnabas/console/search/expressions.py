@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.cli.common.units import moment_of
 from barnabas.console.forms import FormError
 from barnabas.runtime.bounded_calls import BoundedCalls
 from barnabas.runtime.offload import OffloadError
@@ -32,7 +32,6 @@ _PLAIN_WORDS = (
     ("Applying SELECT to non-message type", "it asks for a member of what has no members"),
 )
 _REASON_CHARACTERS = 300
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _CHILDREN = 2
 _LIMIT_S = 5.0
@@ -215,7 +214,7 @@ def evaluate(job: _Job) -> Verdicts:
 def _evaluated(compiled: Any, values: tuple[Any, ...]) -> tuple[int, str]:
     data = dict(zip(_VARIABLES, values, strict=True))
     try:
-        data["time"] = _EPOCH + timedelta(milliseconds=values[_TIME])
+        data["time"] = moment_of(values[_TIME])
         found = compiled.eval(data=data).value()
     except (RuntimeError, OverflowError, TypeError, ValueError) as error:
         return FAILED, _reason(str(error))

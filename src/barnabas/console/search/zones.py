@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import zoneinfo
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.common.units import utc_text
+from barnabas.cli.common.units import moment_of, time_ms_of, utc_text
 from barnabas.console.forms import FormError
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from starlette.requests import Request
     from starlette.responses import Response
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 _COOKIE = "barnabas_zone"
 _COOKIE_S = 365 * 86_400
 _NAME_CHARACTERS_MAX = 64
-_MS_PER_S = 1000
 
 # Offered by the form; any other name of the IANA database may be typed.
 COMMON = (
@@ -41,9 +42,9 @@ class Zone(NamedTuple):
     def text(self, time_ms: int) -> str:
         """Return a time as ISO 8601 with its offset from UTC; the number if it is no date."""
         try:
-            moment = datetime.fromtimestamp(time_ms / _MS_PER_S, self.info)
+            moment = moment_of(time_ms, self.info)
             return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        except (OverflowError, ValueError, OSError):
+        except (OverflowError, ValueError):
             return utc_text(time_ms)
 
     def shown(self, time_ms: int) -> str:
@@ -61,10 +62,7 @@ class Zone(NamedTuple):
         if text.isascii() and text.isdigit():
             return int(text)
         try:
-            moment = datetime.fromisoformat(text)
-            if moment.tzinfo is None:
-                moment = moment.replace(tzinfo=self.info)
-            return int(moment.timestamp() * _MS_PER_S)
+            return time_ms_of(text, self.info)
         except (ValueError, OverflowError):
             hint = "milliseconds or a time such as 2026-01-31T12:00"
             raise FormError(f"{field} must be {hint}, not {text!r}") from None

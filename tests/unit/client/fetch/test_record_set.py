@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from barnabas.client.fetch.record_set import scan_records
+from barnabas.client.fetch.record_set import (
+    RecordSet,
+    examine_batches,
+    scan_records,
+    visible_batches,
+)
+from barnabas.record.batch import ControlType, encode_control_key, encode_end_marker
 from barnabas.record.builder import BatchBuilder
 
 
@@ -56,3 +62,49 @@ def test_batches_before_an_invalid_batch_are_valid() -> None:
     scan = scan_records(batch(10, 3) + bytes(broken) + batch(15, 1), check_crcs=True)
     assert (scan.next_offset, len(scan.batches)) == (13, 1)
     assert scan.invalid == (13, 15, "the CRC does not match")
+
+
+def transactional(base_offset: int, producer_id: int) -> bytes:
+    builder = BatchBuilder(
+        base_offset=base_offset, producer_id=producer_id, producer_epoch=0, transactional=True
+    )
+    builder.append(1000, b"k", b"v")
+    return bytes(builder.build())
+
+
+def marker(base_offset: int, producer_id: int, kind: ControlType) -> bytes:
+    builder = BatchBuilder(
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+    builder.append(1000, encode_control_key(kind), encode_end_marker(0))
+    return bytes(builder.build())
+
+
+def test_all_batches_are_examined_with_their_fate() -> None:
+    """Producer 5 aborts and then commits; producer 6 commits, and its marker ends nothing else."""
+    data = b"".join(
+        (
+            transactional(0, 5),
+            transactional(1, 6),
+            marker(2, 6, ControlType.COMMIT),
+            transactional(3, 5),
+            marker(4, 5, ControlType.ABORT),
+            transactional(5, 5),
+            batch(6, 1),
+        )
+    )
+    scan = scan_records(data, check_crcs=True)
+    records = RecordSet("t", 0, 0, 7, data, 7, 0, ((5, 0),), scan.batches)
+    found = list(examine_batches(records))
+    assert [each.is_aborted for each in found] == [
+        True, False, False, True, False, False, False,
+    ]  # fmt: skip
+    headers = [each.header for each in found if each.header is not None]
+    assert [each.is_control for each in headers] == [
+        False, False, True, False, True, False, False,
+    ]  # fmt: skip
+    assert [each.base_offset for each in visible_batches(records)] == [1, 5, 6]

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple, Self
 from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.fetch.record_set import ConsumerRecord
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.console.forms import Fields
 from barnabas.console.messages.formats import Decoders
 from barnabas.console.messages.masking import MaskRule, Masks
 from barnabas.console.messages.record_view import DecodedRecord, RecordView
+from barnabas.console.search.conditions import Conditions
 
 TOPIC = "t"
 # Records of one poll.
@@ -37,6 +39,11 @@ def view(*rules: MaskRule) -> RecordView:
 
 def decoded(value: bytes | None, *rules: MaskRule, **fields: Any) -> DecodedRecord:
     return view(*rules).decode(raw(value, **fields))
+
+
+def conditions(**fields: str) -> Conditions:
+    """The conditions in an address with these fields."""
+    return Conditions.of(Fields(fields.items()))
 
 
 class Partition(NamedTuple):

@@ -7,17 +7,11 @@ from typing import Any
 
 import pytest
 
-from barnabas.console.forms import Fields
 from barnabas.console.messages.masking import MaskRule
-from barnabas.console.search.conditions import Conditions
 from barnabas.console.search.expressions import ExpressionFilter
-from unit.console.search.records import decoded
+from unit.console.search.records import conditions, decoded
 
 COMPACT = b'{"amount":67.180,"name":"Zo\\u00eb","nested":{"a":[1,2]}}'
-
-
-def conditions(**fields: str) -> Conditions:
-    return Conditions.of(Fields(fields))
 
 
 @pytest.mark.parametrize(

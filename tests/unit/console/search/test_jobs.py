@@ -10,16 +10,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from barnabas.client.fetch.record_set import ConsumerRecord
-from barnabas.console.forms import Fields
 from barnabas.console.search.columns import parse_columns
-from barnabas.console.search.conditions import Conditions
 from barnabas.console.search.expressions import ExpressionFilter
 from barnabas.console.search.jobs import Search, SearchJob, SearchJobs, State
 from barnabas.console.search.ranges import Place
 from barnabas.console.settings import SearchLimits
 from barnabas.runtime.rng import SystemRng
 from barnabas.sim.clock import SimClock, SimScheduler
-from unit.console.search.records import TOPIC, LogConsumer, raw, view
+from unit.console.search.records import TOPIC, LogConsumer, conditions, raw, view
 
 SECONDS = 60.0
 OWNER = object()
@@ -41,7 +39,7 @@ class Jobs:
 
     def start(self, place: Place = BEGINNING, limit: int = 10**6, **fields: str) -> Any:
         search = Search(
-            topic=TOPIC, partition=None, place=place, conditions=Conditions.of(Fields(fields)),
+            topic=TOPIC, partition=None, place=place, conditions=conditions(**fields),
             columns=tuple(parse_columns("key,value")), limit=limit, isolation="read_committed",
             view=view(), owner=OWNER, address=fields,
         )  # fmt: skip

@@ -27,13 +27,13 @@ from barnabas.console.search.zones import UTC_ZONE
     ],
 )
 def test_a_place_is_in_the_address(fields: dict[str, str], place: Place) -> None:
-    assert place_of(Fields(fields), UTC_ZONE) == place
+    assert place_of(Fields(fields.items()), UTC_ZONE) == place
 
 
 @pytest.mark.parametrize("fields", [{"from": "offset"}, {"from": "time"}, {"offset": "x"}])
 def test_a_place_without_its_number_is_refused(fields: dict[str, str]) -> None:
     with pytest.raises(FormError):
-        place_of(Fields(fields), UTC_ZONE)
+        place_of(Fields(fields.items()), UTC_ZONE)
 
 
 @given(st.dictionaries(st.integers(0, 999_999_999), st.integers(0, 2**63 - 1), max_size=5))

@@ -13,7 +13,7 @@ SUMMER_MS = 1_782_907_200_000  # 2026-07-01T12:00Z
 
 def zone(name: str = "", cookie: str = "") -> Zone:
     headers = [(b"cookie", f"barnabas_zone={cookie}".encode())] if cookie else []
-    return zone_of(Request({"type": "http", "headers": headers}), Fields({"zone": name}))
+    return zone_of(Request({"type": "http", "headers": headers}), Fields([("zone", name)]))
 
 
 def test_times_have_the_offset_of_the_zone_at_that_time() -> None:
