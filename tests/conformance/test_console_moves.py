@@ -46,8 +46,37 @@ def test_a_replica_that_moves_is_shown_with_its_progress_until_it_has_moved() ->
                 return int(found[1]) if found else -1
 
             eventually(lambda: 0 < copied() < 100)
+            with_limit = console.get("/reassignments/plan", plan=1)
+            assert "wait until no replicas move" in with_limit.text
             canceled = console.preview("/reassignments/cancel", topic=TOPIC, partition=0).text
             assert re.search(rf"<td[^>]*>{source}</td></tr>", canceled), canceled
             client.admin.alter_configs(broker, {RATE: None})
             eventually(lambda: "no replicas move" in console.get("/reassignments").text)
         assert client.describe_topics([TOPIC])[TOPIC].partitions[0].replicas == (target,)
+
+
+def test_a_broker_is_emptied_by_a_plan_with_a_limit_whose_throttles_are_removed() -> None:
+    with ClusterProcess(2) as cluster, Client(cluster.bootstrap) as client:
+        client.create_topic(TOPIC, 4, 1)
+        with client.producer() as producer:
+            for number in range(8):
+                producer.send(TOPIC, b"x" * RECORD_BYTES, partition=number % 4)
+        settings = ConsoleSettings(cluster.bootstrap, {}, allow_changes=True, interval=3600.0)
+        with ConsoleInProcess(settings) as console:
+            console.log_in()
+            used = {"topics": TOPIC, "use": 1}
+            plan = console.get("/reassignments/plan", plan=1, **used).text
+            assert re.search(r"Bytes to copy</dt><dd>(39\d|4\d\d) KiB", plan), plan
+            [specs] = re.findall(r'name="specs" value="([^"]+)"', plan)
+            moves = {"specs": specs, "throttle": "1GB"}
+            assert len(specs.split()) == 2
+            assert "954 MiB a second" in console.preview("/reassignments/start", **moves).text
+            done = console.change("/reassignments/start", **moves, confirmed=1)
+            assert "began to move 2 partitions" in done.text
+            eventually(lambda: "no replicas move" in console.get("/reassignments").text)
+            left = console.preview("/reassignments/throttles").text
+            assert f">{TOPIC}</td>" in left
+            console.change("/reassignments/throttles", confirmed=1)
+            assert "nothing changes" in console.preview("/reassignments/throttles").text
+        partitions = client.describe_topics([TOPIC])[TOPIC].partitions
+        assert {each.replicas for each in partitions.values()} == {(1,)}

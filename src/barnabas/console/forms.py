@@ -10,9 +10,10 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
+
+from barnabas.cli.common.units import utc_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -119,14 +120,11 @@ class Fields:
         text = self.required(name)
         if text.isascii() and text.isdigit():
             return self.number(name)
-        try:
-            found = datetime.fromisoformat(text)
-        except ValueError:
+        found = utc_ms(text)
+        if found is None:
             hint = "write a time in UTC such as 2026-01-31T12:00, or milliseconds"
-            raise FormError(f"{name}: {hint}", name) from None
-        if found.tzinfo is None:
-            found = found.replace(tzinfo=UTC)
-        return max(0, int(found.timestamp() * 1000))
+            raise FormError(f"{name}: {hint}", name)
+        return max(0, found)
 
     def has(self, name: str) -> bool:
         """Return whether a box is checked."""

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from barnabas.console.frame import Frame
+    from barnabas.console.navigation import Entry
     from barnabas.console.settings import ConsoleSettings
 
 
@@ -123,9 +124,17 @@ def make_application(site: Site) -> Starlette:
     else:
         mounts = [Mount(each.prefix, _application(each, _CLUSTER_PAGES)) for each in site.consoles]
         application = _application(site.front, _FRONT_PAGES, [assets, *mounts], middleware)
+    for each in site.consoles:
+        each.entries = _entries(_CLUSTER_PAGES)
+    if site.front is not site.consoles[0]:
+        site.front.entries = _entries([clusters])
     application.router.lifespan_context = site.running
     application.state.consoles = site.consoles
     return application
+
+
+def _entries(pages: Sequence[Any]) -> list[Entry]:
+    return [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
 
 
 def _application(
@@ -135,7 +144,6 @@ def _application(
     middleware: Sequence[Middleware] = (),
 ) -> Starlette:
     """Return the application of the pages below one prefix."""
-    frame.entries = [entry for page in pages for entry in getattr(page, "NAVIGATION", ())]
     application = Starlette(
         routes=[*(route for page in pages for route in page.ROUTES), *extra],
         middleware=middleware,

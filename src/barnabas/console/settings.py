@@ -106,6 +106,11 @@ class ConsoleSettings:
         """Whether there is anything to log in for."""
         return self.allow_changes or self.login_to_read
 
+    @property
+    def keeps_audit(self) -> bool:
+        """Whether the audit log can have entries: a user can log in, or a file has older ones."""
+        return self.has_login or self.audit_log is not None
+
     def of_cluster(self, cluster: ClusterSettings) -> ConsoleSettings:
         """Return the settings of one of several clusters."""
         return replace(

@@ -35,7 +35,8 @@ class ImpatientConnection(LimitedConnection):
         self.lost.set()
 
 
-LARGE = b"x" * 64 * 1024 * 1024
+# More than the buffers of two sockets.
+LARGE = b"x" * 16 * 1024 * 1024
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -49,10 +50,12 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def served(protocol: type[LimitedConnection]) -> AsyncIterator[int]:
+async def served(
+    protocol: type[LimitedConnection], connections: int = CONNECTIONS_MAX
+) -> AsyncIterator[int]:
     """Serve the application, and yield the port."""
     config = uvicorn.Config(
-        application, http=protocol, ws="none", log_config=None, limit_concurrency=CONNECTIONS_MAX
+        application, http=protocol, ws="none", log_config=None, limit_concurrency=connections
     )
     config.load()
     state = ServerState()
@@ -140,9 +143,10 @@ def test_a_client_that_does_not_read_its_response_is_closed_after_the_time_limit
 
 def test_other_clients_are_served_while_many_clients_do_not_read_their_responses() -> None:
     async def main() -> None:
-        async with served(LimitedConnection) as port:
-            for _ in range(CONNECTIONS_MAX + 20):
-                await sent(port, LARGE_REQUEST)
+        async with served(LimitedConnection, connections=4) as port:
+            readers = [await sent(port, LARGE_REQUEST) for _ in range(6)]
+            # Each response has begun, and waits for its client.
+            assert await status(readers[-1]) == b"HTTP/1.1 200 OK"
             assert await status(await sent(port, WHOLE)) == b"HTTP/1.1 200 OK"
 
     run(main())

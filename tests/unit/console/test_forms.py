@@ -112,3 +112,23 @@ def test_a_form_with_a_file_needs_the_token_too(console: ConsoleInProcess) -> No
     headers = {"content-type": kind, "origin": f"http://{HOST}"}
     body = multipart({"csrf": "wrong"}, "file", "x", b"y")
     assert console.request("POST", "/produce", headers=headers, body=body).status == 403
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("2026-01-31T12:00", 1_769_860_800_000),
+        ("2026-01-31T13:00+01:00", 1_769_860_800_000),
+        ("1500", 1500),
+        ("1960-01-01", 0),
+    ],
+)
+def test_a_time_without_a_zone_is_in_utc(text: str, ms: int) -> None:
+    assert Fields([("time", text)]).moment("time") == ms
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2026-13-01"])
+def test_a_wrong_time_is_refused_at_its_field(text: str) -> None:
+    with pytest.raises(FormError) as found:
+        Fields([("time", text)]).moment("time")
+    assert found.value.field == "time"

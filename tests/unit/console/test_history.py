@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from barnabas.console.cluster_access import ClusterAccess
@@ -78,3 +79,13 @@ def test_a_console_keeps_its_series_in_a_file_over_a_restart(tmp_path: Path) -> 
         again = second.console.history
         eventually_equal(lambda: set(values(again.group("g"))), {5.0})
         assert values(again.topic("a"))[0] == 10.0
+
+
+def test_two_samples_give_the_rate_of_each_partition_with_a_leader_in_both() -> None:
+    made = history()
+    for at, ends in ((0.0, {0: 10, 1: 5, 2: 7}), (2.0, {0: 30, 1: 5, 3: 1})):
+        found = sample(at, {"a": 0}, {})
+        found.topics["a"] = replace(found.topics["a"], ends=ends)
+        made.add(found)
+    assert made.partition_rates("a") == {0: 10.0, 1: 0.0}
+    assert made.partition_rates("absent") == {}

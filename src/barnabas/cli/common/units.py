@@ -235,6 +235,14 @@ def time_ms_of(text: str, zone: tzinfo) -> int:
     return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
+def utc_ms(text: str) -> int | None:
+    """Return the milliseconds since 1970 of a time in ISO 8601, else None; UTC without a zone."""
+    try:
+        return time_ms_of(text, UTC)
+    except (OverflowError, ValueError):
+        return None
+
+
 def utc_text(time_ms: int, timespec: str = "milliseconds") -> str:
     """Return a time as ISO 8601 in UTC; the number itself if it is no date.
 

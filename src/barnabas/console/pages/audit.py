@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas.console.settings import ConsoleSettings
-
 
 async def show_audit(request: Request) -> Response:
     """Show the entries of this cluster, or of all clusters."""
@@ -44,9 +42,7 @@ async def show_audit(request: Request) -> Response:
     )
 
 
-def _has_changes(settings: ConsoleSettings) -> bool:
-    return settings.allow_changes or settings.audit_log is not None
-
-
-NAVIGATION = [Entry("Security", "Audit", "/audit", is_shown=_has_changes)]
+NAVIGATION = [
+    Entry("Security", "Audit", "/audit", is_shown=lambda settings: settings.keeps_audit),
+]
 ROUTES = [Route("/audit", show_audit)]

@@ -48,5 +48,8 @@ def _row(console: Console) -> dict[str, Any]:
     }
 
 
-NAVIGATION = [Entry("Clusters", "Clusters", "/"), Entry("Audit", "Audit", "/audit")]
+NAVIGATION = [
+    Entry("Clusters", "Clusters", "/"),
+    Entry("Audit", "Audit", "/audit", is_shown=lambda settings: settings.keeps_audit),
+]
 ROUTES = [Route("/", show_clusters)]

@@ -9,6 +9,7 @@ from starlette.routing import Route
 from barnabas.client.errors import ClientError
 from barnabas.console.access.audit import Actor
 from barnabas.console.access.broker_users import log_in_at_brokers
+from barnabas.console.access.users import PASSWORD_USER
 from barnabas.console.console import Console
 from barnabas.console.forms import form_fields, query_fields
 from barnabas.console.frame import frame_of
@@ -62,7 +63,7 @@ async def log_in(request: Request) -> Response:
         session_id = sessions.log_in(password, address)
     else:
         return _page(request, target, "fill in the name of the user", 400)
-    actor = Actor(user, "broker" if user else "password", "", address)
+    actor = Actor(user or PASSWORD_USER, "broker" if user else "password", "", address)
     result = "refused" if session_id is None else "done"
     frame.shared.audit.add(actor, frame.title, "/login", {}, result)
     if session_id is None:
