@@ -40,7 +40,13 @@ _RESULTS_DEFAULT = 50
 _RESULTS_MAX = 500
 # Fields of the address that do not change what is searched.
 _SHOWN_ONLY = ("job", "do", "open", "have", "format")
-_PLACES = ("at", "before")
+# Values of the field `from`, and their names.
+_SELECTED_PLACES = {
+    "newest": "the newest",
+    "beginning": "the beginning",
+    "offset": "an offset",
+    "time": "a time",
+}
 _FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -67,21 +73,11 @@ async def show_messages(request: Request) -> Response:
         zones=zones.COMMON,
         problem=problem,
         default_columns=DEFAULT,
-        has_conditions=bool(search.conditions),
         **_shown(job, query, zone),
     )
     if query.has("zone"):
         zones.remember_zone(response, zone)
     return response
-
-
-# Values of the field `from`, and their names.
-_SELECTED_PLACES = {
-    "newest": "the newest",
-    "beginning": "the beginning",
-    "offset": "an offset",
-    "time": "a time",
-}
 
 
 async def show_found(request: Request) -> Response:
@@ -90,7 +86,7 @@ async def show_found(request: Request) -> Response:
     `have` is the version of the rows that the page shows; equal rows are not sent again.
     """
     console, query = console_of(request), query_fields(request)
-    job = console.jobs.look_at(query.text("job"), console.session_of(request))
+    job = console.jobs.look_at(query.text("job"), _owner(request))
     if job is None:
         raise HTTPException(404, "this search is no longer kept")
     has_rows = query.text("have") != str(job.results.version)
@@ -100,6 +96,12 @@ async def show_found(request: Request) -> Response:
     return HTMLResponse(
         console.fragment("messages_found.html", has_rows=has_rows, can_change=can_change, **shown)
     )
+
+
+def _owner(request: Request) -> object:
+    """Return whose searches a browser sees; what is masked depends on the role."""
+    console = console_of(request)
+    return console.session_of(request), console.role_of(request)
 
 
 def _search_of(request: Request, query: Fields, zone: Zone) -> Search:
@@ -118,7 +120,7 @@ def _search_of(request: Request, query: Fields, zone: Zone) -> Search:
         limit=min(query.number("limit", _RESULTS_DEFAULT, least=1), _RESULTS_MAX),
         isolation="read_uncommitted" if query.has("uncommitted") else "read_committed",
         view=console.record_view(request),
-        owner=console.session_of(request),
+        owner=_owner(request),
         address={**dict(query.all_but(*_SHOWN_ONLY)), "zone": zone.name},
     )
 

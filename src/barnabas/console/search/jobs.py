@@ -73,7 +73,7 @@ class Search:
     # Value of isolation.level.
     isolation: str
     view: RecordView
-    # The session and the fields of the address, by which the job is found again.
+    # The session and role, and the fields of the address, by which the job is found again.
     owner: object
     address: Mapping[str, str]
 
@@ -203,12 +203,18 @@ class SearchJob:
                 self.plan, self.partition_count = await make_plan(consumer, search, window)
             scan = Scan(consumer, search.view, search.conditions, self._jobs.expressions)
             while self.is_running:
-                if not self.plan.step:
-                    self.results.begin_window()
-                if self.results.is_full or not self.plan.begin_step():
+                if self._begin_step(self.plan):
+                    await self._read_step(self.plan, scan)
+                else:
                     self.end(State.DONE)
-                    break
-                await self._read_step(self.plan, scan)
+
+    def _begin_step(self, plan: Plan) -> bool:
+        """Return whether there is anything to read. A step that was begun is read to its end."""
+        if not plan.step:
+            self.results.begin_window()
+            if self.results.is_full:
+                return False
+        return plan.begin_step()
 
     async def _read_step(self, plan: Plan, scan: Scan) -> None:
         """Examine the offsets of a step, or as many as the job may."""
@@ -296,7 +302,7 @@ class SearchJobs:
         """Return a job of a session, and keep it alive; None if there is none."""
         self._forget()
         job = self._jobs.get(job_id)
-        if job is None or job.search.owner is not owner:
+        if job is None or job.search.owner != owner:
             return None
         job.seen_ms = self.clock.monotonic_ms()
         return job
