@@ -13,6 +13,7 @@ from barnabas.client.facade import Client
 from barnabas.serializers.registry import SchemaRegistry
 from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
 from barnabas.testing.registry_process import RegistryProcess
+from conformance.console_process import HOSTILE, LONG, Running
 from conformance.page_checks import (
     PAGE_BYTES_MAX,
     REQUESTS_MAX,
@@ -20,7 +21,6 @@ from conformance.page_checks import (
     sizes,
     violations,
 )
-from conformance.test_console_browser import HOSTILE, LONG, Running
 from tools.chromium import IS_INSTALLED, Chromium
 from unit.console.connect_server import SINK, ConnectServer, task
 

@@ -27,7 +27,6 @@ from barnabas.cli.common.profiles import (
     CONFIG_VARIABLE,
     PROFILE_VARIABLE,
     Selection,
-    file_settings,
     select,
 )
 from barnabas.cli.common.registries import open_registry, registry_option
@@ -36,6 +35,7 @@ from barnabas.client.config import ClientConfig
 from barnabas.client.errors import ClientConfigError
 from barnabas.console.access.options import access_options, login_settings, read_roles
 from barnabas.console.cluster_options import cluster_option
+from barnabas.console.connect.options import connect_options
 from barnabas.console.history_file import HistoryFile, HistoryFileError, history_file
 from barnabas.console.messages.options import RecordRules, record_options, record_rules
 from barnabas.console.prometheus import Prometheus
@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.console.access.login_settings import LoginSettings
+    from barnabas.console.connect.options import ConnectOptions
     from barnabas.console.connect.rest import ConnectSettings
+    from barnabas.console.settings import ClusterSettings
 
 EXAMPLES = """\b
 Examples:
@@ -67,6 +69,7 @@ is printed at the start and is valid once; each log-in prints the next one. --pa
 password that stays. If other machines can reach the console (--host), reading needs the log-in too.
 The console has no TLS of its own: use a tunnel or a proxy. Ctrl-C ends it.
 """
+_WITH_CLUSTER = "leave out -b, --profile, -F, --registry and --prometheus with --cluster"
 _TIMEOUT_S = 10.0
 
 
@@ -93,21 +96,7 @@ _TIMEOUT_S = 10.0
 @metrics_option
 @queries_option
 @registry_option("Schema registry, by which messages are shown as JSON.")
-@click.option(
-    "--connect",
-    "connect_clusters",
-    multiple=True,
-    metavar="NAME=URL",
-    help="Show this cluster of Kafka Connect too; may be repeated.",
-)
-@click.option(
-    "--connect-config",
-    "connect_config",
-    metavar="FILE",
-    help="A properties file with log-ins to Connect: NAME.basic.auth.user.info=USER:PASSWORD, "
-    "NAME.bearer.auth.token, NAME.ssl.ca.location, NAME.ssl.certificate.location, "
-    "NAME.ssl.key.location.",
-)
+@connect_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",
@@ -164,8 +153,7 @@ def console(
     metrics: Sequence[str],
     queries: Sequence[str],
     registry: str | None,
-    connect_clusters: Sequence[str],
-    connect_config: str | None,
+    connect: ConnectOptions,
     host: str,
     port: int,
     allowed_hosts: Sequence[str],
@@ -180,8 +168,7 @@ def console(
 ) -> None:
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
     if clusters and (bootstrap or profile or config_file or registry or prometheus):
-        text = "leave out -b, --profile, -F, --registry and --prometheus with --cluster"
-        raise click.UsageError(text)
+        raise click.UsageError(_WITH_CLUSTER)
     try:
         from barnabas.console.serving import serve
     except ImportError as error:
@@ -189,10 +176,9 @@ def console(
     from barnabas.console.cluster_options import several_clusters
     from barnabas.console.settings import ConsoleSettings, is_loopback
 
-    several = tuple(
-        replace(each, history=_open_history(history, each.bootstrap))
-        for each in several_clusters(clusters, properties, metrics, _checked_config)
-    )
+    several = several_clusters(clusters, properties, metrics, _checked_config)
+    workers = connect.settings([each.name for each in several])
+    several = _with_own(several, history, workers)
     chosen = Selection("", ()) if several else select(bootstrap, properties, profile, config_file)
     config = {} if several else _checked_config(chosen.bootstrap, chosen.properties)
     if not is_loopback(host):
@@ -215,17 +201,17 @@ def console(
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
         **record_rules(rules),
-        connect=_connect_settings(connect_clusters, connect_config),
+        connect=workers.get("", ()),
         history=None if several else _open_history(history, chosen.bootstrap),
         prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,
     )
     _show_warnings()
     try:
-        if not serve(settings, _announce_address, _announce_password, _announce):
-            sys.exit(EXIT_FAILED)
+        if serve(settings, _announce_address, _announce_password, _announce):
+            return
     except OSError as error:
         problem(f"{settings.audit_log} cannot be written: {error.strerror or error}")
-        sys.exit(EXIT_FAILED)
+    sys.exit(EXIT_FAILED)
 
 
 def _login(access: Mapping[str, Any]) -> LoginSettings:
@@ -249,15 +235,16 @@ def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]
     return {key: str(value) for key, value in config.items()}
 
 
-def _connect_settings(given: Sequence[str], file: str | None) -> tuple[ConnectSettings, ...]:
-    from barnabas.console.connect.addresses import connect_settings
-
-    try:
-        return connect_settings(given, file_settings(file) if file else {})
-    except ValueError as error:
-        raise click.UsageError(f"Kafka Connect: {error}") from None
-    except OSError as error:
-        raise click.UsageError(f"Kafka Connect: a file cannot be read: {error}") from None
+def _with_own(
+    several: Sequence[ClusterSettings],
+    history: str | None,
+    connect: Mapping[str, tuple[ConnectSettings, ...]],
+) -> tuple[ClusterSettings, ...]:
+    """Return clusters, each with its own series and Connect clusters."""
+    return tuple(
+        replace(each, history=_open_history(history, each.bootstrap), connect=connect[each.name])
+        for each in several
+    )
 
 
 def _open_history(path: str | None, bootstrap: str) -> HistoryFile | None:

@@ -109,8 +109,8 @@ _CLUSTER_PAGES: tuple[Any, ...] = (
     *(messages, message, produce, resend),
     *(groups, group_changes, pipelines),
     *(connect, connect_changes, schemas, schema_changes),
-    *(rights, nodes, transactions, quotas, tokens),
-    *(security, access_changes, audit, login),
+    *(nodes, transactions),
+    *(security, rights, access_changes, quotas, tokens, audit, login),
 )
 _FRONT_PAGES: tuple[Any, ...] = (clusters, audit, login)
 

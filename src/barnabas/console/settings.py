@@ -46,6 +46,7 @@ class ClusterSettings:
     metrics: tuple[str, ...] = ()
     registry: SchemaRegistry | None = None
     history: HistoryFile | None = None
+    connect: tuple[ConnectSettings, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class ConsoleSettings:
             metrics=cluster.metrics,
             registry=cluster.registry,
             history=cluster.history,
+            connect=cluster.connect,
             prometheus=None,
             clusters=(),
         )

@@ -329,27 +329,13 @@ class SchemaRegistry:
 
     def _latest_versions(self, prefix: str, deleted: bool) -> list[SubjectVersion]:
         found: list[SubjectVersion] = []
+        chosen = _query(latestOnly=True, deleted=deleted, subjectPrefix=prefix)
         while True:
-            query = _query(
-                latestOnly=True,
-                deleted=deleted,
-                subjectPrefix=prefix,
-                offset=str(len(found)),
-                limit=str(_SCHEMAS_A_RESPONSE),
-            )
-            request = _Request(f"/schemas{query}", response_bytes_max=_LARGE_RESPONSE_BYTES_MAX)
-            part = self._send(request, list[SubjectVersion])
-            found += part
+            path = f"/schemas{chosen}&offset={len(found)}&limit={_SCHEMAS_A_RESPONSE}"
+            request = _Request(path, response_bytes_max=_LARGE_RESPONSE_BYTES_MAX)
+            found += (part := self._send(request, list[SubjectVersion]))
             if len(part) != _SCHEMAS_A_RESPONSE:
                 return found
-
-    def contexts(self) -> list[str]:
-        """Return the names of all contexts, such as "." for the default one.
-
-        Raises:
-            RegistryError: Also if the registry has no contexts (status 404).
-        """
-        return self._send(_Request("/contexts"), list[str])
 
     def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
         """Return the numbers of a subject's versions, those deleted softly too with `deleted`.

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.admin import quorum as command
+from barnabas.cli.common.output import fail
 from barnabas.client.admin.cluster import QuorumDescription, QuorumReplica, VoterEndpoint
 from barnabas.client.errors import ClientError, broker_error
 from barnabas.protocol.errors import ErrorCode
@@ -39,7 +40,10 @@ class Quorum:
     def run(self, monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
         @contextmanager
         def connected(*_words: Any) -> Iterator[Quorum]:
-            yield self
+            try:
+                yield self
+            except ClientError as error:
+                fail(str(error))
 
         monkeypatch.setattr(command, "connected", connected)
         return CliRunner().invoke(command.quorum, list(words))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.console.connect.addresses import connect_settings
+from barnabas.console.connect.addresses import connect_of_clusters, connect_settings
 from barnabas.console.connect.config_form import MASK
 from barnabas.console.settings import ConsoleSettings
 from console_in_process import NO_BROKER, ConsoleInProcess, table_rows
@@ -15,7 +15,7 @@ from unit.console.connect_server import SINK, ConnectServer, task
 NOWHERE = "127.0.0.1:1"
 HOSTILE = '"><script>alert(1)</script>\u202e'
 OF_LOCAL = {"cluster": "local", "name": "orders"}
-CONFIRMED = {**OF_LOCAL, "confirmed": "1"}
+CONFIRMED = {**OF_LOCAL, "confirm": "orders", "confirmed": "1"}
 PIN = "the-pin-1234"
 
 
@@ -69,6 +69,15 @@ def test_a_console_without_connect_says_how_to_add_it() -> None:
         assert "--connect" in running.get("/connect").text
         missing = running.get("/connect/connector", cluster="x", name="y")
         assert missing.status == 404
+
+
+def test_a_reader_cannot_make_a_plug_in_check_a_config(connect: ConnectServer) -> None:
+    clusters = connect_settings([f"local={connect.url}"], {})
+    settings = ConsoleSettings(NOWHERE, NO_BROKER, timeout=1.0, connect=clusters)
+    with ConsoleInProcess(settings) as running:
+        assert running.get("/connect/form", **OF_LOCAL).status == 403
+        assert "Edit the config" not in running.get("/connect/connector", **OF_LOCAL).text
+    assert not any("validate" in each for each in connect.requests)
 
 
 def test_the_page_of_a_connector_hides_secrets_and_folds_traces(
@@ -134,7 +143,7 @@ def test_errors_stand_at_the_fields_and_the_values_stay(
     console: ConsoleInProcess, connect: ConnectServer
 ) -> None:
     fields = {"cluster": "local", "plugin": SINK, "is_new": 1, "name": "fresh"}
-    given = {"config.mode": "upsert", "others": "transforms.a.type=Rename"}
+    given = {"config.mode": "upsert", "configs": "transforms.a.type=Rename"}
     answer = console.post("/connect/save", csrf=console.token, **fields, **given)
     assert answer.status == 200
     assert "found 2 errors" in answer.text
@@ -149,7 +158,7 @@ def test_a_connector_is_created_after_a_preview(
 ) -> None:
     fields = {
         "cluster": "local", "plugin": SINK, "is_new": 1, "name": "fresh", "config.table": "t",
-        "config.pin": PIN, "others": "# a comment\ntopics=a,b",
+        "config.pin": PIN, "configs": "# a comment\ntopics=a,b",
     }  # fmt: skip
     assert "Create the connector fresh?" in console.preview("/connect/save", **fields).text
     assert "created fresh" in console.change("/connect/save", **fields, confirmed=1).text
@@ -254,3 +263,31 @@ def test_wrong_addresses_and_log_ins_are_refused(
 ) -> None:
     with pytest.raises(ValueError, match=problem):
         connect_settings(given, properties)
+
+
+def test_connect_clusters_belong_to_the_clusters_of_a_console() -> None:
+    found = connect_of_clusters(
+        ["east/a=http://h:1", "west/a=http://h:2/"],
+        {"west/a.bearer.auth.token": "t"},
+        ["east", "west"],
+    )
+    assert [each.url for each in found["east"]] == ["http://h:1"]
+    assert [(each.url, each.headers) for each in found["west"]] == [
+        ("http://h:2", {"Authorization": "Bearer t"})
+    ]
+    wrong: list[tuple[list[str], dict[str, str]]] = [
+        (["a=http://h:1"], {}),
+        ([], {"a.bearer.auth.token": "t"}),
+    ]
+    for given, properties in wrong:
+        with pytest.raises(ValueError, match="--cluster"):
+            connect_of_clusters(given, properties, ["east"])
+
+
+def test_the_audit_log_has_no_secrets_of_connectors(console: ConsoleInProcess) -> None:
+    fields = {**OF_LOCAL, "plugin": SINK, "config.table": "other", "config.pin": "new-pin"}
+    console.change("/connect/save", **fields, configs="db.password=hidden-value", confirmed=1)
+    page = console.get("/audit").text
+    assert "changed orders" in page
+    assert "new-pin" not in page
+    assert "hidden-value" not in page

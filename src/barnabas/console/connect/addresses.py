@@ -46,6 +46,35 @@ def connect_settings(
     return tuple(_settings(name, url, properties) for name, url in urls.items())
 
 
+def connect_of_clusters(
+    given: Sequence[str], properties: Mapping[str, str], clusters: Sequence[str]
+) -> dict[str, tuple[ConnectSettings, ...]]:
+    """Return the Connect clusters of each of several clusters.
+
+    Args:
+        given: Values CLUSTER/NAME=URL.
+        properties: Keys CLUSTER/NAME.KEY with their values.
+        clusters: The names of the clusters.
+
+    Raises:
+        ValueError: As `connect_settings`, or there is no such cluster.
+        OSError: A file of TLS cannot be read.
+    """
+    addresses: dict[str, list[str]] = {name: [] for name in clusters}
+    settings: dict[str, dict[str, str]] = {name: {} for name in clusters}
+    for each in given:
+        cluster, _, address = each.partition("/")
+        if cluster not in addresses:
+            raise ValueError(f"{each}: write CLUSTER/NAME=URL with a name of --cluster")
+        addresses[cluster].append(address)
+    for key, value in properties.items():
+        cluster, _, rest = key.partition("/")
+        if cluster not in settings:
+            raise ValueError(f"{key}: write CLUSTER/NAME.KEY with a name of --cluster")
+        settings[cluster][rest] = value
+    return {name: connect_settings(addresses[name], settings[name]) for name in clusters}
+
+
 def _base(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:

@@ -33,7 +33,7 @@ _IN_URL = re.compile(r"(?<=://)([^/\s:@]*):([^/\s@]+)@")
 # Prefix of the fields of a form that are configs.
 FIELD = "config."
 # The field with further configs, one KEY=VALUE on a line.
-OTHERS = "others"
+OTHERS = "configs"
 _HIDDEN = ("name", "connector.class")
 # The group of configs that their plug-in puts into no group.
 _OWN = "Plug-in"

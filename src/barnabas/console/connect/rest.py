@@ -1,8 +1,8 @@
 """Client of the REST interface of a Kafka Connect cluster.
 
 Any worker of a cluster answers; it forwards requests to the worker that leads the group. All calls
-block. Versions: restarts with tasks since Connect 3.0 (KIP-745), offsets and stopped connectors
-since 3.6 (KIP-875), definitions of a plug-in since 3.2 (KIP-769).
+block. Versions: restarts with tasks since Connect 3.0, definitions of a plug-in since 3.2, offsets
+and stopped connectors since 3.6.
 """
 
 from __future__ import annotations
@@ -116,6 +116,11 @@ class Connector(msgspec.Struct, frozen=True):
     def plugin(self) -> str:
         """The class of the connector."""
         return self.info.config.get("connector.class") or ""
+
+    @property
+    def states(self) -> list[State]:
+        """The states of the connector and its tasks."""
+        return [self.status.connector, *self.status.tasks]
 
     @property
     def failed(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -11,6 +12,7 @@ from starlette.routing import Route
 
 from barnabas.cli.admin.group_lag import group_progress
 from barnabas.client.errors import ClientError
+from barnabas.console.access.roles import Role
 from barnabas.console.connect.config_form import config_form, secret_names, shown_config
 from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import console_of
@@ -46,8 +48,12 @@ class ClusterFound(NamedTuple):
     @property
     def workers(self) -> list[str]:
         """The workers that run connectors or tasks."""
-        states = [each for found in self.connectors for each in states_of(found)]
+        states = [each for found in self.connectors for each in found.states]
         return sorted({each.worker_id for each in states if each.worker_id})
+
+    def uses(self, kafka_cluster_id: str | None) -> bool:
+        """Return whether the workers use the Kafka cluster with this id."""
+        return self.worker is not None and self.worker.kafka_cluster_id == kafka_cluster_id
 
 
 class ConnectorRow(NamedTuple):
@@ -62,11 +68,6 @@ class ConnectorRow(NamedTuple):
     def running(self) -> int:
         """The number of tasks that run."""
         return sum(each.state == "RUNNING" for each in self.connector.status.tasks)
-
-
-def states_of(connector: Connector) -> list[Any]:
-    """Return the states of a connector and its tasks."""
-    return [connector.status.connector, *connector.status.tasks]
 
 
 _COLUMNS: tuple[Column[ConnectorRow], ...] = (
@@ -88,10 +89,15 @@ def short_class(name: str) -> str:
 async def show_clusters(request: Request) -> Response:
     """Show the connectors of all Connect clusters."""
     console = console_of(request)
-    loads = [console.call_service(_loading(each)) for each in console.connect.values()]
+    own_id = await console.cluster.call(_cluster_id, needs_brokers=False)
+    loads = [console.call_service(partial(_load, each)) for each in console.connect.values()]
     found = await asyncio.gather(*loads)
     rows = [
-        ConnectorRow(each.name, connector, _sampled_lag(console, connector))
+        ConnectorRow(
+            each.name,
+            connector,
+            _sampled_lag(console, connector) if each.uses(own_id) else None,
+        )
         for each in found
         for connector in each.connectors
     ]
@@ -111,23 +117,28 @@ def _text(row: ConnectorRow) -> str:
     return " ".join(words)
 
 
-def _loading(cluster: ConnectCluster) -> Any:
-    """Return a function that loads a cluster; its error is a part of the result."""
+def _load(cluster: ConnectCluster) -> ClusterFound:
+    """Return what a cluster answers; its error is a part of the result."""
+    try:
+        return ClusterFound(
+            cluster.name,
+            cluster.url,
+            "",
+            cluster.worker(),
+            tuple(cluster.connectors()),
+            tuple(cluster.plugins()),
+        )
+    except ConnectError as error:
+        return ClusterFound(cluster.name, cluster.url, str(error))
 
-    def load() -> ClusterFound:
-        try:
-            return ClusterFound(
-                cluster.name,
-                cluster.url,
-                "",
-                cluster.worker(),
-                tuple(cluster.connectors()),
-                tuple(cluster.plugins()),
-            )
-        except ConnectError as error:
-            return ClusterFound(cluster.name, cluster.url, str(error))
 
-    return load
+def _cluster_id(client: Client) -> str | None:
+    """Return the id of the Kafka cluster; None if no broker answers."""
+    client.limit_total(_LAG_MS)
+    try:
+        return client.describe_cluster().cluster_id
+    except (ClientError, TimeoutError):
+        return None
 
 
 def _sampled_lag(console: Console, connector: Connector) -> int | None:
@@ -166,7 +177,8 @@ async def show_connector(request: Request) -> Response:
     progress = None
     if connector.type == "sink":
         progress = await console.cluster.call(
-            lambda client: _lag(client, found["kafka_cluster_id"], group_of(connector))
+            lambda client: _lag(client, found["kafka_cluster_id"], group_of(connector)),
+            needs_brokers=False,
         )
     return console.page(
         request,
@@ -223,10 +235,9 @@ def _json(value: object) -> str:
 
 def _lag(client: Client, kafka_cluster_id: str, group: str) -> int | None:
     """Return the lag of a group; None if the workers use another Kafka cluster."""
-    client.limit_total(_LAG_MS)
+    if _cluster_id(client) != kafka_cluster_id:
+        return None
     try:
-        if client.describe_cluster().cluster_id != kafka_cluster_id:
-            return None
         progress = group_progress(client, [group])[group]
     except (ClientError, TimeoutError):
         return None
@@ -238,6 +249,9 @@ def _lag(client: Client, kafka_cluster_id: str, group: str) -> int | None:
 async def show_form(request: Request) -> Response:
     """Show the form of a new connector, or of one that exists."""
     console, query = console_of(request), query_fields(request)
+    if console.role_of(request) < Role.OPERATOR:
+        # The check of a config may make a plug-in connect to other systems.
+        raise HTTPException(403, "the form of a connector needs a log-in with the role operator")
     cluster = cluster_named(console, query.required("cluster"))
     name, plugin = query.stripped("name"), query.stripped("plugin")
     if name:

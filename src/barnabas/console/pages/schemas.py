@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from barnabas.console.forms import Fields
     from barnabas.serializers.registry import SchemaRegistry
 
-# Requests of one page to a registry at once.
-_THREADS = 8
 # Subjects of a registry that needs a request for each.
 _SUBJECTS_MAX = 500
 # Versions in the list of a subject, and schemas in the list of those that refer to it.
@@ -88,16 +87,24 @@ async def show_subjects(request: Request) -> Response:
         return console.page(request, "schemas.html", table=None)
     deleted = query.has("deleted")
     rows = await console.call_service(lambda: _load_subjects(registry, deleted=deleted))
+    if rows is None:
+        rows = await _load_each(console, registry)
     table = tabulate(
-        request, _COLUMNS, rows, text=lambda row: f"{row.name} {row.latest.kind}", sort="name"
+        request,
+        _COLUMNS,
+        rows,
+        text=lambda row: f"{row.name} {row.latest.kind} {row.latest.schema_id}",
+        sort="name",
     )
     names = [row.name for row in table.rows]
-    levels = await console.call_service(lambda: _levels(registry, names))
+    levels = await asyncio.gather(
+        *(console.call_service(partial(registry.compatibility, name)) for name in names)
+    )
     return console.page(
         request,
         "schemas.html",
         table=table,
-        levels=levels,
+        levels=dict(zip(names, levels, strict=True)),
         url=registry.url,
         deleted=deleted,
         default_level=await console.call_service(registry.compatibility),
@@ -107,37 +114,39 @@ async def show_subjects(request: Request) -> Response:
     )
 
 
-def _load_subjects(registry: SchemaRegistry, *, deleted: bool) -> list[SubjectRow]:
+def _text(row: SubjectRow) -> str:
+    return f"{row.name} {row.latest.kind} {row.latest.schema_id}"
+
+
+def _load_subjects(registry: SchemaRegistry, *, deleted: bool) -> list[SubjectRow] | None:
+    """Return all subjects; None if the registry has no list of their newest versions."""
     latest = registry.latest_versions(deleted=deleted)
     if latest is None:
-        return _load_each(registry)
+        return None
     existing = set(registry.subjects()) if deleted else {each.subject for each in latest}
     return [SubjectRow(each.subject, each, each.subject not in existing) for each in latest]
 
 
-def _load_each(registry: SchemaRegistry) -> list[SubjectRow]:
-    """Return the subjects of a registry that has no list of their versions, by a request each."""
+async def _load_each(console: Console, registry: SchemaRegistry) -> list[SubjectRow]:
+    """Return the subjects of a registry, by requests for each of them."""
 
     def load(subject: str) -> SubjectRow:
         found = registry.version(subject, max(registry.versions(subject)))
         latest = SubjectVersion(subject, found.version, found.schema_id, found.schema.kind)
         return SubjectRow(subject, latest, is_deleted=False)
 
-    with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(load, sorted(registry.subjects())[:_SUBJECTS_MAX]))
-
-
-def _levels(registry: SchemaRegistry, names: Sequence[str]) -> dict[str, str | None]:
-    """Return the compatibility levels of subjects; None for those that have none."""
-    with ThreadPoolExecutor(_THREADS) as threads:
-        return dict(zip(names, threads.map(registry.compatibility, names), strict=True))
+    names = sorted(await console.call_service(registry.subjects))[:_SUBJECTS_MAX]
+    return await asyncio.gather(*(console.call_service(partial(load, name)) for name in names))
 
 
 async def show_subject(request: Request) -> Response:
     """Show a subject and one of its versions."""
     console, query = console_of(request), query_fields(request)
-    registry, subject = registry_of(console), query.required("subject")
+    registry, subject = registry_of(console), query.stripped("subject")
     version, against = query.number("version", 0), query.number("against", 0)
+    if not subject:
+        schema_id = query.number("id")
+        subject, version = await console.call_service(lambda: _place(registry, schema_id))
     found = await console.call_service(lambda: _load_subject(registry, subject, version, against))
     topic = await topic_of(console, subject)
     return console.page(
@@ -150,6 +159,14 @@ async def show_subject(request: Request) -> Response:
         all_modes=MODES,
         **found,
     )
+
+
+def _place(registry: SchemaRegistry, schema_id: int) -> tuple[str, int]:
+    """Return a subject and its version that have the schema with an id."""
+    found = registry.places(schema_id)
+    if not found:
+        raise FormError(f"the registry has no subject with the schema {schema_id}")
+    return found[0]
 
 
 def _load_subject(
@@ -174,11 +191,24 @@ def _load_subject(
         "other": other,
         "difference": difference,
         "referring": referring(registry, subject, shown.version),
+        "places": [
+            place for place in _places(registry, shown) if place != (subject, shown.version)
+        ],
         "level": registry.compatibility(subject),
         "default_level": registry.compatibility(),
         "mode": registry.mode(subject),
         "default_mode": registry.mode(),
     }
+
+
+def _places(registry: SchemaRegistry, shown: RegisteredSchema) -> list[tuple[str, int]]:
+    """Return all subjects and versions that have a schema; empty for one of another context."""
+    try:
+        return registry.places(shown.schema_id)[:_REFERRING_MAX]
+    except RegistryError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return []
 
 
 def existing_versions(registry: SchemaRegistry, subject: str) -> list[int]:
@@ -199,7 +229,9 @@ def referring(registry: SchemaRegistry, subject: str, version: int) -> list[tupl
 
 async def topic_of(console: Console, subject: str) -> str:
     """Return the topic whose keys or values have the schemas of a subject; "" if there is none."""
-    return await console.cluster.call(lambda client: find_topic(client, subject))
+    return await console.cluster.call(
+        lambda client: find_topic(client, subject), needs_brokers=False
+    )
 
 
 def find_topic(client: Client, subject: str) -> str:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
 
-# Open transactions whose coordinators describe them; older ones first would need all of them.
+# Open transactions that coordinators describe: a list has neither their times nor partitions.
 _DESCRIBED_MAX = 500
 _DEFAULT_AGE = "15m"
 _PATH = "/transactions"
