@@ -54,6 +54,8 @@ PICTURES = (
 _DETAILS = (
     "/broker?id=1", "/topic?name=flights", "/messages?topic=flights&limit=8",
     "/messages?topic=weather&limit=6", "/message?topic=weather&partition=0&offset=9",
+    "/message/versions?topic=flights&partition=0&offset=9",
+    "/message/difference?topic=weather&partition=0&offset=9&other_partition=0&other_offset=8",
     "/group?id=delays", "/produce?topic=flights", "/why?ask=1", "/doctor?ask=1", "/login",
     "/?span=24h", "/topics?q=no-such-topic",
 )  # fmt: skip

@@ -39,6 +39,8 @@ SCHEMAS = "browser-schemas"
 PAGES = (
     "/", "/topics", f"/topic?name={TOPIC}", f"/messages?topic={TOPIC}",
     f"/message?topic={TOPIC}&partition=0&offset=0", f"/topic?name={LONG}",
+    f"/message/versions?topic={TOPIC}&partition=0&offset=0",
+    f"/message/difference?topic={TOPIC}&partition=0&offset=1&other_partition=0&other_offset=0",
     f"/messages?topic={LONG}", f"/messages?topic={SCHEMAS}",
     "/groups", f"/group?id={quote(HOSTILE)}", f"/group?id={LONG}",
     "/broker?id=1", "/pipelines", "/reassignments", "/security", "/why", "/doctor",

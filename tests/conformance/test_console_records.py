@@ -217,6 +217,8 @@ def test_internal_topics_are_shown_in_words(console: ConsoleInProcess, client: C
 
     commit = "The group records-group commits offset 42 of records-words, partition 0."
     eventually(lambda: commit in words("__consumer_offsets"))
+    listed = console.get("/messages", topic="__consumer_offsets", **{"from": "beginning"}).text
+    assert commit in listed
     assert "The transaction of records-words is empty: producer" in words("__transaction_state")
 
 
@@ -243,6 +245,7 @@ def test_formats_are_recognized_and_chosen(console: ConsoleInProcess, client: Cl
     assert page("records-chosen", 0, value_format="msgpack")[1] == text
     listed = console.get("/messages", topic="records-formats", key_format="hex").text
     assert "0000  a2 66 6f" in listed
+    assert "partition=0&amp;offset=0&amp;key_format=hex" in listed
     assert console.get("/messages", topic="records-formats", key_format="x").status == 400
 
 

@@ -93,6 +93,8 @@ class History:
         self.error = ""
         # Error of the last use of the file; "" after a success.
         self.file_error = ""
+        # Whether the series of the file are loaded. Until then, nothing is written to it.
+        self.is_loaded = False
         self._series: dict[str, Series] = {}
         # Number of series by kind: those of topics, those of groups.
         self._counts: Counter[str] = Counter()
@@ -139,10 +141,14 @@ class History:
 
     async def lines(self, names: Sequence[str], begin: float) -> dict[str, Points]:
         """Return the points since a time (s since 1970), from Prometheus if it has them."""
-        found = await asyncio.gather(*(self._points(name, begin) for name in names))
+        found = await asyncio.gather(*(self.points(name, begin) for name in names))
         return dict(zip(names, found, strict=True))
 
-    async def _points(self, name: str, begin: float) -> Points:
+    async def points(self, name: str, begin: float) -> Points:
+        """Return the points of a series since a time (s since 1970).
+
+        They come from Prometheus if it has them.
+        """
         server = self._prometheus
         if server is not None and server.knows(name):
             try:
@@ -185,7 +191,8 @@ class History:
         """Write the file for the last time, after the sampling has ended."""
         file = self._file
         if file is not None:
-            await self._use_file(lambda: file.compact(self._series))
+            if self.is_loaded:
+                await self._use_file(lambda: file.compact(self._series))
             file.close()
 
     async def sample(self) -> None:
@@ -200,7 +207,8 @@ class History:
         else:
             self.error = ""
             self.add(sample)
-            await self._use_file(self._write)
+            if self.is_loaded:
+                await self._use_file(self._write)
 
     def add(self, sample: Sample) -> None:
         """Add a sample."""
@@ -275,6 +283,7 @@ class History:
     def _load(self) -> None:
         assert self._file is not None
         self._file.load(lambda name: self._series_to_add(name, _kept(name)))
+        self.is_loaded = True
 
     def _write(self) -> None:
         assert self._file is not None

@@ -134,7 +134,7 @@ class Console(Frame):
         return {
             **super().surroundings(request),
             "interval": self.history.interval,
-            "sample_error": "" if outage else self.history.error,
+            "sample_error": "" if outage else self.history.error or self.history.file_error,
             "outage": outage,
         }
 

@@ -72,6 +72,7 @@ def test_a_console_keeps_its_series_in_a_file_over_a_restart(tmp_path: Path) -> 
         return ConsoleSettings("127.0.0.1:1", NO_BROKER, interval=3600.0, history=file)
 
     with ConsoleInProcess(settings()) as first:
+        eventually_equal(lambda: first.console.history.is_loaded, True)
         start = SystemClock().monotonic_ms() / 1000 - 600
         for index in range(10):
             first.console.history.add(sample(start + 60 * index, {"a": 600 * index}, {"g": 5}))

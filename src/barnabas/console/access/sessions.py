@@ -159,8 +159,9 @@ class Sessions:
         return None if cookie is None or " " in cookie else self.find(cookie)
 
     def log_out(self, session_id: str | None) -> None:
-        """End a session."""
-        self._sessions.pop(session_id or "", None)
+        """End the session of a browser."""
+        if self.of_browser(session_id) is not None:
+            del self._sessions[session_id or ""]
 
     def token(self, size: int) -> str:
         """Return a random text of so many bytes."""

@@ -147,8 +147,11 @@ def decode_plain(data: bytes | None) -> Decoded:
         return Decoded("empty", b"", data, 0)
     if not is_text(data):
         return Decoded("bytes", data, data, size)
-    is_structure = data.lstrip()[:1] in (b"{", b"[")
-    return Decoded("json" if is_structure and is_json(data) else "text", data, data, size)
+    if data.lstrip()[:1] in (b"{", b"["):
+        content = _parsed(data)
+        if content is not _UNSET:
+            return Decoded("json", data, data, size, content=content)
+    return Decoded("text", data, data, size)
 
 
 def decode_as_text(data: bytes) -> Decoded:
@@ -197,15 +200,17 @@ def is_text(data: bytes) -> bool:
 
 def is_json(data: bytes) -> bool:
     """Return whether bytes are JSON that is small and shallow enough to be parsed and indented."""
+    return _parsed(data) is not _UNSET
+
+
+def _parsed(data: bytes) -> Any:
+    """Return the value of JSON; `_UNSET` for other bytes, and for large or deep JSON."""
     if len(data) > PARSED_BYTES_MAX or not is_shallow(data):
-        return False
+        return _UNSET
     try:
-        # Unlike a decoder, this keeps numbers, the order of members, and repeated names.
-        msgspec.json.decode(data, type=msgspec.Raw)
-        msgspec.json.decode(data)
+        return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
+        return _UNSET
 
 
 _NO_BRACKETS = bytes(set(range(256)) - set(b"{}[]"))

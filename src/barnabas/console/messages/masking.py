@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.console.messages.decoded import (
-    DEPTH_MAX,
-    Decoded,
-    decoded_value,
-    is_json,
-)
+from barnabas.console.messages.decoded import DEPTH_MAX, Decoded, decoded_value, is_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -196,12 +191,14 @@ def _apply_to_text(paths: Paths, text: str, depth: int) -> str:
     """Return a text in which the ends of paths are masked: it may be JSON itself.
 
     Any other text is hidden where a path names a member of it, because the secret may be a part.
+    A text that only begins like JSON is hidden too: it may be JSON that was cut, or is too deep.
     """
-    if text.lstrip()[:1] in ("{", "[") and depth:
+    if text.lstrip()[:1] in ("{", "["):
         data = text.encode()
-        if is_json(data):
-            masked = _apply(paths, msgspec.json.decode(data), depth - 1)
-            return msgspec.json.encode(masked).decode()
+        if not depth or not is_json(data):
+            return HIDDEN
+        masked = _apply(paths, msgspec.json.decode(data), depth - 1)
+        return msgspec.json.encode(masked).decode()
     return text if all(path[0] == "**" for path, _ in paths) else HIDDEN
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from barnabas.client.fetch.record_set import ExaminedBatch, RecordSet
 
 _MS_PER_S = 1000.0
+# Record sets that are read until one has the record.
+_SETS_MAX = 100
 
 
 class Fate(enum.StrEnum):
@@ -92,7 +94,7 @@ def read_record(client: Client, tp: TopicPartition, offset: int, seconds: float)
         return reading
     with client.stream({tp: (offset, reading.end)}) as stream:
         # A set may end before its batch, or have gaps only.
-        while not stream.is_finished:
+        for _ in range(_SETS_MAX):
             found = stream.poll(seconds * _MS_PER_S)
             if found is None:
                 break

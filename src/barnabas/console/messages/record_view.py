@@ -6,6 +6,7 @@ key, the value or the headers of a record itself: a mask could hide them.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.console.messages.decoded import (
@@ -19,7 +20,7 @@ from barnabas.console.messages.decoded import (
 from barnabas.console.messages.formats import AUTOMATIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.console.messages.formats import Decoders, Formats
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _HEADERS_MAX = 50
 _HEADER_BYTES = 256
+NO_CHOICES: Mapping[str, str] = MappingProxyType({})
 
 
 class ShownMessage(NamedTuple):
@@ -41,6 +43,8 @@ class ShownMessage(NamedTuple):
     headers: list[tuple[str, ShownBytes]]
     # What a record of an internal topic does; "" for others.
     words: str = ""
+    # Fields of an address that shows the record in the same way.
+    choices: Mapping[str, str] = NO_CHOICES
 
 
 class DecodedRecord(NamedTuple):
@@ -56,6 +60,8 @@ class DecodedRecord(NamedTuple):
     headers: list[tuple[str, Decoded]]
     # What a record of an internal topic does; "" for others, and if a mask applies.
     words: str = ""
+    # Fields of an address that shows the record in the same way.
+    choices: Mapping[str, str] = NO_CHOICES
 
     @property
     def size(self) -> int:
@@ -78,6 +84,7 @@ class DecodedRecord(NamedTuple):
             value=self.value.shown(limit),
             headers=headers,
             words=self.words,
+            choices=self.choices,
         )
 
 
@@ -105,6 +112,8 @@ class RecordView:
         self._formats = formats
         self._reveal = reveal
         self._masks: dict[str, TopicMasks] = {}
+        # Fields of an address that makes the same choices.
+        self.choices = {**formats.fields, **({"reveal": "1"} if reveal else {})}
 
     @property
     def is_revealing(self) -> bool:
@@ -140,6 +149,7 @@ class RecordView:
             value,
             headers,
             words,
+            self.choices,
         )
 
     def show(self, record: ConsumerRecord, limit: int = LISTED_BYTES) -> ShownMessage:

@@ -11,6 +11,8 @@ from barnabas.cli.load.lag_age import LagAges
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.admin.share_groups import ShareRecordState
 from barnabas.client.errors import ClientError
+from barnabas.console.charts import chosen_span
+from barnabas.console.cluster_history import GROUP
 from barnabas.console.config_sources import explained_configs
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
@@ -165,6 +167,7 @@ async def show_group(request: Request) -> Response:
     name = query.required("id")
     found = await console.cluster.call(lambda client: _load_group(client, name))
     history = console.history
+    span = chosen_span(query.stripped("span"), history.now)
     is_share = found["group"].type == "share"
     assignments = history.assignments.of(name)
     now = history.latest.at if history.latest else 0.0
@@ -173,7 +176,8 @@ async def show_group(request: Request) -> Response:
         "group.html",
         404 if found["is_missing"] else 200,
         name=name,
-        lags=list(history.group(name)),
+        lags=await history.points(GROUP + name, span.begin),
+        span=span,
         growth=history.rates.lag_growth.get(name) if history.rates else None,
         offsets=tabulate(
             request,

@@ -90,11 +90,10 @@ def _choices(request: Request, view: RecordView, topic: str) -> dict[str, Any]:
     """Return what a page needs for the choice of formats, and the fields that keep it."""
     console, formats = console_of(request), Formats.of(query_fields(request))
     can_reveal = console.masks.of(topic).can_reveal and console.role_of(request) >= Role.ADMIN
-    kept = {**formats.fields, **({"reveal": "1"} if view.is_revealing else {})}
     return {
         "formats": FORMATS,
         "chosen": formats,
-        "kept": kept,
+        "kept": view.choices,
         "can_reveal": can_reveal,
         "is_revealing": view.is_revealing,
         "is_masked": bool(view.masks(topic)),

@@ -9,6 +9,8 @@ from starlette.routing import Route
 from barnabas.cli.partitions.snapshot import take_snapshots
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
+from barnabas.console.charts import chosen_span
+from barnabas.console.cluster_history import TOPIC
 from barnabas.console.config_sources import defaults_of, explained_configs
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
@@ -155,6 +157,7 @@ async def show_topic(request: Request) -> Response:
     name = query.required("name")
     found = await console.cluster.call(lambda client: _load(client, name))
     history = console.history
+    span = chosen_span(query.stripped("span"), history.now)
     by_partition = history.partition_rates(name)
     partitions = [each._replace(rate=by_partition.get(each.number)) for each in found["partitions"]]
     return console.page(
@@ -162,7 +165,8 @@ async def show_topic(request: Request) -> Response:
         "topic.html",
         name=name,
         rates=history.rates.topics.get(name) if history.rates else None,
-        records_in=list(history.topic(name)),
+        records_in=await history.points(TOPIC + name, span.begin),
+        span=span,
         partition_table=tabulate(
             request, _PARTITIONS, partitions, text=_partition_text, sort="number"
         ),

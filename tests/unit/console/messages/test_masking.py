@@ -74,6 +74,12 @@ def test_json_within_a_text_is_masked() -> None:
         assert json.loads(found["payload"]) == {"card": HIDDEN, "id": 1}
 
 
+def test_a_text_that_only_begins_like_json_is_hidden() -> None:
+    for text in ('{"card": "' + CARD, f"[card {CARD}]", "{" * 20):
+        assert masked({"payload": text}, "**.card") == {"payload": HIDDEN}
+    assert masked({"payload": "text"}, "**.card") == {"payload": "text"}
+
+
 @pytest.mark.parametrize(
     "value",
     [
