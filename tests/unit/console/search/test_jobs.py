@@ -163,16 +163,20 @@ def test_a_search_with_pauses_finds_what_a_search_without_finds(
 ) -> None:
     found: list[object] = []
     place = Place() if is_newest else BEGINNING
+    # Forwards, a pause decides which partition is read next, so only all matches can be compared.
+    most = limit if is_newest else 10**6
 
     async def test(jobs: Jobs) -> None:
-        job = jobs.start(place, limit, value="yes")
+        job = jobs.start(place, most, value="yes")
         await job.wait(SECONDS)
         while job.state is State.PAUSED:
             jobs.jobs.go_on(job)
             await job.wait(SECONDS)
         assert job.state is State.DONE
-        # Forwards, a partition without further records may count as unfinished.
-        found.append((places(job), job.next_offsets if is_newest else {}))
+        if is_newest:
+            found.append((places(job), job.next_offsets))
+        else:
+            found.append(sorted(places(job)))
 
     for each in (records, 10**6):
         run(log_of(steps)[0], test, SearchLimits(records=each, window=4))
