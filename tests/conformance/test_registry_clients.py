@@ -151,7 +151,7 @@ def test_a_missing_schema_is_refused_without_automatic_registration(
 
 def test_metadata_of_schemas(client: SchemaRegistryClient, topic: str) -> None:
     def metadata(**properties: str) -> Metadata:
-        return Metadata(None, MetadataProperties(properties), None)
+        return Metadata(None, MetadataProperties(properties), [])
 
     subject = f"{topic}-value"
     config = ServerConfig(compatibility_group="major", default_metadata=metadata(team="air"))
