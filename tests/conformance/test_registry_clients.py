@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka.schema_registry import (
+    Metadata,
+    MetadataProperties,
     Schema,
     SchemaReference,
     SchemaRegistryClient,
@@ -145,6 +147,26 @@ def test_a_missing_schema_is_refused_without_automatic_registration(
     with pytest.raises(SchemaRegistryError) as raised:
         serializer({"code": "JFK"}, value_of(topic))
     assert (raised.value.http_status_code, raised.value.error_code) == (404, 40401)
+
+
+def test_metadata_of_schemas(client: SchemaRegistryClient, topic: str) -> None:
+    def metadata(**properties: str) -> Metadata:
+        return Metadata(None, MetadataProperties(properties), [])
+
+    subject = f"{topic}-value"
+    config = ServerConfig(compatibility_group="major", default_metadata=metadata(team="air"))
+    client.set_config(subject, config)
+    found = client.get_config(subject)
+    assert (found.compatibility_group, found.default_metadata) == ("major", metadata(team="air"))
+    for number, text in (("1", '"string"'), ("2", '"int"')):
+        client.register_schema(subject, Schema(text, "AVRO", [], metadata(major=number)))
+    latest = client.get_latest_with_metadata(subject, {"major": "1"})
+    assert (latest.version, latest.schema.schema_str) == (1, '"string"')
+    assert latest.schema.metadata == metadata(major="1", team="air")
+    # The serializer selects the version by its metadata, too.
+    settings = {"auto.register.schemas": False, "use.latest.with.metadata": {"major": "1"}}
+    data = AvroSerializer(client, None, conf=settings)("JFK", value_of(topic))
+    assert int.from_bytes(data[1:5], "big") == latest.schema_id
 
 
 def test_calls_of_confluents_client(client: SchemaRegistryClient, topic: str) -> None:

@@ -20,6 +20,7 @@ import pytest
 import barnabas
 from barnabas import aio
 from barnabas.protocol.messages.connection import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.runtime.web import verifying_context
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.kafkajs import run_kafkajs
 from conformance.raw_client import RawClient
@@ -259,7 +260,7 @@ def test_the_ssl_module_of_python_connects(
     running: tuple[ClusterProcess, TlsFiles], version: ssl.TLSVersion
 ) -> None:
     cluster, files = running
-    context = ssl.create_default_context(cafile=str(files.ca))
+    context = verifying_context(str(files.ca))
     context.load_cert_chain(files.client_certificate, files.client_key)
     context.minimum_version = context.maximum_version = version
     client = RawClient(cluster.bootstrap, context)

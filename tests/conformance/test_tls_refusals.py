@@ -14,6 +14,7 @@ import pytest
 
 import barnabas
 from barnabas.client.errors import ClientError
+from barnabas.runtime.web import verifying_context
 from barnabas.testing.free_ports import free_ports
 from certificates import Authority, Certificate
 from conformance.tls_cluster import tls_cluster
@@ -52,7 +53,7 @@ class Listeners:
             settings[f"listener.name.{name}.ssl.keystore.location"] = str(store)
 
     def context(self, own: Certificate | None = None) -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=str(self.files.ca))
+        context = verifying_context(str(self.files.ca))
         context.check_hostname = False
         if own is not None:
             path = own.write_pem(self.files.folder / "own.pem")

@@ -15,6 +15,7 @@ from typing import Any
 
 from jwt.algorithms import ECAlgorithm
 
+from barnabas.runtime.web import verifying_context
 from barnabas.sasl.jaas import OAUTHBEARER_MODULE
 from barnabas.testing.free_ports import free_ports
 from certificates import shared_authority
@@ -92,7 +93,7 @@ class SecuredBroker(SaslBarnabas):
 
     def tls_context(self) -> ssl.SSLContext:
         """The context of a client that trusts the broker."""
-        return ssl.create_default_context(cafile=str(self.ca))
+        return verifying_context(str(self.ca))
 
     def _listeners(self) -> dict[str, str]:
         host = self.kafka.host

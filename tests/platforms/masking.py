@@ -23,6 +23,8 @@ STUBS = Path(mypy.__file__).parent / "typeshed" / "stdlib"
 # Modules whose content depends on the operating system.
 MODULES = ("errno", "fcntl", "mmap", "os", "resource", "select", "signal", "socket", "time")
 LINUX, MACOS, WINDOWS = "linux", "darwin", "win32"
+# Windows gets names later than Linux, such as `os.set_blocking` with Python 3.12.
+OLDEST_PYTHON = (3, 11)
 # Modules that Windows lacks.
 NOT_ON_WINDOWS = (
     "fcntl",
@@ -79,14 +81,18 @@ def masked(
 def absent(module: str, system: str) -> frozenset[str]:
     """Return the public names of a module that this system has and the other lacks."""
     here = {name for name in dir(importlib.import_module(module)) if not name.startswith("_")}
-    return frozenset(here & (_names(module, sys.platform) - _names(module, system)))
+    return frozenset(
+        name
+        for python in (OLDEST_PYTHON, sys.version_info)
+        for name in here & (_names(module, sys.platform, python) - _names(module, system, python))
+    )
 
 
-def _names(module: str, system: str) -> set[str]:
+def _names(module: str, system: str, python: tuple[object, ...]) -> set[str]:
     path = STUBS / f"{module}.pyi"
     if not path.exists():
         path = STUBS / module / "__init__.pyi"
-    facts = SimpleNamespace(platform=system, version_info=sys.version_info)
+    facts = SimpleNamespace(platform=system, version_info=python)
     return set(_defined(ast.parse(path.read_text()).body, {"sys": facts}))
 
 

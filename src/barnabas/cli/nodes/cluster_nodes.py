@@ -19,6 +19,7 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from barnabas.cli.nodes.registry_child import LISTENER_KEY, PREFIX
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.runtime.process_table import is_paused, process_identity
 from barnabas.settings.properties import format_properties
@@ -37,8 +38,6 @@ _REPLICAS_MAX = 3
 _INTERNAL_TOPICS = ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic")
 _CLIENTS = "PLAINTEXT"
 _CONTROLLERS = "CONTROLLER"
-_REGISTRY_PREFIX = "barnabas.registry."
-_REGISTRY_LISTENER = f"{_REGISTRY_PREFIX}listener"
 # Keys whose value belongs to one node.
 _OF_ONE_NODE = frozenset(
     {
@@ -136,15 +135,13 @@ class ClusterLayout:
         """Return the broker keys of a node. The registries of the brokers have one port each."""
         if not node.is_broker:
             return {
-                key: value
-                for key, value in self.settings.items()
-                if not key.startswith(_REGISTRY_PREFIX)
+                key: value for key, value in self.settings.items() if not key.startswith(PREFIX)
             }
         found = dict(self.settings)
-        address, colon, port = found.get(_REGISTRY_LISTENER, "").rpartition(":")
+        address, colon, port = found.get(LISTENER_KEY, "").rpartition(":")
         if port.isdigit() and int(port):
             index = [each.id for each in self.nodes if each.is_broker].index(node.id)
-            found[_REGISTRY_LISTENER] = f"{address}{colon}{int(port) + index}"
+            found[LISTENER_KEY] = f"{address}{colon}{int(port) + index}"
         return found
 
     def write(self, directory: Path) -> None:

@@ -11,8 +11,9 @@ a little more traffic is no reason for further ones. Of the replicas that fit, t
 largest effect per copied byte moves. At last, preferred leaders change, which copies nothing.
 
 Each move reduces the weighted sum of all squared loads. Planning ends when no move does, so a
-second plan has nothing to move. The number of racks with a replica of a partition never becomes
-smaller, except when a rack has no broker left.
+second plan has nothing to move; thousands of partitions may need more passes than the limit. The
+number of racks with a replica of a partition never becomes smaller, except when a rack has no
+broker left.
 
 A search for the best plan was turned down: it takes minutes for thousands of partitions, and the
 loads change before the moves end.

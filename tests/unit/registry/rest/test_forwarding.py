@@ -10,8 +10,9 @@ from typing import Any
 
 from barnabas.registry.config import RegistrySettings
 from barnabas.registry.serving import running_registry
+from barnabas.runtime.web import verifying_context
 from barnabas.testing.broker_on_loop import running_broker
-from certificates import shared_authority
+from certificates import Authority, shared_authority
 from registry_requests import exchange
 
 STRING = {"schema": '"string"'}
@@ -111,11 +112,17 @@ def test_each_schema_has_one_id_in_all_processes() -> None:
     run(test, {})
 
 
+def trusting(authority: Authority, directory: Path) -> ssl.SSLContext:
+    file = directory / "ca.pem"
+    file.write_text(authority.pem)
+    return verifying_context(str(file))
+
+
 def test_changes_are_forwarded_over_tls(tmp_path: Path) -> None:
     authority = shared_authority()
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     own.load_cert_chain(authority.issue("CN=registry").write_pem(tmp_path / "registry.pem"))
-    trust = ssl.create_default_context(cadata=authority.pem)
+    trust = trusting(authority, tmp_path)
     run(change_all, {"tls": own, "peer_tls": trust})
 
 
@@ -123,7 +130,7 @@ def test_a_follower_with_tls_sends_no_change_to_a_leader_without_it(tmp_path: Pa
     authority = shared_authority()
     own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     own.load_cert_chain(authority.issue("CN=registry").write_pem(tmp_path / "registry.pem"))
-    trust = ssl.create_default_context(cadata=authority.pem)
+    trust = trusting(authority, tmp_path)
 
     async def test(_leader: Ask, follower: Ask) -> None:
         status, answer = await follower("POST", "/subjects/a/versions", STRING)
