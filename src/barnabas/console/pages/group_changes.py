@@ -127,7 +127,7 @@ def delete_offsets(client: Client, form: Fields) -> Done:
     chosen = _chosen_offsets(client, form)
     if _described(client, name).type == "share":
         if form.stripped("partitions"):
-            raise FormError("share groups delete the offsets of whole topics only", "partitions")
+            raise FormError("share groups keep or lose the offsets of a whole topic", "partitions")
         client.admin.delete_share_group_offsets(name, [topic])
     else:
         client.admin.delete_offsets(name, [tp for tp, _ in chosen])
