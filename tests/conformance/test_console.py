@@ -15,29 +15,16 @@ import pytest
 from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings, SearchLimits
 from barnabas.testing.broker_process import BrokerProcess
+from conformance.console_brokers import SECONDS, address, client
 from console_in_process import ConsoleInProcess, table_rows
 from waiting import eventually_equal
 
 pytestmark = pytest.mark.conformance
+__all__ = ["address", "client"]
 
 HOSTILE = '"><script>alert(1)</script>\u202e'
-SECONDS = 60
 # Pages wait for their searches, so that no test sees one that still runs.
 LIMITS = SearchLimits(page_seconds=SECONDS)
-
-
-@pytest.fixture(scope="module", params=["barnabas", "kafka"])
-def address(request: pytest.FixtureRequest) -> str:
-    """HOST:PORT of a broker of each kind."""
-    name = "reference_broker" if request.param == "kafka" else "clients_bootstrap"
-    found = request.getfixturevalue(name)
-    return found if isinstance(found, str) else str(found.bootstrap)
-
-
-@pytest.fixture(scope="module")
-def client(address: str) -> Iterator[Client]:
-    with Client(address, default_api_timeout_ms=SECONDS * 1000) as made:
-        yield made
 
 
 # The default of retention.ms, from the broker's log.retention.hours.

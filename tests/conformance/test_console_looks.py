@@ -9,20 +9,14 @@ import pytest
 
 from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings
+from conformance.console_brokers import address
 from console_in_process import ConsoleInProcess, table_rows
 
 pytestmark = pytest.mark.conformance
+__all__ = ["address"]
 
 TOPIC = "console-looks"
 GROUP = "console-looks-group"
-
-
-@pytest.fixture(scope="module", params=["barnabas", "kafka"])
-def address(request: pytest.FixtureRequest) -> str:
-    """HOST:PORT of a broker of each kind."""
-    name = "reference_broker" if request.param == "kafka" else "clients_bootstrap"
-    found = request.getfixturevalue(name)
-    return found if isinstance(found, str) else str(found.bootstrap)
 
 
 @pytest.fixture(scope="module")

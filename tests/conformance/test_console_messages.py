@@ -15,34 +15,19 @@ import pytest
 from barnabas.client.facade import Client
 from barnabas.console.messages.masking import MaskRule
 from barnabas.console.settings import ConsoleSettings, SearchLimits
+from conformance.console_brokers import SECONDS, address
 from console_in_process import Answer, ConsoleInProcess
 from waiting import eventually_equal
 
 pytestmark = pytest.mark.conformance
+__all__ = ["address"]
 
-SECONDS = 60
 COUNT = 600
 TOPIC = "console-orders"
 HOSTILE = '"><script>alert(1)</script>'
 # Pages wait for their searches, so that no test sees one that still runs.
 LIMITS = SearchLimits(page_seconds=SECONDS)
 BEGINNING = {"from": "beginning"}
-
-
-@pytest.fixture(scope="module", params=["barnabas", "kafka"])
-def address(request: pytest.FixtureRequest) -> str:
-    """HOST:PORT of a broker of each kind, with a topic of two partitions."""
-    name = "reference_broker" if request.param == "kafka" else "clients_bootstrap"
-    found = request.getfixturevalue(name)
-    address = found if isinstance(found, str) else str(found.bootstrap)
-    with Client(address, default_api_timeout_ms=SECONDS * 1000) as client:
-        client.create_topic(TOPIC, 2, 1, {"retention.ms": "-1"})
-        with client.producer() as producer:
-            for partition in range(2):
-                numbers = range(partition, COUNT, 2)
-                records = [(b"order-%d" % n, _value(n), _headers(n), 1000 * n) for n in numbers]
-                producer.send_batch(TOPIC, records, partition)
-    return address
 
 
 def _value(number: int) -> bytes | None:

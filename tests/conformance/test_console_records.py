@@ -16,12 +16,13 @@ from barnabas.console.messages.formats import DECODERS, FormatRule
 from barnabas.console.messages.key_versions import VersionLimits
 from barnabas.console.messages.masking import HASH, HEADER, LAST_4, MaskRule
 from barnabas.console.settings import ConsoleSettings
+from conformance.console_brokers import SECONDS, address, client
 from console_in_process import ConsoleInProcess
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
+__all__ = ["address", "client"]
 
-SECONDS = 60
 LIMITS = VersionLimits(records=1000, size=10_000_000, seconds=20.0)
 FORMATS = (FormatRule("records-chosen", "value", DECODERS["hex"]),)
 MASKS = (
@@ -31,20 +32,6 @@ MASKS = (
     MaskRule("records-masked*", HEADER, ("token",)),
     MaskRule("records-revealed", "value", ("pin",), reveal=True),
 )
-
-
-@pytest.fixture(scope="module", params=["barnabas", "kafka"])
-def address(request: pytest.FixtureRequest) -> str:
-    """HOST:PORT of a broker of each kind."""
-    name = "reference_broker" if request.param == "kafka" else "clients_bootstrap"
-    found = request.getfixturevalue(name)
-    return found if isinstance(found, str) else str(found.bootstrap)
-
-
-@pytest.fixture(scope="module")
-def client(address: str) -> Iterator[Client]:
-    with Client(address, default_api_timeout_ms=SECONDS * 1000) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

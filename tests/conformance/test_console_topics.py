@@ -14,29 +14,16 @@ from barnabas import Consumer, ShareConsumer
 from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings
 from barnabas.serializers import AvroDeserializer, AvroSerializer, SchemaRegistry
+from conformance.console_brokers import SECONDS, address, client
 from conformance.streams_member import MEMBER, PROCESS, StreamsMember
 from console_in_process import FORM, HOST, Answer, ConsoleInProcess
 from unit.serializers.registry_server import RegistryServer
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
+__all__ = ["address", "client"]
 
-SECONDS = 60
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
-
-
-@pytest.fixture(scope="module", params=["barnabas", "kafka"])
-def address(request: pytest.FixtureRequest) -> str:
-    """HOST:PORT of a broker of each kind."""
-    name = "reference_broker" if request.param == "kafka" else "clients_bootstrap"
-    found = request.getfixturevalue(name)
-    return found if isinstance(found, str) else str(found.bootstrap)
-
-
-@pytest.fixture(scope="module")
-def client(address: str) -> Iterator[Client]:
-    with Client(address, default_api_timeout_ms=SECONDS * 1000) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
