@@ -77,7 +77,7 @@ def list_schemas(
         for subject in subjects or sorted(registry.subjects(prefix, deleted=deleted)):
             with target.calls_for(subject):
                 numbers = sorted(registry.versions(subject, deleted=deleted))
-                existing = _existing(registry, subject) if deleted else numbers
+                existing = existing_versions(registry, subject) if deleted else numbers
                 found += [
                     (registry.version(subject, number, deleted=deleted), number not in existing)
                     for number in (numbers if is_long else numbers[-1:])
@@ -95,8 +95,8 @@ def list_schemas(
         echo_table(("subject", "version", "id", "type"), [row[:-1] for row in rows])
 
 
-def _existing(registry: SchemaRegistry, subject: str) -> list[int]:
-    """Return the versions that are not deleted softly."""
+def existing_versions(registry: SchemaRegistry, subject: str) -> list[int]:
+    """Return the versions of a subject that are not deleted; empty if there is no subject."""
     try:
         return registry.versions(subject)
     except RegistryError as error:
@@ -256,7 +256,7 @@ def check_schema(
     schema = given.read()
     with target.calls_for(subject) as registry:
         messages = registry.incompatibilities(subject, schema, version, normalize=given.normalize)
-        is_first = not messages and not _existing(registry, subject)
+        is_first = not messages and not existing_versions(registry, subject)
     if target.as_json:
         echo_json({"subject": subject, "is_compatible": not messages, "messages": messages})
     elif messages:

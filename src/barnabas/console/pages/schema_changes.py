@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.schemas.commands import existing_versions
 from barnabas.console.access.roles import Role
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, Shown, change
@@ -12,7 +13,6 @@ from barnabas.console.pages.schemas import (
     checked_values,
     draft_of,
     draft_problems,
-    existing_versions,
     find_topic,
     referring,
     registry_of,

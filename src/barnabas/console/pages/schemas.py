@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from barnabas.cli.schemas.commands import existing_versions
 from barnabas.cli.schemas.incompatibilities import Incompatibilities
 from barnabas.cli.schemas.options import parse_reference
 from barnabas.client.errors import ClientError
@@ -20,7 +21,7 @@ from barnabas.console.tables import Column, tabulate
 from barnabas.registry.config import LEVELS, MODES
 from barnabas.registry.subjects import split
 from barnabas.serializers.errors import RegistryError
-from barnabas.serializers.registry import SUBJECT_NOT_FOUND, SubjectVersion
+from barnabas.serializers.registry import SubjectVersion
 from barnabas.serializers.schema import RegisteredSchema, Schema, SchemaType
 
 if TYPE_CHECKING:
@@ -207,16 +208,6 @@ def _places(registry: SchemaRegistry, shown: RegisteredSchema) -> list[tuple[str
         return registry.places(shown.schema_id)[:_REFERRING_MAX]
     except RegistryError as error:
         if error.status != NOT_FOUND:
-            raise
-        return []
-
-
-def existing_versions(registry: SchemaRegistry, subject: str) -> list[int]:
-    """Return the versions of a subject that are not deleted; empty if there is no subject."""
-    try:
-        return registry.versions(subject)
-    except RegistryError as error:
-        if error.code != SUBJECT_NOT_FOUND:
             raise
         return []
 
