@@ -17,18 +17,18 @@ from barnabas.cli.load.lag_age import LagAges
 from barnabas.cli.load.metrics import MetricsError
 from barnabas.cli.load.rates import Rates, Sample, Sampler, rates_between
 from barnabas.client.errors import ClientError
-from barnabas.console.assignments import Assignments
-from barnabas.console.prometheus import PrometheusError
-from barnabas.console.series import Series
+from barnabas.console.history.prometheus import PrometheusError
+from barnabas.console.history.series import Series
+from barnabas.console.plans.assignments import Assignments
 from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from barnabas.client.facade import Client
-    from barnabas.console.charts import Points
     from barnabas.console.cluster_access import ClusterAccess
-    from barnabas.console.series import Kept
+    from barnabas.console.history.charts import Points
+    from barnabas.console.history.series import Kept
     from barnabas.console.settings import ConsoleSettings
     from barnabas.runtime.clock import Clock
 

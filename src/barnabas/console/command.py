@@ -36,9 +36,9 @@ from barnabas.client.errors import ClientConfigError
 from barnabas.console.access.options import access_options, login_settings, read_roles
 from barnabas.console.cluster_options import cluster_option
 from barnabas.console.connect.options import connect_options
-from barnabas.console.history_file import HistoryFile, HistoryFileError, history_file
+from barnabas.console.history.history_file import HistoryFile, HistoryFileError, history_file
+from barnabas.console.history.prometheus import Prometheus
 from barnabas.console.messages.options import RecordRules, record_options, record_rules
-from barnabas.console.prometheus import Prometheus
 from barnabas.runtime.process import discard_standard_output
 
 if TYPE_CHECKING:

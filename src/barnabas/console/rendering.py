@@ -16,8 +16,8 @@ import jinja2
 
 from barnabas.cli.common.printable import printable_lines
 from barnabas.cli.why.reasons import duration
-from barnabas.console.charts import SPANS, line_chart
 from barnabas.console.formats import moment, name_class, number, rate, size
+from barnabas.console.history.charts import SPANS, line_chart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.console.connect.rest import ConnectSettings
-    from barnabas.console.history_file import HistoryFile
+    from barnabas.console.history.history_file import HistoryFile
+    from barnabas.console.history.prometheus import Prometheus
     from barnabas.console.messages.formats import FormatRule
     from barnabas.console.messages.masking import MaskRule
-    from barnabas.console.prometheus import Prometheus
     from barnabas.serializers.registry import SchemaRegistry
 
 

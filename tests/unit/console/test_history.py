@@ -7,8 +7,8 @@ from pathlib import Path
 
 from barnabas.console.cluster_access import ClusterAccess
 from barnabas.console.cluster_history import History
-from barnabas.console.history_file import history_file
-from barnabas.console.series import Series
+from barnabas.console.history.history_file import history_file
+from barnabas.console.history.series import Series
 from barnabas.console.settings import ConsoleSettings
 from barnabas.runtime.clock import SystemClock
 from console_in_process import NO_BROKER, ConsoleInProcess

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from barnabas.client.admin.configs import ConfigEntry, ConfigSynonym
-from barnabas.console.config_sources import explained_configs, inherited_times
 from barnabas.console.formats import moment, number, rate, size
 from barnabas.console.forms import Fields, FormError
 from barnabas.console.navigation import Navigation
+from barnabas.console.plans.config_sources import explained_configs, inherited_times
 from barnabas.console.rendering import Renderer, assets, link, paged
 
 CONSOLE = Path(__file__).parents[3] / "src" / "barnabas" / "console"

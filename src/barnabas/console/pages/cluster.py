@@ -12,12 +12,12 @@ from barnabas.cli.admin.quorum import quorum_state
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.access.acting import acting_user
-from barnabas.console.charts import Line, axis_chart, chosen_span
 from barnabas.console.cluster_history import Totals, users_totals
-from barnabas.console.config_sources import explained_configs
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
+from barnabas.console.history.charts import Line, axis_chart, chosen_span
 from barnabas.console.navigation import Entry
+from barnabas.console.plans.config_sources import explained_configs
 from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from barnabas.cli.load.rates import NodeSample, Sample
     from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
-    from barnabas.console.charts import AxisChart, Span, Unit
     from barnabas.console.cluster_history import History
+    from barnabas.console.history.charts import AxisChart, Span, Unit
 
 
 async def show_cluster(request: Request) -> Response:

@@ -15,9 +15,9 @@ from barnabas.client.errors import ClientError
 from barnabas.console.access.roles import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import FormError, query_fields
-from barnabas.console.offset_plans import offsets_csv, planned_offsets
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.pages.config_changes import change_config, preview_config
+from barnabas.console.plans.offset_plans import offsets_csv, planned_offsets
 from barnabas.console.rendering import link
 
 if TYPE_CHECKING:

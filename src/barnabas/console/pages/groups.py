@@ -11,13 +11,13 @@ from barnabas.cli.load.lag_age import LagAges
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.admin.share_groups import ShareRecordState
 from barnabas.client.errors import ClientError
-from barnabas.console.charts import chosen_span
 from barnabas.console.cluster_history import GROUP
-from barnabas.console.config_sources import explained_configs
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
+from barnabas.console.history.charts import chosen_span
 from barnabas.console.navigation import Entry
-from barnabas.console.streams_picture import draw_topology
+from barnabas.console.plans.config_sources import explained_configs
+from barnabas.console.plans.streams_picture import draw_topology
 from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from barnabas.client.admin.share_groups import ShareState
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.console.assignments import Assignment
-    from barnabas.console.config_sources import ExplainedConfig
+    from barnabas.console.plans.assignments import Assignment
+    from barnabas.console.plans.config_sources import ExplainedConfig
 
 _MEMBERS_MAX = 100
 # Share partitions whose stored state the page asks for.

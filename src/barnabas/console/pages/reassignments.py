@@ -21,9 +21,9 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.console import console_of
 from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
-from barnabas.console.move_plans import MOVES_MAX, MovePlan, load_plan
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
+from barnabas.console.plans.move_plans import MOVES_MAX, MovePlan, load_plan
 from barnabas.console.rendering import paged
 from barnabas.console.tables import Column, tabulate
 

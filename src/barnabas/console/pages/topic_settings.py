@@ -13,14 +13,14 @@ from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.pages.change import Done, Preview, change
-from barnabas.console.rendering import link
-from barnabas.console.topic_settings import (
+from barnabas.console.plans.topic_settings import (
     PREFIX,
     changed_configs,
     load_defaults,
     load_settings,
     typed_configs,
 )
+from barnabas.console.rendering import link
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
-    from barnabas.console.topic_settings import TopicShape
+    from barnabas.console.plans.topic_settings import TopicShape
 
 
 async def show_new(request: Request) -> Response:

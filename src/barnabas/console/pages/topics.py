@@ -9,12 +9,12 @@ from starlette.routing import Route
 from barnabas.cli.partitions.snapshot import take_snapshots
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
-from barnabas.console.charts import chosen_span
 from barnabas.console.cluster_history import TOPIC
-from barnabas.console.config_sources import defaults_of, explained_configs
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
+from barnabas.console.history.charts import chosen_span
 from barnabas.console.navigation import Entry
+from barnabas.console.plans.config_sources import defaults_of, explained_configs
 from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.client.admin.group_descriptions import Subtopology
-from barnabas.console.streams_picture import draw_topology
+from barnabas.console.plans.streams_picture import draw_topology
 
 FIRST = Subtopology("0", ("in",), ("split",), (), ())
 SECOND = Subtopology("1", ("side",), (), ("split",), ("counts-changelog",))

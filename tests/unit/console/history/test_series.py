@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.console.history_file import HistoryFile, HistoryFileError, history_file
-from barnabas.console.series import COARSE_S, DAY_S, POINTS_MAX, Ring, Series
+from barnabas.console.history.history_file import HistoryFile, HistoryFileError, history_file
+from barnabas.console.history.series import COARSE_S, DAY_S, POINTS_MAX, Ring, Series
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.disk import SimDisk
 from unit.storage.storage_fixtures import ManualClock

@@ -13,8 +13,8 @@ import click
 from barnabas.cli.common.units import config_meaning, config_text
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
-from barnabas.console.config_sources import defaults_of
 from barnabas.console.forms import FormError
+from barnabas.console.plans.config_sources import defaults_of
 from barnabas.settings.key import ConfigType, Required
 from barnabas.storage.config import TOPIC_CONFIGS
 

@@ -13,13 +13,13 @@ import re
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from barnabas.console.series import COARSE_S, MINUTE_S
+from barnabas.console.history.series import COARSE_S, MINUTE_S
 from barnabas.runtime.disk import RealDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from barnabas.console.series import Series
+    from barnabas.console.history.series import Series
     from barnabas.runtime.disk import Disk, FileLock
 
 _FILE_BYTES_MAX = 64 * 1024 * 1024

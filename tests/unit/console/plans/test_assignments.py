@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.cli.admin.group_lag import PartitionProgress
 from barnabas.client.admin.group_descriptions import GroupMember
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.console.assignments import CHANGES_MAX, Assignments
+from barnabas.console.plans.assignments import CHANGES_MAX, Assignments
 
 
 def owned(*owners: str) -> list[PartitionProgress]:

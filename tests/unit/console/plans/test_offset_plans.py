@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.forms import FormError
-from barnabas.console.offset_plans import offsets_csv, read_offsets_csv
+from barnabas.console.plans.offset_plans import offsets_csv, read_offsets_csv
 
 OFFSETS = {TopicPartition("b", 1): 7, TopicPartition("a", 10): 0, TopicPartition("a", 9): 2**40}
 

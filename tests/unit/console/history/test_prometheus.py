@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.console.cluster_access import ClusterAccess
 from barnabas.console.cluster_history import History
-from barnabas.console.prometheus import Prometheus, PrometheusError
+from barnabas.console.history.prometheus import Prometheus, PrometheusError
 from barnabas.console.settings import ConsoleSettings
 from barnabas.runtime.clock import SystemClock
 from unit.console.samples import sample

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from barnabas.console.charts import (
+from barnabas.console.history.charts import (
     HEIGHT,
     WIDTH,
     AxisChart,

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.client.admin.configs import ConfigEntry, ConfigSynonym
 from barnabas.console.forms import Fields, FormError
-from barnabas.console.topic_settings import (
+from barnabas.console.plans.topic_settings import (
     Setting,
     _known_settings,
     changed_configs,

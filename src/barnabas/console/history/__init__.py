@@ -1,0 +1,1 @@
+"""The past of a cluster: series of values, the file and the server that keep them, and charts."""
