@@ -123,6 +123,20 @@ def test_the_batch_of_a_record_is_shown(console: ConsoleInProcess, client: Clien
     assert "offsets 0 to 3" in beyond.text
 
 
+def test_times_of_a_message_are_in_the_chosen_zone(
+    console: ConsoleInProcess, client: Client
+) -> None:
+    topic = "records-zones"
+    client.create_topic(topic, 1, 1, {"retention.ms": "-1"})
+    with client.producer() as producer:
+        producer.send(topic, b"value", b"key", timestamp_ms=1_769_860_800_000).result()
+    place = {"topic": topic, "partition": 0, "offset": 0, "zone": "Asia/Tokyo"}
+    for path in ("/message", "/message/versions"):
+        page = console.get(path, **place).text
+        assert "2026-01-31 21:00:00.000+09:00" in page
+        assert "Times are Asia/Tokyo." in page
+
+
 def test_versions_of_a_key_are_listed_and_compared(
     console: ConsoleInProcess, client: Client
 ) -> None:

@@ -19,6 +19,7 @@ from barnabas.console.messages.formats import FORMATS, Formats
 from barnabas.console.messages.key_versions import Versions, VersionSearch
 from barnabas.console.messages.one_record import Fate, fate_of, read_record, transactional_id_of
 from barnabas.console.search.ranges import offset_bounds
+from barnabas.console.search.zones import zone_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -87,12 +88,13 @@ async def _transaction(console: Console, place: _Place, reading: Reading) -> tup
 
 
 def _choices(request: Request, view: RecordView, topic: str) -> dict[str, Any]:
-    """Return what a page needs for the choice of formats, and the fields that keep it."""
-    console, formats = console_of(request), Formats.of(query_fields(request))
+    """Return what all pages of records need: the zone of times, and the choice of formats."""
+    console, query = console_of(request), query_fields(request)
     can_reveal = console.masks.of(topic).can_reveal and console.role_of(request) >= Role.ADMIN
     return {
         "formats": FORMATS,
-        "chosen": formats,
+        "chosen": Formats.of(query),
+        "zone": zone_of(request, query),
         "kept": view.choices,
         "can_reveal": can_reveal,
         "is_revealing": view.is_revealing,
