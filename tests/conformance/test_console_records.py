@@ -384,7 +384,9 @@ def test_administrators_see_what_a_rule_lets_them_see(
         producer.send(topic, b'{"pin": "0815"}')
     place = {"topic": topic, "partition": 0, "offset": 0}
     assert "0815" not in console.get("/message", **place).text
+    assert "revealed" not in console.get("/audit").text
     assert "0815" in console.get("/message", **place, reveal=1).text
+    assert "revealed" in console.get("/audit").text
     settings = ConsoleSettings(address, {}, interval=3600.0, timeout=SECONDS, masks=MASKS)
     with ConsoleInProcess(settings) as reader:
         found = reader.get("/message", **place, reveal=1)

@@ -104,9 +104,16 @@ class Console(Frame):
         return await self._service_threads.run(load)
 
     def record_view(self, request: Request) -> RecordView:
-        """Return how the records of this request are shown: decoded by choice, and masked."""
+        """Return how the records of this request are shown: decoded by choice, and masked.
+
+        The audit log has each request that may show what a mask hides.
+        """
         query = query_fields(request)
         reveal = query.has("reveal") and self.role_of(request) >= Role.ADMIN
+        if reveal and self.masks.of(query.stripped("topic")).can_reveal:
+            actor = self.actor(request, self.session_of(request))
+            fields = dict(query.all_but())
+            self.shared.audit.add(actor, self.title, self.path(request), fields, "revealed")
         return RecordView(self.decoders, self.masks, Formats.of(query), reveal=reveal)
 
     def page(

@@ -103,7 +103,7 @@ class AuditLog:
             cluster: The name of the cluster, or its bootstrap servers.
             path: The path of the change.
             form: The fields of the form; secrets in it are hidden.
-            result: "done", "failed" or "refused".
+            result: "done", "failed" or "refused"; "revealed" for what a mask hides.
             more: Further parts; None and empty ones are left out.
         """
         entry: dict[str, Any] = {
