@@ -14,8 +14,7 @@ from barnabas.client.admin.acls import (
     PatternType,
 )
 from barnabas.client.facade import Client
-from barnabas.console.access.login_settings import LoginSettings
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import LoginSettings, Role
 from barnabas.console.settings import ConsoleSettings
 from conformance.sasl_brokers import LISTENER, SaslBarnabas, SaslKafka
 from console_in_process import ConsoleInProcess

@@ -18,7 +18,7 @@ from barnabas import aio
 from barnabas.client.aio.broker_login import without_login
 from barnabas.client.errors import AuthenticationError, BrokerError, ClientError
 from barnabas.client.facade import Client
-from barnabas.console.access.acting import ActingUser, acting_user
+from barnabas.console.access.users import ActingUser, acting_user
 from barnabas.runtime.executor import ThreadExecutor
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from barnabas.runtime.process import discard_standard_output
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.console.access.login_settings import LoginSettings
+    from barnabas.console.access.users import LoginSettings
     from barnabas.console.connect.options import ConnectOptions
     from barnabas.console.connect.rest import ConnectSettings
     from barnabas.console.settings import ClusterSettings

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from starlette.responses import HTMLResponse
 
-from barnabas.console.access.acting import acting_user
 from barnabas.console.access.broker_users import Brokers
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role, acting_user
 from barnabas.console.cluster_access import ClusterAccess, Threads
 from barnabas.console.cluster_history import History
 from barnabas.console.connect.rest import ConnectCluster

@@ -13,8 +13,8 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from barnabas.console.access.audit import Actor, AuditLog
 from barnabas.console.access.proxy import TrustedProxy
 from barnabas.console.access.rate_limits import RateLimit
-from barnabas.console.access.roles import Role
 from barnabas.console.access.sessions import Session, Sessions
+from barnabas.console.access.users import Role
 from barnabas.console.forms import NO_DRAFT
 from barnabas.console.navigation import navigation
 from barnabas.console.rendering import Renderer, assets

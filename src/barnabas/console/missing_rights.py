@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from barnabas.client.errors import BrokerError, ClientError
-from barnabas.console.access.acting import acting_user
+from barnabas.console.access.users import acting_user
 from barnabas.console.cluster_access import ClusterDownError
 from barnabas.console.forms import query_fields
 from barnabas.console.frame import frame_of

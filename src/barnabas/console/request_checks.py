@@ -18,8 +18,8 @@ from urllib.parse import quote, urlsplit
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from barnabas.console.access.acting import acting_user
 from barnabas.console.access.rate_limits import is_costly
+from barnabas.console.access.users import acting_user
 from barnabas.console.forms import FORM_TYPE, MULTIPART_TYPE
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.console.access.login_settings import LoginSettings
+from barnabas.console.access.users import LoginSettings
 from barnabas.console.messages.key_versions import VersionLimits
 
 if TYPE_CHECKING:

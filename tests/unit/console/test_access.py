@@ -11,12 +11,11 @@ import pytest
 from starlette.requests import Request
 
 from barnabas.console.access.audit import Actor, AuditLog, shown_fields
-from barnabas.console.access.login_settings import LoginSettings
 from barnabas.console.access.options import login_settings, read_roles
 from barnabas.console.access.proxy import TrustedProxy
 from barnabas.console.access.rate_limits import RateLimit, is_costly
-from barnabas.console.access.roles import Role
 from barnabas.console.access.sessions import WrongPasswords
+from barnabas.console.access.users import LoginSettings, Role
 from barnabas.console.settings import ConsoleSettings
 from barnabas.runtime.clock import SystemClock
 from barnabas.sim.clock import SimClock, SimScheduler

@@ -10,8 +10,8 @@ import pytest
 from starlette.routing import Route
 
 from barnabas.console import command
-from barnabas.console.access.login_settings import LoginSettings
 from barnabas.console.access.sessions import Sessions
+from barnabas.console.access.users import LoginSettings
 from barnabas.console.settings import ConsoleSettings
 from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import SimClock, SimScheduler

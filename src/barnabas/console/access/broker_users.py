@@ -6,14 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.client.aio.broker_login import is_login_accepted, password_login, without_login
-from barnabas.console.access.acting import ActingUser
-from barnabas.console.access.users import User, role_of
+from barnabas.console.access.users import ActingUser, User, role_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.console.access.login_settings import LoginSettings
     from barnabas.console.access.sessions import Session
+    from barnabas.console.access.users import LoginSettings
     from barnabas.runtime.clock import Clock
 
 _TIMEOUT_MS = 10_000

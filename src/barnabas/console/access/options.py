@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.client.aio.broker_login import PASSWORD_MECHANISMS
-from barnabas.console.access.login_settings import LoginSettings
-from barnabas.console.access.roles import Role
-from barnabas.console.access.users import GROUP_MARK
+from barnabas.console.access.users import GROUP_MARK, LoginSettings, Role
 from barnabas.runtime.disk import RealDisk
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-    from barnabas.console.access.roles import Role
+    from barnabas.console.access.users import Role
 
 _NAME_MAX = 200
 _GROUPS_MAX = 1_000

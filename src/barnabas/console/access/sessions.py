@@ -11,8 +11,7 @@ import hmac
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.console.access.roles import Role
-from barnabas.console.access.users import PASSWORD_USER, User
+from barnabas.console.access.users import PASSWORD_USER, Role, User
 from barnabas.console.forms import NO_DRAFT
 
 if TYPE_CHECKING:

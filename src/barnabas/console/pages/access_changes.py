@@ -14,7 +14,7 @@ from barnabas.client.admin.acls import (
 )
 from barnabas.client.admin.credentials import ScramDeletion, ScramMechanism, ScramUpsertion
 from barnabas.client.errors import BrokerError
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, change
 

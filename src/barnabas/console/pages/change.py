@@ -16,8 +16,8 @@ from starlette.routing import Route
 
 from barnabas.client.errors import ClientError
 from barnabas.console.access.broker_users import is_still_accepted
-from barnabas.console.access.roles import Role
 from barnabas.console.access.sessions import Notice, Session
+from barnabas.console.access.users import Role
 from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import console_of
 from barnabas.console.forms import NO_DRAFT, Draft, Fields, FormError, form_fields

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from barnabas.cli.admin.quorum import quorum_state
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
-from barnabas.console.access.acting import acting_user
+from barnabas.console.access.users import acting_user
 from barnabas.console.cluster_history import Totals, users_totals
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields

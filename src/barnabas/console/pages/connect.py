@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from barnabas.cli.admin.group_lag import group_progress
 from barnabas.client.errors import ClientError
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.connect.config_form import config_form, secret_names, shown_config
 from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import console_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.connect.config_form import config_changes, secret_names, submitted_config
 from barnabas.console.connect.rest import ConnectError, Offset
 from barnabas.console.forms import FormError

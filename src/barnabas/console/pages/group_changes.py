@@ -12,7 +12,7 @@ from barnabas.cli.admin.groups import set_offsets
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.admin.groups import MemberToRemove
 from barnabas.client.errors import ClientError
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.pages.change import Done, Preview, change

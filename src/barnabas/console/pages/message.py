@@ -10,11 +10,11 @@ from starlette.routing import Route
 
 from barnabas.cli.log.record_contents import record_content
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
+from barnabas.console.differences import diff_records
 from barnabas.console.forms import query_fields
 from barnabas.console.messages.decoded import FULL_BYTES
-from barnabas.console.messages.diff import diff_records
 from barnabas.console.messages.formats import FORMATS, Formats
 from barnabas.console.messages.key_versions import Versions, VersionSearch
 from barnabas.console.messages.one_record import Fate, fate_of, read_record, transactional_id_of

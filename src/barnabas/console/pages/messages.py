@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, StreamingResponse
 from starlette.routing import Route
 
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.messages.formats import FORMATS

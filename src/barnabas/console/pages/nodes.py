@@ -19,7 +19,7 @@ from barnabas.cli.admin.quorum import (
 from barnabas.client.admin.cluster import NO_DIRECTORY, UpgradeType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import FormError
 from barnabas.console.navigation import Entry

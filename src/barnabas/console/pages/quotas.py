@@ -10,7 +10,7 @@ from barnabas.cli.admin.quotas import ENTITY_TYPES, entity, entity_text, quota_t
 from barnabas.cli.common.units import config_text
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import Entry

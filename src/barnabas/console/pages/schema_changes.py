@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.schemas.commands import existing_versions
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
+from barnabas.console.differences import compare, schema_lines
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, Shown, change
 from barnabas.console.pages.schemas import (
@@ -18,7 +19,6 @@ from barnabas.console.pages.schemas import (
     registry_of,
 )
 from barnabas.console.rendering import link
-from barnabas.console.schema_text import compare, schema_lines
 from barnabas.registry.config import IMPORT, LEVELS, MODES
 from barnabas.serializers.errors import RegistryError
 

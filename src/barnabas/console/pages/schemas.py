@@ -14,9 +14,9 @@ from barnabas.cli.schemas.incompatibilities import Incompatibilities
 from barnabas.cli.schemas.options import parse_reference
 from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
+from barnabas.console.differences import compare, schema_lines
 from barnabas.console.forms import FormError, form_fields, query_fields
 from barnabas.console.navigation import Entry
-from barnabas.console.schema_text import compare, schema_lines
 from barnabas.console.tables import Column, tabulate
 from barnabas.registry.config import LEVELS, MODES
 from barnabas.registry.subjects import split

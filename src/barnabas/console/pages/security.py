@@ -15,7 +15,7 @@ from barnabas.client.admin.acls import (
 )
 from barnabas.client.admin.credentials import ScramMechanism
 from barnabas.client.errors import ClientError
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.navigation import Entry
 from barnabas.console.tables import Column, tabulate

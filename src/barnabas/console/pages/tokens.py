@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from barnabas.cli.common.units import duration_ms
 from barnabas.client.errors import ClientError
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.formats import moment
 from barnabas.console.forms import FormError

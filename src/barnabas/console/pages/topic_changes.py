@@ -8,7 +8,7 @@ from barnabas.cli.partitions.move_progress import partition_sizes, replica_sizes
 from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.formats import size
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, change

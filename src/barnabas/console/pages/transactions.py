@@ -18,7 +18,7 @@ from barnabas.cli.common.units import duration_ms
 from barnabas.cli.why.reasons import duration
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.console.access.roles import Role
+from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import Entry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.client.fetch.record_set import ConsumerRecord
-from barnabas.console.messages.diff import diff_records
+from barnabas.console.differences import diff_records
 from barnabas.console.messages.formats import Decoders
 from barnabas.console.messages.masking import NO_MASKS, MaskRule, Masks
 from barnabas.console.messages.record_view import RecordView

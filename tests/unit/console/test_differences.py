@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.console.schema_text import Line, compare, schema_lines
+from barnabas.console.differences import Line, compare, schema_lines
 from barnabas.serializers.schema import Schema, SchemaType
 
 
