@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.client.aio.admin import Admin
 from barnabas.client.errors import AuthenticationError
 
 if TYPE_CHECKING:
@@ -47,6 +46,9 @@ async def is_login_accepted(
     Raises:
         ClientError: The brokers cannot decide now.
     """
+    # Imported only when somebody logs in: commands read the mechanisms for their options.
+    from barnabas.client.aio.admin import Admin
+
     limits = {"request_timeout_ms": timeout_ms, "default_api_timeout_ms": timeout_ms}
     try:
         async with Admin(bootstrap, **{**client, **login, **limits}) as admin:
