@@ -46,7 +46,7 @@ async def is_login_accepted(
     Raises:
         ClientError: The brokers cannot decide now.
     """
-    # Imported only when somebody logs in: commands read the mechanisms for their options.
+    # Imported only for log-ins: commands need the mechanisms for their options.
     from barnabas.client.aio.admin import Admin
 
     limits = {"request_timeout_ms": timeout_ms, "default_api_timeout_ms": timeout_ms}
