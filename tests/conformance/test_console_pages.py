@@ -135,6 +135,7 @@ def test_an_open_transaction_is_shown_and_its_producer_is_fenced(
         assert row["State"] == "Ongoing"
         assert row["Coordinator"] == "1"
         assert row["Partitions"].strip() == f"{TOPIC}:0"
+        assert "Abort" in row["Change"]
         producers = table_rows(console.get("/transactions/producers", topic=TOPIC).text)
         assert "Abort" in producers["0"]["Open transaction from"]
         assert "stays" not in console.preview("/transactions/fence", id=name).text

@@ -26,13 +26,7 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
 
-QUOTAS = (
-    "producer_byte_rate",
-    "consumer_byte_rate",
-    "request_percentage",
-    "controller_mutation_rate",
-    "connection_creation_rate",
-)
+# Quota: the unit of its limit.
 _UNITS = {
     "producer_byte_rate": "bytes/s",
     "consumer_byte_rate": "bytes/s",
@@ -41,6 +35,12 @@ _UNITS = {
     "connection_creation_rate": "connections/s",
 }
 _SUBSCRIPTIONS_MAX = 500
+# Field of the form: the kind of entity, and the entities that its default is for.
+_ENTITIES = {
+    "user": ("User", "all users"),
+    "client_id": ("Client id", "all client ids"),
+    "ip": ("IP address", "all IP addresses"),
+}
 _QUOTAS, _TELEMETRY = "/quotas", "/telemetry"
 _DEFAULT = "(default)"
 
@@ -93,7 +93,7 @@ async def show_quotas(request: Request) -> Response:
         request, columns, rows, text=lambda row: f"{row.name} {row.key}", sort="entity"
     )
     return console.page(
-        request, "quotas.html", table=table, problem=problem, keys=QUOTAS, kinds=ENTITY_TYPES
+        request, "quotas.html", table=table, problem=problem, keys=_UNITS, kinds=_ENTITIES
     )
 
 
@@ -123,8 +123,8 @@ def _owner(form: Fields) -> QuotaEntity:
 
 def _key(form: Fields) -> str:
     key = form.required("quota")
-    if key not in QUOTAS:
-        raise FormError(f"quota must be one of {', '.join(QUOTAS)}, not {key}")
+    if key not in _UNITS:
+        raise FormError(f"quota must be one of {', '.join(_UNITS)}, not {key}")
     return key
 
 
