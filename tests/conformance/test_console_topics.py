@@ -241,7 +241,7 @@ def test_plans_of_moves_and_unwell_partitions_are_pages(
     assert "nothing changes" in words(console.preview("/topic/elect"))
     same = {"topic": topic, "partition": 0, "brokers": 1}
     assert "nothing moves" in words(console.change("/reassignments/start", **same))
-    assert "No replicas move" in words(console.change("/reassignments/cancel"))
+    assert "no replicas move" in words(console.change("/reassignments/cancel"))
     throttles = console.preview("/reassignments/throttles")
     assert "removed the throttles" in words(confirm(console, throttles, "/reassignments/throttles"))
 

@@ -12,6 +12,7 @@ from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.access.roles import Role
 from barnabas.console.console import console_of
+from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
@@ -60,7 +61,9 @@ class QuotaRow(NamedTuple):
     @property
     def text(self) -> str:
         """The value with its unit."""
-        return f"{quota_text(self.value)} {_UNITS.get(self.key, '')}".strip()
+        unit = _UNITS.get(self.key, "")
+        rounded = f" ({size(self.value)}/s)" if unit == "bytes/s" and self.value >= 1024 else ""
+        return f"{quota_text(self.value)} {unit}{rounded}".strip()
 
     @property
     def fields(self) -> dict[str, str]:
