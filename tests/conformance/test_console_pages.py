@@ -181,7 +181,7 @@ def test_quotas_are_set_and_removed(console: ConsoleInProcess) -> None:
         return {html.unescape(key): value for key, value in rows.items()}.get(name)
 
     row = eventually(found)
-    assert row["Limit"] == "1048576 bytes/s"
+    assert row["Limit"] == "1048576 bytes/s (1.0 MiB/s)"
     assert "more general quota" in console.preview("/quotas/remove", **of).text
     console.change("/quotas/remove", **of, confirmed=1)
     eventually(lambda: found() is None)
