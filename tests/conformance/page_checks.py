@@ -14,7 +14,7 @@ PAGE_BYTES_MAX = 100 * 1024
 # The page, its style, its script and its icon.
 REQUESTS_MAX = 4
 
-# Texts that cross another text, or whose box hides a part of them.
+# Texts that cross another text, or whose box hides a part of them, and figures with a broken word.
 _POOR_LAYOUT = """
 (() => {
   const found = [];
@@ -47,6 +47,17 @@ _POOR_LAYOUT = """
       }
     }
   });
+  for (const each of document.querySelectorAll(".facts dt, .facts dd, .facts span")) {
+    for (const node of [...each.childNodes].filter(isText)) {
+      for (const word of node.textContent.matchAll(/[A-Za-z]{2,20}/g)) {
+        const range = document.createRange();
+        range.setStart(node, word.index);
+        range.setEnd(node, word.index + word[0].length);
+        const tops = [...range.getClientRects()].map((box) => Math.round(box.top));
+        if (new Set(tops).size > 1) found.push("broken: " + word[0]);
+      }
+    }
+  }
   const root = document.documentElement;
   if (root.scrollWidth > root.clientWidth) found.push(`wide: ${root.scrollWidth} pixels`);
   return found;

@@ -77,7 +77,7 @@ def test_every_page_is_shown(console: ConsoleInProcess, topic: str, client: Clie
         ("/group", {"id": "console-shown"}, [f"{topic}</a>:0", "900"]),
         ("/broker", {"id": node}, ["Log directories", "set in the broker&#39;s file"]),
         ("/broker", {"id": 999}, ["No broker with this id"]),
-        ("/reassignments", {}, ["no replicas move"]),
+        ("/reassignments", {}, ["No replicas move"]),
         ("/security", {}, ["SECURITY_DISABLED", "Users (SCRAM)"]),
         ("/produce", {"topic": topic}, ["Write a message"]),
     ):
@@ -122,7 +122,9 @@ def test_why_and_doctor_are_pages(console: ConsoleInProcess, topic: str) -> None
     assert console.get("/why", target=f"{topic}:9", ask=1).status == 404
     assert console.get("/why", target="a@1", ask=1).status == 400
     doctor = console.get("/doctor", ask=1).text
-    assert 'class="findings"' in doctor
+    verdicts = re.findall(r'class="verdict">(\w+)<', doctor)
+    assert verdicts == sorted(verdicts, key=["wrong", "note", "ok"].index)
+    assert "ok" in verdicts
 
 
 def test_hostile_keys_values_headers_and_names_are_escaped(

@@ -42,6 +42,7 @@ PAGES = (
     f"/message/versions?topic={TOPIC}&partition=0&offset=0",
     f"/message/difference?topic={TOPIC}&partition=0&offset=1&other_partition=0&other_offset=0",
     f"/messages?topic={LONG}", f"/messages?topic={SCHEMAS}",
+    f"/messages?topic={TOPIC}&filter=value.no_member_has_this_name+%3E+1",
     "/groups", f"/group?id={quote(HOSTILE)}", f"/group?id={LONG}",
     "/broker?id=1", "/pipelines", "/reassignments", "/security", "/why", "/doctor",
     f"/why?target={LONG}&kind=topic&ask=1", f"/produce?topic={TOPIC}", "/login",

@@ -51,7 +51,7 @@ def test_a_replica_that_moves_is_shown_with_its_progress_until_it_has_moved() ->
             canceled = console.preview("/reassignments/cancel", topic=TOPIC, partition=0).text
             assert re.search(rf"<td[^>]*>{source}</td></tr>", canceled), canceled
             client.admin.alter_configs(broker, {RATE: None})
-            eventually(lambda: "no replicas move" in console.get("/reassignments").text)
+            eventually(lambda: "No replicas move" in console.get("/reassignments").text)
         assert client.describe_topics([TOPIC])[TOPIC].partitions[0].replicas == (target,)
 
 
@@ -73,7 +73,7 @@ def test_a_broker_is_emptied_by_a_plan_with_a_limit_whose_throttles_are_removed(
             assert "954 MiB a second" in console.preview("/reassignments/start", **moves).text
             done = console.change("/reassignments/start", **moves, confirmed=1)
             assert "began to move 2 partitions" in done.text
-            eventually(lambda: "no replicas move" in console.get("/reassignments").text)
+            eventually(lambda: "No replicas move" in console.get("/reassignments").text)
             left = console.preview("/reassignments/throttles").text
             assert f">{TOPIC}</td>" in left
             console.change("/reassignments/throttles", confirmed=1)

@@ -135,6 +135,7 @@ def test_an_open_transaction_is_shown_and_its_producer_is_fenced(
         assert row["State"] == "Ongoing"
         assert row["Coordinator"] == "1"
         assert row["Partitions"].strip() == f"{TOPIC}:0"
+        assert "Abort" in row["Change"]
         producers = table_rows(console.get("/transactions/producers", topic=TOPIC).text)
         assert "Abort" in producers["0"]["Open transaction from"]
         assert "stays" not in console.preview("/transactions/fence", id=name).text
@@ -180,7 +181,7 @@ def test_quotas_are_set_and_removed(console: ConsoleInProcess) -> None:
         return {html.unescape(key): value for key, value in rows.items()}.get(name)
 
     row = eventually(found)
-    assert row["Limit"] == "1048576 bytes/s"
+    assert row["Limit"] == "1048576 bytes/s (1.0 MiB/s)"
     assert "more general quota" in console.preview("/quotas/remove", **of).text
     console.change("/quotas/remove", **of, confirmed=1)
     eventually(lambda: found() is None)

@@ -168,9 +168,9 @@ def test_versions_of_a_key_are_listed_and_compared(
     ]  # fmt: skip
     chosen = console.get("/message/difference", **place, other_partition=0, other_offset=121).text
     assert "<code>null</code>" in chosen
-    assert "no version before" in console.get("/message/difference", **place).text
+    assert "No version before" in console.get("/message/difference", **place).text
     no_key = {**place, "offset": 122}
-    assert "no key, no versions" in console.get("/message/versions", **no_key).text
+    assert "No key, no versions" in console.get("/message/versions", **no_key).text
     for path in ("/message/versions", "/message/difference"):
         assert console.get(path, **{**place, "offset": 999}).status == 404
 

@@ -206,12 +206,13 @@ def test_a_topic_shows_its_groups_its_skew_and_its_partitions_in_order(
     console.sample()
     page = console.get("/topic", name=topic, sort="-records")
     assert re.search(r"topics-reader classic Empty 1 0 60 ", words(page)), words(page)
-    assert "Skew 2.0×, 2.0×, –" in words(page)
+    assert "Retention 7d Records 100 " in words(page)
+    assert "Skew 2.0× records 2.0× bytes – rate" in words(page)
     places = [page.text.index(f"partition={number}") for number in (0, 1)]
     assert places == sorted(places)
     listed = words(console.get("/topics", q="topics-rec"))
     assert re.search(r" topics-records 2 0 0 0 B \S+ \S+ 1 ", listed), listed
-    assert "nothing matches" in words(console.get("/topics", q="no such name"))
+    assert "Nothing matches" in words(console.get("/topics", q="no such name"))
 
 
 def test_plans_of_moves_and_unwell_partitions_are_pages(
@@ -223,7 +224,7 @@ def test_plans_of_moves_and_unwell_partitions_are_pages(
     assert "there is no topic absent" in missing
     impossible = console.get("/reassignments/plan", plan=1, topics=topic, how="even", replicas=3)
     assert "requires 3 replicas" in words(impossible)
-    assert "all partitions are well" in words(console.get("/partitions"))
+    assert "All partitions are well" in words(console.get("/partitions"))
     assert "nothing changes" in words(console.preview("/topic/elect"))
     same = {"topic": topic, "partition": 0, "brokers": 1}
     assert "nothing moves" in words(console.change("/reassignments/start", **same))
@@ -323,7 +324,7 @@ def test_a_member_is_removed_and_the_assignment_is_shown_over_time(
         assert "Assignment over time" in page.text
         assert "first static" in words(page)
         refused = console.change("/group/reset", id=group, to="latest")
-        assert "which would overwrite the offsets" in words(refused)
+        assert "that would overwrite the offsets" in words(refused)
         member = re.search(r'name="member" value="(first[^"]*)"', page.text)
         assert member is not None
         fields = {"id": group, "member": member[1]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -94,6 +95,7 @@ def test_the_page_of_a_connector_hides_secrets_and_folds_traces(
     assert f"x://u:{MASK}@h/d" in page
     assert "<summary>java.lang.Boom: no disk</summary>" in page
     assert "Restart what failed" in page
+    assert re.search(r"<dt>State</dt><dd>\s*<span class=\"tag bad\">failed<", page)
 
 
 def test_the_log_in_is_sent_to_its_cluster(

@@ -158,6 +158,6 @@ def test_hostile_cells_and_filters_are_escaped() -> None:
 def test_an_empty_table_says_why_it_is_empty() -> None:
     assert "Make one." in page_of(table(things=[]))
     page = page_of(table("/things?q=zzz"))
-    assert "nothing matches zzz" in page
+    assert "Nothing matches zzz" in page
     assert ">Show all</a>" in page
     assert "<table" not in page

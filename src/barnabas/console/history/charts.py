@@ -153,7 +153,7 @@ def value_text(value: float | None, unit: Unit) -> str:
     if value is None:
         return "–"
     if unit == "ms":
-        return f"{value:.1f} ms" if value < 10 else f"{value:,.0f} ms"
+        return f"{value:.1f} ms" if value < 10 else f"{number(value)} ms"
     if unit in {"B", "B/s"}:
         return size(value) + unit[1:]
     return f"{rate(value)} /s" if unit == "/s" else number(value)

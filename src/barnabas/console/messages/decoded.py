@@ -5,6 +5,7 @@ Records can be large, and any producer can write anything. All that is shown is 
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import msgspec
@@ -130,6 +131,7 @@ class Decoded:
         if self.kind == "json" and length <= limit:
             is_short = limit <= LISTED_BYTES and length <= _LINE_BYTES
             text = msgspec.json.format(data, indent=0 if is_short else 2).decode()
+            text = _ESCAPES.sub(_without_escape, text)
             return ShownBytes("json", text, self.size, is_cut=False, note=self.note)
         kind = "text" if self.kind == "json" else self.kind
         # A character at the cut may be incomplete.
@@ -227,6 +229,20 @@ def is_shallow(data: bytes) -> bool:
         if depth > DEPTH_MAX:
             return False
     return True
+
+
+# Any escape of a JSON text; the groups are the digits of letters beyond ASCII.
+_ESCAPES = re.compile(
+    r"\\(?:u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})|u([0-9a-f]{4})|.)", re.IGNORECASE
+)
+
+
+def _without_escape(found: re.Match[str]) -> str:
+    """Return the letter for an escape; the escape itself for other characters and for ASCII."""
+    digits = [each for each in found.groups() if each]
+    units = b"".join(bytes.fromhex(each) for each in digits)
+    letter = units.decode("utf-16-be", "ignore")
+    return letter if letter.isprintable() and not letter.isascii() else found[0]
 
 
 def _dump(data: bytes) -> str:

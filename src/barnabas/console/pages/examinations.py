@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from barnabas.cli.doctor.diagnosis import Finding
     from barnabas.cli.why.reasons import Reason
     from barnabas.client.facade import Client
 
@@ -33,6 +34,8 @@ _LATE = (
     f"topic or group"
 )
 _SUBJECTS_MAX = 200
+# The order of the findings on the page.
+_VERDICTS = ("wrong", "note", "ok")
 
 
 async def show_why(request: Request) -> Response:
@@ -79,7 +82,12 @@ async def show_doctor(request: Request) -> Response:
 
         async with console.examining:
             diagnosis = await asyncio.to_thread(run)
-    return console.page(request, "doctor.html", diagnosis=diagnosis)
+    findings = [] if diagnosis is None else sorted(diagnosis.findings, key=_by_harm)
+    return console.page(request, "doctor.html", diagnosis=diagnosis, findings=findings)
+
+
+def _by_harm(finding: Finding) -> int:
+    return _VERDICTS.index(finding.verdict)
 
 
 NAVIGATION = [

@@ -48,9 +48,10 @@ def _idle(client: Client, name: str) -> GroupDescription:
     """
     found = _described(client, name)
     if found.members:
+        count = len(found.members)
         raise FormError(
-            f"{name} has {len(found.members)} members, which would overwrite the offsets: stop "
-            "them first"
+            f"{name} has {count} member{'s' if count != 1 else ''} that would overwrite the "
+            f"offsets: stop the consumers first"
         )
     return found
 

@@ -58,7 +58,7 @@ class ListedGroup(NamedTuple):
 _LISTED: list[Column[ListedGroup]] = [
     Column("group", "Group", lambda each: each.listing.group_id),
     Column("type", "Kind", lambda each: each.listing.type, "text"),
-    Column("state", "State", lambda each: each.listing.state, "text"),
+    Column("state", "State", lambda each: each.listing.state),
     Column("members", "Members", lambda each: each.sampled("members"), "number"),
     Column("lag", "Lag", lambda each: each.sampled("lag"), "number"),
     Column(
@@ -104,10 +104,8 @@ class ShownOffset(NamedTuple):
     # Stored state of a share partition.
     state: ShareState | None
 
-    @property
-    def member_id(self) -> str:
-        """The member that reads the partition; "" for none."""
-        return self.progress.member.member_id if self.progress.member else ""
+    # Members that read the partition; several may read one of a share group.
+    members: str
 
     def records(self, *states: ShareRecordState) -> int | None:
         """Return the number of records that are stored with one of the states."""
@@ -128,7 +126,7 @@ _OFFSETS: list[Column[ShownOffset]] = [
     Column("end", "End", lambda each: each.progress.end, "number"),
     Column("lag", "Lag", lambda each: each.progress.lag, "number"),
     Column("seconds", "Lag in time", lambda each: each.seconds, numeric=True),
-    Column("member", "Member", lambda each: each.member_id),
+    Column("member", "Member", lambda each: each.members),
 ]
 _SHARE_OFFSETS: list[Column[ShownOffset]] = [
     Column("partition", "Partition", lambda each: each.progress.partition),
@@ -157,7 +155,7 @@ _SHARE_OFFSETS: list[Column[ShownOffset]] = [
         hint="Rejected, or delivered too often",
     ),
     Column("deliveries", "Most deliveries", lambda each: each.deliveries, "number"),
-    Column("member", "Member", lambda each: each.member_id),
+    Column("member", "Members", lambda each: each.members),
 ]
 
 
@@ -183,7 +181,7 @@ async def show_group(request: Request) -> Response:
             request,
             _SHARE_OFFSETS if is_share else _OFFSETS,
             found["offsets"],
-            text=lambda each: f"{each.progress.partition} {each.member_id}",
+            text=lambda each: f"{each.progress.partition} {each.members}",
             sort="partition",
         ),
         assignments=assignments,
@@ -228,9 +226,19 @@ def _offsets(
             each,
             0.0 if each.lag == 0 else seconds.get(each.partition),
             states.get(each.partition),
+            reading_members(progress.description, each),
         )
         for each in progress.partitions
     ]
+
+
+def reading_members(group: GroupDescription, each: PartitionProgress) -> str:
+    """Return the members that read a partition; "" for none."""
+    if group.type == "share":
+        found = [member for member in group.members if each.partition in member.assignment]
+    else:
+        found = [each.member] if each.member else []
+    return ", ".join(member.member_id for member in found)
 
 
 def _share_states(

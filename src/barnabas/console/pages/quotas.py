@@ -12,6 +12,7 @@ from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
+from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
@@ -26,13 +27,7 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
 
-QUOTAS = (
-    "producer_byte_rate",
-    "consumer_byte_rate",
-    "request_percentage",
-    "controller_mutation_rate",
-    "connection_creation_rate",
-)
+# Quota: the unit of its limit.
 _UNITS = {
     "producer_byte_rate": "bytes/s",
     "consumer_byte_rate": "bytes/s",
@@ -41,6 +36,12 @@ _UNITS = {
     "connection_creation_rate": "connections/s",
 }
 _SUBSCRIPTIONS_MAX = 500
+# Field of the form: the kind of entity, and the entities that its default is for.
+_ENTITIES = {
+    "user": ("User", "all users"),
+    "client_id": ("Client id", "all client ids"),
+    "ip": ("IP address", "all IP addresses"),
+}
 _QUOTAS, _TELEMETRY = "/quotas", "/telemetry"
 _DEFAULT = "(default)"
 
@@ -60,7 +61,9 @@ class QuotaRow(NamedTuple):
     @property
     def text(self) -> str:
         """The value with its unit."""
-        return f"{quota_text(self.value)} {_UNITS.get(self.key, '')}".strip()
+        unit = _UNITS.get(self.key, "")
+        rounded = f" ({size(self.value)}/s)" if unit == "bytes/s" and self.value >= 1024 else ""
+        return f"{quota_text(self.value)} {unit}{rounded}".strip()
 
     @property
     def fields(self) -> dict[str, str]:
@@ -93,7 +96,7 @@ async def show_quotas(request: Request) -> Response:
         request, columns, rows, text=lambda row: f"{row.name} {row.key}", sort="entity"
     )
     return console.page(
-        request, "quotas.html", table=table, problem=problem, keys=QUOTAS, kinds=ENTITY_TYPES
+        request, "quotas.html", table=table, problem=problem, keys=_UNITS, kinds=_ENTITIES
     )
 
 
@@ -123,8 +126,8 @@ def _owner(form: Fields) -> QuotaEntity:
 
 def _key(form: Fields) -> str:
     key = form.required("quota")
-    if key not in QUOTAS:
-        raise FormError(f"quota must be one of {', '.join(QUOTAS)}, not {key}")
+    if key not in _UNITS:
+        raise FormError(f"quota must be one of {', '.join(_UNITS)}, not {key}")
     return key
 
 

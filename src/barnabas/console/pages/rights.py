@@ -18,6 +18,7 @@ from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.navigation import Entry
+from barnabas.console.pages.security import acls_problem
 from barnabas.console.tables import Column, tabulate
 from barnabas.metadata.acl_decision import Action, canonical_address, decide
 from barnabas.protocol.resources import WILDCARD, WILDCARD_PRINCIPAL, PatternType
@@ -82,7 +83,7 @@ def _load(client: Client, principal: str, host: str) -> dict[str, Any]:
     try:
         acls = client.admin.describe_acls()
     except ClientError as error:
-        return {**found, "problem": str(error)}
+        return {**found, "problem": acls_problem(error)}
     own = [each for each in acls if each.principal in (principal, WILDCARD_PRINCIPAL)]
     return {**found, "entries": in_order(own), "rights": rights(acls, principal, host)}
 

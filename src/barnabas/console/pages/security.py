@@ -90,7 +90,7 @@ def _load(client: Client) -> dict[str, Any]:
     try:
         found["acls"] = sorted(client.admin.describe_acls(AclFilter()), key=str)
     except ClientError as error:
-        found["acls_error"] = str(error)
+        found["acls_error"] = acls_problem(error)
         if error.error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             # Both need the same right. Apache Kafka 4.4 would not respond to the next request.
             found["users_error"] = str(error)
@@ -105,6 +105,16 @@ def _load(client: Client) -> dict[str, Any]:
     except ClientError as error:
         found["users_error"] = str(error)
     return found
+
+
+def acls_problem(error: ClientError) -> str:
+    """Return why there are no access control entries, and what to do."""
+    if error.error_code is not ErrorCode.SECURITY_DISABLED:
+        return str(error)
+    return (
+        "The brokers let every client do everything (SECURITY_DISABLED). The config "
+        "authorizer.class.name of brokers and controllers makes them check access control entries."
+    )
 
 
 def _choices(kinds: type[AclResourceType | AclOperation]) -> list[str]:

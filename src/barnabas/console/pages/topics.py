@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.routing import Route
 
+from barnabas.cli.common.units import config_meaning
 from barnabas.cli.partitions.snapshot import take_snapshots
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
@@ -143,12 +144,16 @@ class Consumer(NamedTuple):
 _CONSUMERS: list[Column[Consumer]] = [
     Column("group", "Group", lambda each: each.group),
     Column("type", "Kind", lambda each: each.sample.type, "text"),
-    Column("state", "State", lambda each: each.sample.state, "text"),
+    Column("state", "State", lambda each: each.sample.state),
     Column("committed", "Partitions with offsets", lambda each: each.committed, "number"),
     Column("assigned", "Assigned partitions", lambda each: each.assigned, "number"),
     Column("lag", "Lag", lambda each: each.lag, "number"),
-    Column("seconds", "Lag of the group", lambda each: each.sample.lag_seconds, numeric=True),
+    Column("seconds", "Group lag in time", lambda each: each.sample.lag_seconds, numeric=True),
 ]
+
+
+# Configs by which brokers delete old records.
+_LIMITS = ("retention.ms", "retention.bytes")
 
 
 async def show_topic(request: Request) -> Response:
@@ -172,6 +177,7 @@ async def show_topic(request: Request) -> Response:
         ),
         consumers=tabulate(request, _CONSUMERS, _consumers(history, name), sort="-lag", prefix="g"),
         has_sample=history.latest is not None,
+        total_records=_sum(each.records for each in partitions),
         skew={
             "records": _skew(each.records for each in partitions),
             "bytes": _skew(each.size for each in partitions),
@@ -193,6 +199,12 @@ def _skew(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     total = sum(known)
     return max(known) * len(known) / total if len(known) > 1 and total > 0 else None
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """Return the sum; None if a value is unknown."""
+    found = list(values)
+    return None if None in found else sum(each or 0 for each in found)
 
 
 def _consumers(history: History, name: str) -> list[Consumer]:
@@ -221,9 +233,22 @@ def _load(client: Client, name: str) -> dict[str, Any]:
         "partitions": [_partition(each, starts.get(each.partition), sizes) for each in snapshots],
         "state": _state(snapshots),
         "total_size": sum(sizes.values()) if sizes else None,
+        "retention": _retention({each.name: each.value for each in configs}),
         "configs": explained_configs(configs, defaults_of(client, configs, leader)),
         "configs_error": str(entries) if is_error else "",
     }
+
+
+def _retention(configs: dict[str, str | None]) -> str:
+    """Return for how long the topic keeps records, in a few words."""
+    policy = configs.get("cleanup.policy")
+    if policy is None:
+        return "–"
+    found = ["compacted"] if "compact" in policy else []
+    if "delete" in policy:
+        texts = [config_meaning(key, configs.get(key)) for key in _LIMITS]
+        found += [text for text in texts if text not in ("", "no limit")]
+    return ", ".join(found) or "no limit"
 
 
 def _partition(snapshot: PartitionSnapshot, start: object, sizes: dict[int, int]) -> ShownPartition:

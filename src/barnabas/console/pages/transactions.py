@@ -84,8 +84,12 @@ async def show_transactions(request: Request) -> Response:
     if state and state not in STATES:
         raise FormError(f"state must be one of {', '.join(STATES)}, not {state}")
     rows, problem = await console.cluster.call(lambda client: _load(client, state))
+    # Only administrators have buttons in the table.
+    is_administrator = console.role_of(request) >= Role.ADMIN
+    more: tuple[Column[Any], ...] = (Column("change", "Change"),) if is_administrator else ()
+    columns = (*_COLUMNS, *more)
     table = tabulate(
-        request, _COLUMNS, rows, text=lambda row: f"{row.name} {row.producer_id}", sort="-open"
+        request, columns, rows, text=lambda row: f"{row.name} {row.producer_id}", sort="-open"
     )
     return console.page(
         request,
@@ -238,7 +242,7 @@ def preview_fence(client: Client, form: Fields) -> Preview:
     partitions = " ".join(map(str, sorted(found.partitions))) or None
     row = (name, found.state, found.producer_id, found.producer_epoch, partitions)
     columns = ("Transactional id", "State", "Producer id", "Epoch", "Partitions")
-    text = "The producer fails with its next request. Its open transaction is aborted."
+    text = "An open transaction is aborted. The producer fails with its next request."
     return Preview(f"Fence the producer of {name}?", "Fence it", columns, [row], text)
 
 

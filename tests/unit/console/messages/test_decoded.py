@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from barnabas.client.fetch.record_set import ConsumerRecord
@@ -30,8 +32,27 @@ def test_json_is_indented_and_keeps_numbers_order_and_repeated_names() -> None:
     shown = shown_bytes(b'{"b":1.10,"a":12345678901234567890123,"a":"\\u00e9"}', 9000)
     assert shown.kind == "json"
     assert [line.strip() for line in shown.text.splitlines()] == [
-        "{", '"b": 1.10,', '"a": 12345678901234567890123,', '"a": "\\u00e9"', "}",
+        "{", '"b": 1.10,', '"a": 12345678901234567890123,', '"a": "é"', "}",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("escaped", "shown"),
+    [
+        (r"Z\u00fcrich", "Zürich"),
+        (r"\u65E5\u672c", "日本"),
+        (r"\ud83d\ude00", "\N{GRINNING FACE}"),
+        # A backslash and five letters.
+        (r"\\u00fc", r"\\u00fc"),
+        # Half of a pair, controls, marks for the direction of text, and ASCII.
+        (r"\ud83d \u0000 \u202e \u0022 \n", r"\ud83d \u0000 \u202e \u0022 \n"),
+    ],
+)
+def test_json_shows_letters_for_their_escapes(escaped: str, shown: str) -> None:
+    data = f'{{"a": "{escaped}"}}'.encode()
+    text = shown_bytes(data, LISTED_BYTES).text
+    assert text == f'{{"a": "{shown}"}}'
+    assert json.loads(text) == json.loads(data)
 
 
 @pytest.mark.parametrize("data", [b"{nearly}", b"[1,", b'{"a":1} x', b"plain", b"12"])
