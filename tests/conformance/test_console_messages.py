@@ -15,12 +15,12 @@ import pytest
 from barnabas.client.facade import Client
 from barnabas.console.messages.masking import MaskRule
 from barnabas.console.settings import ConsoleSettings, SearchLimits
-from conformance.console_brokers import SECONDS, address
+from conformance.console_brokers import SECONDS, address, client
 from console_in_process import Answer, ConsoleInProcess
 from waiting import eventually_equal
 
 pytestmark = pytest.mark.conformance
-__all__ = ["address"]
+__all__ = ["address", "client"]
 
 COUNT = 600
 TOPIC = "console-orders"
@@ -41,6 +41,18 @@ def _value(number: int) -> bytes | None:
 
 def _headers(number: int) -> list[tuple[str, bytes]]:
     return [("trace", b"%d" % (number % 5))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def topic(client: Client) -> str:
+    """A topic with two partitions, over which the orders are spread."""
+    client.create_topic(TOPIC, 2, 1, {"retention.ms": "-1"})
+    with client.producer() as producer:
+        for partition in range(2):
+            numbers = range(partition, COUNT, 2)
+            records = [(b"order-%d" % n, _value(n), _headers(n), 1000 * n) for n in numbers]
+            producer.send_batch(TOPIC, records, partition)
+    return TOPIC
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +162,18 @@ def test_the_zone_is_remembered_by_the_browser(console: ConsoleInProcess) -> Non
     request = {"query": urlencode({"topic": TOPIC, "limit": 1}), "headers": {"cookie": cookie}}
     assert "1970-01-01 01:09:59.000+01:00" in console.request("GET", "/messages", **request).text
     assert console.get("/messages", topic=TOPIC, zone="Nowhere").status == 400
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"), [("time", "soon"), ("offset", "-5"), ("zone", "Nowhere"), ("limit", "0")]
+)
+def test_a_wrong_field_of_a_search_keeps_the_form(
+    console: ConsoleInProcess, field: str, wrong: str
+) -> None:
+    page = console.get("/messages", topic=TOPIC, text="kept words", **{field: wrong})
+    assert page.status == 400
+    assert 'value="kept words"' in page.text
+    assert re.search(rf'role="alert">[^<]*{re.escape(wrong)}', page.text)
 
 
 def test_results_are_downloaded(console: ConsoleInProcess) -> None:

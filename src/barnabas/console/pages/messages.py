@@ -11,14 +11,14 @@ from starlette.routing import Route
 
 from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
-from barnabas.console.forms import query_fields
+from barnabas.console.forms import Fields, FormError, query_fields
 from barnabas.console.messages.formats import FORMATS
 from barnabas.console.search import zones
 from barnabas.console.search.columns import DEFAULT, parse_columns
 from barnabas.console.search.conditions import Conditions
 from barnabas.console.search.downloads import Download, DownloadLimits, make_writer
 from barnabas.console.search.expressions import EXAMPLES, ExpressionError
-from barnabas.console.search.jobs import Search, State, make_plan
+from barnabas.console.search.jobs import Search, SearchJob, State, make_plan
 from barnabas.console.search.ranges import place_of, places_text, read_partitions
 from barnabas.console.search.scan import Scan
 from barnabas.console.search.streams import Tail
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
     from barnabas import aio
     from barnabas.console.console import Console
-    from barnabas.console.forms import Fields
     from barnabas.console.search.columns import Column, Row
-    from barnabas.console.search.jobs import SearchJob
     from barnabas.console.search.zones import Zone
 
 _RESULTS_DEFAULT = 50
@@ -53,8 +51,13 @@ _FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 async def show_messages(request: Request) -> Response:
     """Search a topic, and show what was found until now."""
     console, query = console_of(request), query_fields(request)
-    zone = zones.zone_of(request, query)
-    search = _search_of(request, query, zone)
+    try:
+        zone = zones.zone_of(request, query)
+        search = _search_of(request, query, zone)
+    except FormError as error:
+        if not query.stripped("topic"):
+            raise
+        return _refused(request, query, str(error))
     job = _job_of(console, query, search)
     await job.wait(console.settings.search.page_seconds)
     problem = job.error if isinstance(job.error, ExpressionError) else None
@@ -62,22 +65,53 @@ async def show_messages(request: Request) -> Response:
         raise job.error
     if job.state in (State.DONE, State.FAILED) and not query.has("job"):
         console.jobs.forget(job)
-    response = console.page(
+    response = _page(request, query, job, zone, problem=problem)
+    if query.has("zone"):
+        zones.remember_zone(response, zone)
+    return response
+
+
+def _refused(request: Request, query: Fields, reason: str) -> Response:
+    """Return the form as it was sent, with what is wrong with it."""
+    usual = Fields({"topic": query.stripped("topic")})
+    search = _search_of(request, usual, zones.UTC_ZONE)
+    job = SearchJob("", search, console_of(request).jobs)
+    job.end(State.FAILED, reason)
+    return _page(request, query, job, zones.UTC_ZONE, refusal=reason)
+
+
+def _page(
+    request: Request,
+    query: Fields,
+    job: SearchJob,
+    zone: Zone,
+    problem: ExpressionError | None = None,
+    refusal: str = "",
+) -> Response:
+    """Return the form of the search with what was found.
+
+    Args:
+        request: The request.
+        query: The fields of the form.
+        job: The search.
+        zone: The time zone of the page.
+        problem: What is wrong with the filter; then nothing was searched.
+        refusal: What is wrong with another field; then nothing was searched.
+    """
+    return console_of(request).page(
         request,
         "messages.html",
-        400 if problem else 200,
+        400 if problem or refusal else 200,
         query=query,
         places=_SELECTED_PLACES,
         formats=FORMATS,
         examples=EXAMPLES,
         zones=zones.COMMON,
         problem=problem,
+        refusal=refusal,
         default_columns=DEFAULT,
         **_shown(job, query, zone),
     )
-    if query.has("zone"):
-        zones.remember_zone(response, zone)
-    return response
 
 
 async def show_found(request: Request) -> Response:
