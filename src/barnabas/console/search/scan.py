@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _POLL_RECORDS = 1000
 _POLL_S = 0.5
-# Records and bytes that are decoded before the event loop does other work.
+# Records and bytes that are decoded together.
 _SLICE_RECORDS = 100
 _SLICE_BYTES = 256 * 1024
 
