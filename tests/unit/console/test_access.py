@@ -94,6 +94,14 @@ def test_a_role_that_is_too_small_is_refused_with_the_name_of_the_missing_one(
     )
 
 
+def test_only_administrators_set_quotas(behind_proxy: ConsoleInProcess) -> None:
+    bob = {"x-user": "bob", "x-groups": "ops"}
+    token = sent(behind_proxy, "/produce", bob).csrf
+    answer = sent(behind_proxy, "/quotas/set", bob, csrf=token, value="1")
+    assert answer.status == 403
+    assert "needs the role admin" in answer.text
+
+
 def test_the_header_of_a_client_that_is_no_proxy_is_refused() -> None:
     login = LoginSettings(user_header="X-User", trusted_proxies=("10.0.0.1",), roles=ROLES)
     with running(login) as console:
