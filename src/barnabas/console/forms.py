@@ -26,6 +26,10 @@ MULTIPART_TYPE = "multipart/form-data"
 # for each config of its plug-in.
 _FIELDS_MAX = 500
 _INT64_MAX = 2**63 - 1
+# Python also takes digits of all scripts, and `1_000`.
+_NUMBER = re.compile(r"[-+]?\d+", re.ASCII)
+# Characters of a refused number in its error.
+_SHOWN_MAX = 40
 # A preview sends the file again in base64, which must fit into a request.
 FILE_BYTES_MAX = 640 * 1024
 # The field of a larger file. The other fields of its form are kept.
@@ -100,13 +104,12 @@ class Fields:
         found = self.stripped(name)
         if not found and default is not None:
             return default
-        try:
-            value = int(found) if len(found) < 21 else _INT64_MAX + 1
-        except ValueError:
-            text = f"{name} must be a whole number, not {found!r}"
-            raise FormError(text, name) from None
+        if not _NUMBER.fullmatch(found):
+            raise FormError(f"{name} must be a whole number, not {found[:_SHOWN_MAX]!r}", name)
+        value = int(found) if len(found) < 21 else _INT64_MAX + 1
         if not least <= value <= _INT64_MAX:
-            raise FormError(f"{name} must be a number from {least} on, not {found}", name)
+            text = f"{name} must be a number from {least} on, not {found[:_SHOWN_MAX]}"
+            raise FormError(text, name)
         return value
 
     def moment(self, name: str) -> int:

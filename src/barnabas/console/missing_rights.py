@@ -54,6 +54,8 @@ def status_of(error: ClientError) -> int:
         return 503
     if error.error_code in _REFUSED:
         return 403
+    if error.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+        return 400
     return 404 if error.error_code in _ABSENT else 502
 
 

@@ -207,7 +207,7 @@ _ADVICE = "The page Doctor examines the addresses and the cluster."
 
 async def _show_client_error(request: Request, error: Exception) -> Response:
     status = status_of(error) if isinstance(error, ClientError) else 502
-    if status in (403, 404):
+    if status in (400, 403, 404):
         return _problem(request, status, str(error), right=missing_right(error, request))
     if isinstance(error, ClusterDownError):
         return _last_page(request, error) or _show_outage(request)

@@ -18,7 +18,9 @@ from barnabas.console.access.sessions import WrongPasswords
 from barnabas.console.access.users import LoginSettings, Role
 from barnabas.console.settings import ConsoleSettings
 from barnabas.runtime.clock import SystemClock
+from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import SimClock, SimScheduler
+from barnabas.sim.disk import SimDisk
 from console_in_process import FORM, HOST, NO_BROKER, Answer, ConsoleInProcess
 
 NOWHERE = "127.0.0.1:1"
@@ -89,6 +91,14 @@ def test_a_role_that_is_too_small_is_refused_with_the_name_of_the_missing_one(
         "refused",
         "topic/delete",
     )
+
+
+def test_only_administrators_set_quotas(behind_proxy: ConsoleInProcess) -> None:
+    bob = {"x-user": "bob", "x-groups": "ops"}
+    token = sent(behind_proxy, "/produce", bob).csrf
+    answer = sent(behind_proxy, "/quotas/set", bob, csrf=token, value="1")
+    assert answer.status == 403
+    assert "needs the role admin" in answer.text
 
 
 def test_the_header_of_a_client_that_is_no_proxy_is_refused() -> None:
@@ -182,6 +192,41 @@ def test_an_audit_log_survives_a_restart_and_an_incomplete_line(tmp_path: Path) 
     )  # fmt: skip
     assert (last["result"], last["error"], last["address"]) == ("failed", "no broker", "127.0.0.1")
     assert [each["action"] for each in again.entries] == ["topic/delete", "topics/create"]
+
+
+def test_an_entry_follows_one_that_a_full_disk_cut() -> None:
+    clock = SimClock(SimScheduler())
+    disk = SimDisk(clock, SeededRng(1))
+    log = AuditLog("/audit.jsonl", clock, disk)
+    disk.capacity_bytes = 40
+    log.add(ACTOR, "east", "/topic/delete", {"name": "cut"}, "done")
+    disk.capacity_bytes = None
+    log.add(ACTOR, "east", "/topic/delete", {"name": "whole\u2028\x9bname"}, "done")
+    log.close()
+    file = disk.open("/audit.jsonl")
+    lines = file.read_at(file.size(), 0).decode().splitlines()
+    assert len(lines) == 2
+    assert json.loads(lines[1])["fields"] == {"name": "whole\u2028\x9bname"}
+
+
+class FaultyRegistry:
+    """A registry whose client has a fault."""
+
+    def __getattr__(self, name: str) -> object:
+        raise RuntimeError(name)
+
+
+def test_a_change_with_an_unforeseen_error_is_in_the_audit_log() -> None:
+    with running(LoginSettings(password="pw"), registry=FaultyRegistry()) as console:
+        console.passwords.append("pw")
+        console.log_in()
+        token = console.get("/audit").csrf
+        with pytest.raises(RuntimeError):
+            console.post("/schemas/compatibility", csrf=token, subject="a", level="FULL")
+        newest = console.console.shared.audit.entries[0]
+        assert (newest["action"], newest["result"], newest["error"]) == (
+            "schemas/compatibility", "unknown", "RuntimeError",
+        )  # fmt: skip
 
 
 def test_the_audit_log_shows_no_secrets_records_or_long_texts() -> None:

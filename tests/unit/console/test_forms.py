@@ -132,3 +132,12 @@ def test_a_wrong_time_is_refused_at_its_field(text: str) -> None:
     with pytest.raises(FormError) as found:
         Fields([("time", text)]).moment("time")
     assert found.value.field == "time"
+
+
+@pytest.mark.parametrize(
+    "text", ["٣", "７", "1_000", "1.0", "0x1", "NaN", "-1", "9" * 5_000, "--1"]
+)
+def test_only_whole_numbers_of_ascii_digits_are_numbers(text: str) -> None:
+    with pytest.raises(FormError, match=r"^n must be a .{0,80}$"):
+        Fields({"n": text}).number("n")
+    assert Fields({"n": " +12 "}).number("n") == 12

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from barnabas.cli.common.printable import json_line
 from barnabas.cli.common.profiles import is_secret
 from barnabas.cli.common.units import utc_text
 from barnabas.runtime.disk import RealDisk
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.runtime.clock import Clock
-    from barnabas.runtime.disk import File
+    from barnabas.runtime.disk import Disk, File
 
 _log = logging.getLogger(__name__)
 
@@ -57,19 +58,22 @@ class AuditLog:
     Args:
         path: The file; None for entries in memory only.
         clock: Tells the time of an entry.
+        disk: Has the file.
 
     Raises:
         OSError: The file cannot be opened.
     """
 
-    def __init__(self, path: str | None, clock: Clock) -> None:
+    def __init__(self, path: str | None, clock: Clock, disk: Disk | None = None) -> None:
         self._clock = clock
         self.path = path
         # The newest entry first.
         self.entries: deque[dict[str, Any]] = deque(maxlen=ENTRIES_MAX)
         self._file: File | None = None
+        # Whether the file may end within a line, because an entry was not written in full.
+        self._is_cut = False
         if path is not None:
-            self._file = RealDisk().open(path)
+            self._file = (disk or RealDisk()).open(path)
             self._read(self._file)
 
     def _read(self, file: File) -> None:
@@ -103,7 +107,8 @@ class AuditLog:
             cluster: The name of the cluster, or its bootstrap servers.
             path: The path of the change.
             form: The fields of the form; secrets in it are hidden.
-            result: "done", "failed" or "refused"; "revealed" for what a mask hides.
+            result: "done", "failed", "refused", "unknown" if the change may have been made, or
+                "revealed" for what a mask hides.
             more: Further parts; None and empty ones are left out.
         """
         entry: dict[str, Any] = {
@@ -117,10 +122,12 @@ class AuditLog:
         entry.update({key: _short(value) for key, value in more.items() if value})
         self.entries.appendleft(entry)
         if self._file is not None:
-            line = json.dumps(entry, ensure_ascii=False) + "\n"
+            line = ("\n" if self._is_cut else "") + json_line(entry) + "\n"
             try:
                 self._file.append(line.encode("utf-8", "replace"))
+                self._is_cut = False
             except OSError as error:
+                self._is_cut = True
                 _log.error("Audit entry not written path=%s error=%s", self.path, error)
 
     def close(self) -> None:

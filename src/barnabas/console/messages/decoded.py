@@ -16,7 +16,7 @@ KEY, VALUE = "key", "value"
 # Bytes of a value in a list of messages, and on a message's own page.
 LISTED_BYTES = 2 * 1024
 FULL_BYTES = 64 * 1024
-# JSON above this size is text: the event loop parses it.
+# JSON above this size is text, because its parser holds the lock of the interpreter.
 PARSED_BYTES_MAX = 1024 * 1024
 
 # In a list, JSON up to this size is shown on one line.

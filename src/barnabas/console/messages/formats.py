@@ -7,6 +7,7 @@ other bytes by what they look like.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from fnmatch import translate
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 AUTO, SCHEMA = "auto", "schema"
 _REASON_CHARACTERS = 200
+# Threads that decode share the lock of the interpreter with the event loop.
+_THREADS_MAX = 2
 
 
 class FormatRule(NamedTuple):
@@ -130,6 +133,8 @@ class Decoders:
         self, schemas: SchemaDecoder | None = None, rules: Sequence[FormatRule] = ()
     ) -> None:
         self._schemas = schemas
+        # For threads that decode; others wait.
+        self.turns = asyncio.Semaphore(_THREADS_MAX)
         self._rules = [(re.compile(translate(each.topic)), each) for each in rules]
 
     async def look_up(self, records: Iterable[ConsumerRecord], formats: Formats) -> None:

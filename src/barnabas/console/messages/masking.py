@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from barnabas.console.messages.decoded import DEPTH_MAX, Decoded, decoded_value, is_json
+from barnabas.console.messages.decoded import (
+    DEPTH_MAX,
+    Decoded,
+    FormatError,
+    decoded_value,
+    is_json,
+)
+from barnabas.console.messages.xml_format import decode_xml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +34,8 @@ _MASKED = "masked"
 # Shorter values are hidden as a whole: four characters would be too large a part of them.
 _LAST_4_LENGTH = 8
 _HASH_DIGITS = 16
+# Characters before JSON or XML that readers skip: white space and the byte order mark.
+_BEFORE_CONTENT = " \t\r\n\ufeff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +148,14 @@ NO_MASKS = Masks((), b"")
 
 
 def _fits(pattern: str, name: str) -> bool:
-    """Return whether a name of a path fits a member; attributes of XML begin with an @."""
-    return pattern in ("*", "**") or pattern.casefold() == name.removeprefix("@").casefold()
+    """Return whether a name of a path fits a member.
+
+    Attributes of XML begin with an @, and the writer of XML is free to choose any prefix.
+    """
+    if pattern in ("*", "**"):
+        return True
+    wanted, found = pattern.casefold(), name.removeprefix("@").casefold()
+    return wanted in (found, found.rpartition(":")[2])
 
 
 Paths = list[tuple[tuple[str, ...], "Callable[[Any], str]"]]
@@ -188,18 +203,30 @@ def _below(paths: Paths, name: str) -> Paths:
 
 
 def _apply_to_text(paths: Paths, text: str, depth: int) -> str:
-    """Return a text in which the ends of paths are masked: it may be JSON itself.
+    """Return a text in which the ends of paths are masked: it may be JSON or XML itself.
 
     Any other text is hidden where a path names a member of it, because the secret may be a part.
-    A text that only begins like JSON is hidden too: it may be JSON that was cut, or is too deep.
+    A text that only begins like JSON or XML is hidden too: it may have been cut, or is too deep.
     """
-    if text.lstrip()[:1] in ("{", "["):
-        data = text.encode()
+    begin = text.lstrip(_BEFORE_CONTENT)
+    if begin[:1] in ("{", "[", '"'):
+        data = begin.encode()
         if not depth or not is_json(data):
             return HIDDEN
         masked = _apply(paths, msgspec.json.decode(data), depth - 1)
         return msgspec.json.encode(masked).decode()
+    if begin[:1] == "<":
+        return text if depth and _has_no_path(paths, begin, depth) else HIDDEN
     return text if all(path[0] == "**" for path, _ in paths) else HIDDEN
+
+
+def _has_no_path(paths: Paths, xml: str, depth: int) -> bool:
+    """Return whether a text is XML in which no path names a member."""
+    try:
+        root = decode_xml(xml.encode()).content
+    except FormatError:
+        return False
+    return bool(_apply(paths, root, depth - 1) == root)
 
 
 def _hide(_value: Any) -> str:

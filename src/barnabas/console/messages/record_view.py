@@ -6,8 +6,9 @@ key, the value or the headers of a record itself: a mask could hide them.
 
 from __future__ import annotations
 
+import asyncio
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.console.messages.decoded import (
     KEY,
@@ -20,13 +21,17 @@ from barnabas.console.messages.decoded import (
 from barnabas.console.messages.formats import AUTOMATIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.console.messages.formats import Decoders, Formats
     from barnabas.console.messages.masking import Masks, TopicMasks
 
+T = TypeVar("T")
+
 _HEADERS_MAX = 50
+# Bytes of records that the event loop decodes itself. One KiB may take it a millisecond.
+_LOOP_BYTES = 8 * 1024
 _HEADER_BYTES = 256
 NO_CHOICES: Mapping[str, str] = MappingProxyType({})
 
@@ -88,6 +93,12 @@ class DecodedRecord(NamedTuple):
         )
 
 
+def record_size(record: ConsumerRecord) -> int:
+    """Return the number of bytes of the key, the value and the headers."""
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
+
+
 class RecordView:
     """Decodes and masks records for one reader.
 
@@ -131,6 +142,34 @@ class RecordView:
         """Look up the schemas of these records, before they are decoded."""
         await self._decoders.look_up(records, self._formats)
 
+    async def decode_all(
+        self,
+        records: Sequence[ConsumerRecord],
+        fits: Callable[[DecodedRecord], bool] = lambda _record: True,
+    ) -> list[DecodedRecord]:
+        """Return the records that fit, decoded and masked."""
+        return await self._run(
+            records, lambda: list(filter(fits, (self.decode(each) for each in records)))
+        )
+
+    async def show_all(
+        self, records: Sequence[ConsumerRecord], limit: int = LISTED_BYTES
+    ) -> list[ShownMessage]:
+        """Return records as a page shows them, with at most `limit` bytes of key and value each."""
+        return await self._run(
+            records, lambda: [self.decode(each).shown(limit) for each in records]
+        )
+
+    async def _run(self, records: Sequence[ConsumerRecord], work: Callable[[], T]) -> T:
+        """Run work that decodes records: in a thread, unless they are small.
+
+        Any producer can write a record that takes long, and the event loop serves all users.
+        """
+        if sum(map(record_size, records)) <= _LOOP_BYTES:
+            return work()
+        async with self._decoders.turns:
+            return await asyncio.to_thread(work)
+
     def decode(self, record: ConsumerRecord) -> DecodedRecord:
         """Return a record, decoded and masked."""
         key, value, words = self._decoders.decode(record, self._formats)
@@ -151,7 +190,3 @@ class RecordView:
             words,
             self.choices,
         )
-
-    def show(self, record: ConsumerRecord, limit: int = LISTED_BYTES) -> ShownMessage:
-        """Return a record as a page shows it, with at most `limit` bytes of key and value each."""
-        return self.decode(record).shown(limit)

@@ -28,8 +28,7 @@ _LOOKUPS_MAX = 20
 # A failed lookup is not repeated for this time (ms).
 _FAILURE_MS = 10_000
 _FAILURES_MAX = 1000
-# The event loop decodes. After a record that took longer (ms), those of its schema stay bytes for
-# the same time.
+# After a record that took longer to decode (ms), those of its schema stay bytes for the same time.
 _SLOW_MS = 1000
 _REASON_CHARACTERS = 200
 

@@ -178,6 +178,10 @@ class _Change(Generic[T]):
             text = " ".join(filter(None, (text, missing_right(error, request, form))))
             session.notices.append(Notice(is_error=True, text=text))
             return console.redirect(_form_page(form))
+        except BaseException as error:
+            # A thread may still make the change, for example if the request took too long.
+            entry.write("unknown", error=type(error).__name__)
+            raise
         if isinstance(done, Preview):
             page = _preview_page(request, self._path, form, done)
             # For the way back to the form, if the user cancels; a page takes the draft.

@@ -112,7 +112,7 @@ async def show_message(request: Request) -> Response:
     record, message, marker = reading.record, None, None
     if record is not None:
         await view.look_up([record])
-        message = view.show(record, FULL_BYTES)
+        [message] = await view.show_all([record], FULL_BYTES)
         marker = record_content(record, "plain", is_control=True) if reading.marker else None
     return console.page(
         request,
@@ -153,14 +153,16 @@ async def show_versions(request: Request) -> Response:
         if record.key is not None and not reading.marker:
             before = query.number("before", reading.end)
             found = await _versions(request, place, record, before, _VERSIONS_MAX)
-    await view.look_up([record, *(found.records if found else ())])
+    records = [record, *(found.records if found else ())]
+    await view.look_up(records)
+    shown, *versions = await view.show_all(records)
     return console.page(
         request,
         "message_versions.html",
         **place.fields,
-        key=view.show(record).key,
+        key=shown.key,
         found=found,
-        versions=[view.show(each) for each in found.records] if found else [],
+        versions=versions,
         is_newest=not query.stripped("before"),
         is_uncommitted=query.has("uncommitted"),
         **_choices(request, view, place.topic),
@@ -181,7 +183,7 @@ async def show_difference(request: Request) -> Response:
     found: dict[str, Any] = {"before": None, "parts_found": []}
     if before is not None:
         await view.look_up([before, after])
-        decoded = [view.decode(each) for each in (before, after)]
+        decoded = await view.decode_all([before, after])
         parts = await asyncio.to_thread(diff_records, *decoded)
         found = {"before": decoded[0].shown(), "parts_found": parts}
     return console.page(

@@ -255,7 +255,7 @@ NAVIGATION = [
 ROUTES = [
     Route(_QUOTAS, show_quotas),
     Route(_TELEMETRY, show_telemetry),
-    change("/quotas/set", set_quota),
+    change("/quotas/set", set_quota, role=Role.ADMIN),
     change("/quotas/remove", remove_quota, preview_remove_quota, role=Role.ADMIN),
     change("/telemetry/save", save_subscription),
     change("/telemetry/delete", delete_subscription, preview_delete_subscription, role=Role.ADMIN),

@@ -34,16 +34,14 @@ async def show_resend(request: Request) -> Response:
     view = console.record_view(request)
     records = [each.record(topic) for each in sources]
     await view.look_up(records)
+    shown = await view.show_all(records, _KEY_BYTES)
     names = sorted({name for each in sources for name, _ in each.headers})
     return console.page(
         request,
         "resend.html",
         topic=topic,
         places=[f"{partition}-{offset}" for partition, offset in places],
-        sources=[
-            (each, view.show(record, _KEY_BYTES).key)
-            for each, record in zip(sources, records, strict=True)
-        ],
+        sources=[(each, one.key) for each, one in zip(sources, shown, strict=True)],
         total=sum(each.size for each in sources),
         names=names,
         records_max=RECORDS_MAX,

@@ -67,18 +67,19 @@ class Conditions(NamedTuple):
     async def select(
         self, records: Sequence[DecodedRecord], expressions: ExpressionFilter
     ) -> Selection:
-        """Return the records that fulfill all conditions.
+        """Return the records that fulfill the expression, of those that contain all texts.
 
         Raises:
             ExpressionError: The expression is malformed.
             FilterTooSlowError: The expression exceeded a limit of time or memory.
         """
-        found = [record for record in records if self.fits_texts(record)]
-        if not self.expression or not found:
-            return Selection(found)
-        verdicts = await expressions.evaluate(self.expression, found)
+        if not self.expression or not records:
+            return Selection(list(records))
+        verdicts = await expressions.evaluate(self.expression, records)
         selected = [
-            record for record, result in zip(found, verdicts.results, strict=True) if result == YES
+            record
+            for record, result in zip(records, verdicts.results, strict=True)
+            if result == YES
         ]
         return Selection(selected, verdicts.results.count(FAILED), verdicts.failure)
 

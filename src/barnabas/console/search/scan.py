@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.console.messages.record_view import record_size
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 _POLL_RECORDS = 1000
 _POLL_S = 0.5
-# Records and bytes that are decoded before the event loop does other work.
+# Records and bytes that are decoded together.
 _SLICE_RECORDS = 100
 _SLICE_BYTES = 256 * 1024
 
@@ -87,10 +88,11 @@ class Scan:
     async def _examine(
         self, tp: TopicPartition, records: Sequence[ConsumerRecord], end: int
     ) -> list[DecodedRecord]:
-        decoded = [self._view.decode(record) for record in records if record.offset < end]
+        wanted = [record for record in records if record.offset < end]
+        decoded = await self._view.decode_all(wanted, self._conditions.fits_texts)
         self.left[tp] = min(records[-1].offset + 1, end)
-        self.records += len(decoded)
-        self.size += sum(record.size for record in decoded)
+        self.records += len(wanted)
+        self.size += sum(map(record_size, wanted))
         selection = await self._conditions.select(decoded, self._expressions)
         self.failed += selection.failed
         self.failure = self.failure or selection.failure
@@ -112,7 +114,7 @@ def slices(records: Sequence[ConsumerRecord]) -> Iterator[Sequence[ConsumerRecor
     """Yield parts of records that are decoded at once."""
     start = size = 0
     for place, record in enumerate(records):
-        size += len(record.key or b"") + len(record.value or b"")
+        size += record_size(record)
         if size >= _SLICE_BYTES or place + 1 - start >= _SLICE_RECORDS:
             yield records[start : place + 1]
             start, size = place + 1, 0

@@ -142,7 +142,7 @@ class Tail:
         await view.look_up(records)
         found: list[DecodedRecord] = []
         for part in slices(list(records)):
-            decoded = [view.decode(record) for record in part]
+            decoded = await view.decode_all(part, conditions.fits_texts)
             found += (await conditions.select(decoded, self._expressions)).records
             await asyncio.sleep(0)
         return found

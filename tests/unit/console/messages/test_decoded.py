@@ -82,7 +82,7 @@ def test_deep_json_is_not_indented(data: bytes) -> None:
 def test_headers_are_bounded() -> None:
     headers = [("n" * 1000, b"v" * 1000)] * 1000
     record = ConsumerRecord("t", 0, 0, 0, 0, None, None, headers)
-    found = RecordView(Decoders(), NO_MASKS).show(record).headers
+    found = RecordView(Decoders(), NO_MASKS).decode(record).shown().headers
     assert len(found) == 50
     assert len(found[0][0]) <= 256
     assert found[0][1].is_cut

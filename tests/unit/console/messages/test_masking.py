@@ -81,6 +81,33 @@ def test_a_text_that_only_begins_like_json_is_hidden() -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(json.dumps({"card": CARD})),
+        "\ufeff" + json.dumps({"card": CARD}),
+        f"<pay><card>{CARD}</card></pay>",
+        f'<pay xmlns:b="x"><b:card>{CARD}</b:card></pay>',
+        f'<pay card="{CARD}"/>',
+        f"<pay><card>{CARD}",
+    ],
+)
+def test_a_text_that_has_the_member_itself_leaves_nothing_of_it(text: str) -> None:
+    assert CARD not in str(masked({"payload": text}, "**.card"))
+    assert CARD not in str(masked([text], "**.card"))
+
+
+def test_xml_without_the_member_stays_in_a_text() -> None:
+    text = "<pay><id>1</id></pay>"
+    assert masked({"payload": text}, "**.card") == {"payload": text}
+
+
+def test_names_of_xml_fit_with_any_prefix() -> None:
+    data = f'<o:pay xmlns:o="x"><o:card>{CARD}</o:card><o:id>1</o:id></o:pay>'
+    found = decoded(data.encode(), rule("pay.card")).value.content
+    assert found == {"o:pay": {"@xmlns:o": "x", "o:card": HIDDEN, "o:id": "1"}}
+
+
+@pytest.mark.parametrize(
     "value",
     [
         b"card " + CARD.encode(),

@@ -48,7 +48,7 @@ def shown(url: str, *values: bytes | None, decoder: SchemaDecoder | None = None)
     ]
     view = RecordView(Decoders(made), NO_MASKS)
     asyncio.run(view.look_up(records))
-    return [view.show(record).value for record in records]
+    return [each.value for each in asyncio.run(view.show_all(records))]
 
 
 def test_values_of_all_formats_are_json(server: RegistryServer) -> None:
