@@ -61,7 +61,8 @@ PICTURES = (
 )
 # Pages to which no link at the top leads; `--all` has them beside those that are linked there.
 _DETAILS = (
-    "/broker?id=1", "/topic?name=flights", "/messages?topic=flights&limit=8",
+    "/broker?id=1", "/topic?name=flights", "/schema?subject=weather-value", "/security/rights",
+    "/messages?topic=flights&limit=8",
     "/messages?topic=weather&limit=6", "/message?topic=weather&partition=0&offset=9",
     "/message/versions?topic=flights&partition=0&offset=9",
     "/message/difference?topic=weather&partition=0&offset=9&other_partition=0&other_offset=8",
@@ -116,11 +117,9 @@ _WEATHER: dict[str, Any] = {
 }
 _SAMPLED_S = 45
 _PASSWORD = "pictures"
-# The pages in the rows of links at the top, and the first one of each list on them.
+# The pages in the rows of links at the top.
 _LINKS = """
-[...document.querySelectorAll("header nav a"), ...document.querySelectorAll(
-  "header:has([aria-current=page]) ~ main table tbody tr:first-child th a")].map(
-  (each) => each.pathname + each.search)
+[...document.querySelectorAll("header nav a")].map((each) => each.pathname + each.search)
 """
 _FIRST_PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0"
 # Whether the page shows no error.
