@@ -35,6 +35,9 @@ _ENTRY_START = re.compile(r"\n(?=\S)")
 def watched_clients() -> Iterator[Callable[[], list[str]]]:
     """Yield a function that returns our clients which a load has dropped without closing them."""
     with warnings.catch_warnings(record=True) as caught:
+        # What others have dropped is not counted.
+        gc.collect()
+        caught.clear()
         warnings.simplefilter("always", ResourceWarning)
 
         def dropped() -> list[str]:

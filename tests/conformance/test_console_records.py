@@ -218,7 +218,9 @@ def test_internal_topics_are_shown_in_words(console: ConsoleInProcess, client: C
 
     commit = "The group records-group commits offset 42 of records-words, partition 0."
     eventually(lambda: commit in words("__consumer_offsets"))
-    listed = console.get("/messages", topic="__consumer_offsets", **{"from": "beginning"}).text
+    # Other tests commit offsets on the same broker.
+    search = {"from": "beginning", "text": "records-words"}
+    listed = console.get("/messages", topic="__consumer_offsets", **search).text
     assert commit in listed
     assert "The transaction of records-words is empty: producer" in words("__transaction_state")
 
