@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -64,12 +64,16 @@ MILDER = {
 }
 
 
+# How long a response may take on a busy machine (s).
+_TIMEOUT_S = 60
+
+
 class Apicurio:
     """Registers schemas in subjects of its own."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        self._connection = HTTPConnection(parts.hostname or "", parts.port)
+        self._connection = HTTPConnection(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
         self._path = parts.path
         self._prefix = uuid4().hex
 
@@ -85,11 +89,19 @@ class Apicurio:
         assert status == 200, message
 
     def _request(self, method: str, path: str, body: Any) -> tuple[int, str]:
-        headers = {"Content-Type": "application/json"}
-        self._connection.request(method, self._path + path, json.dumps(body), headers)
-        response = self._connection.getresponse()
+        try:
+            response = self._send(method, path, body)
+        except TimeoutError:
+            # Apicurio has forgotten a request, which is seldom. A second one has the same result.
+            self._connection.close()
+            response = self._send(method, path, body)
         content = json.loads(response.read() or b"{}")
         return response.status, str(content.get("message", ""))
+
+    def _send(self, method: str, path: str, body: Any) -> HTTPResponse:
+        headers = {"Content-Type": "application/json"}
+        self._connection.request(method, self._path + path, json.dumps(body), headers)
+        return self._connection.getresponse()
 
 
 def parsed(kind: str, text: str) -> ParsedSchema | None:
