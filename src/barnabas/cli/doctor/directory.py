@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import errno
-import logging
 import os
 import socket
 from importlib import import_module
@@ -289,17 +288,12 @@ def _is_good(name: str, value: str, diagnosis: Diagnosis) -> bool:
 
 
 def _read(good: Mapping[str, str], diagnosis: Diagnosis) -> Configuration | None:
-    logger = logging.getLogger("barnabas.server.configs.configuration")
-    level = logger.level
-    # This check reports the same problems in its own words.
-    logger.setLevel(logging.CRITICAL)
     try:
-        return read_configuration(good)
+        # `_examine_unknown` reports unknown keys.
+        return read_configuration(good, warns=False)
     except ConfigError as error:
         diagnosis.wrong(str(error), f"correct {error.key}")
         return None
-    finally:
-        logger.setLevel(level)
 
 
 def _examine_unknown(parsed: ParsedConfig, diagnosis: Diagnosis) -> bool:

@@ -6,7 +6,6 @@ Each finding has one of three verdicts: it carries over (`ok`), it carries over 
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import counted
@@ -179,23 +178,17 @@ def _check_reporters(name: str, value: str, found: Diagnosis) -> None:
 def _check_together(given: Mapping[str, str], found: Diagnosis) -> None:
     """Report values that a start refuses because of other values."""
     remaining = dict(given)
-    logger = logging.getLogger("barnabas.server.configs.configuration")
-    level = logger.level
-    # The check has reported unknown keys in its own words.
-    logger.setLevel(logging.CRITICAL)
-    try:
-        for _ in range(_REPEATS_MAX):
-            try:
-                read_configuration(remaining)
-            except ConfigError as error:
-                found.wrong(str(error), f"correct {error.key}; docs/security.md has examples")
-                if error.key not in remaining:
-                    break
-                del remaining[error.key]
-            else:
-                break
-    finally:
-        logger.setLevel(level)
+    for _ in range(_REPEATS_MAX):
+        try:
+            # `check_keys` reports unknown keys.
+            read_configuration(remaining, warns=False)
+        except ConfigError as error:
+            found.wrong(str(error), f"correct {error.key}; docs/security.md has examples")
+            if error.key not in remaining:
+                return
+            del remaining[error.key]
+        else:
+            return
 
 
 def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> None:

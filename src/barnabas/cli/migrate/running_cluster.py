@@ -9,7 +9,7 @@ from barnabas.cli.migrate.node_files import TIERED_TOPIC_KEY, check_keys, report
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.metadata.metadata_version import METADATA_VERSION
-from barnabas.server.startup.features import SUPPORTED_FEATURES
+from barnabas.server.startup.features import FEATURES_TOOL, unsupported_levels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,17 +48,15 @@ def _check_levels(client: Client, found: Diagnosis) -> bool:
             "move the cluster to KRaft first, with the tools of Apache Kafka 3.9",
         )
         return False
-    carried = []
-    for name, level in sorted(levels.items()):
-        low, high = SUPPORTED_FEATURES.get(name, (0, 0))
-        if low <= level <= high:
-            carried.append(f"{name} {level}")
-            continue
-        direction, to = ("downgrade", high) if level > high else ("upgrade", low)
+    unsupported = unsupported_levels(levels)
+    for each in unsupported:
+        direction, to = each.change
         found.wrong(
-            f"{name} has level {level}, and Barnabas has {low} to {high}",
-            f"kafka-features.sh --bootstrap-server HOST:PORT {direction} --feature {name}={to}",
+            f"{each.name} has level {each.level}, and Barnabas has {each.lowest} to {each.highest}",
+            f"{FEATURES_TOOL} {direction} --feature {each.name}={to}",
         )
+    refused = {each.name for each in unsupported}
+    carried = [f"{name} {level}" for name, level in sorted(levels.items()) if name not in refused]
     if carried:
         found.ok(f"feature levels: {', '.join(carried)}")
     return True

@@ -156,8 +156,12 @@ class Configuration(msgspec.Struct, frozen=True):
         return inter_broker_listener(self.parsed, self.endpoints)
 
 
-def read_configuration(properties: Mapping[str, str]) -> Configuration:
-    """Check the given properties and add the defaults. Unknown keys are logged as warnings.
+def read_configuration(properties: Mapping[str, str], *, warns: bool = True) -> Configuration:
+    """Check the given properties and add the defaults.
+
+    Args:
+        properties: the values by key.
+        warns: whether to log unknown keys.
 
     Raises:
         ConfigError: an invalid value. The message has the key, the value and the allowed values.
@@ -168,8 +172,9 @@ def read_configuration(properties: Mapping[str, str]) -> Configuration:
     parsed = BROKER_KEYS.parse(given)
     check_classes(given)
     check_policies(parsed, given)
-    unknown = [name for name in parsed.unknown if not is_listener_key(parsed, name)]
-    _log_unknown_keys(unknown, with_policies=has_policies(parsed))
+    if warns:
+        unknown = [name for name in parsed.unknown if not is_listener_key(parsed, name)]
+        _log_unknown_keys(unknown, with_policies=has_policies(parsed))
     request_memory(parsed)
     check_connection_bounds(parsed)
     check_group_limits(parsed)

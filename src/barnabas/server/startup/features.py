@@ -5,7 +5,7 @@ A listed level is fully implemented.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.metadata.broker_registration import SupportedLevels
 from barnabas.metadata.metadata_version import (
@@ -25,6 +25,8 @@ from barnabas.raft.log.metadata_log import finalized_features
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.runtime.disk import Disk
 
 
@@ -49,13 +51,39 @@ BOOTSTRAP_FEATURES: dict[str, int] = {
 }
 
 
-_TOOL = "kafka-features.sh --bootstrap-server HOST:PORT"
+FEATURES_TOOL = "kafka-features.sh --bootstrap-server HOST:PORT"
 
 
 class UnsupportedFeaturesError(StorageError):
     """A data directory has feature levels that this node does not support."""
 
     error_code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class UnsupportedLevel(NamedTuple):
+    """A level that this node does not support, and those that it does."""
+
+    name: str
+    level: int
+    lowest: int
+    highest: int
+
+    @property
+    def change(self) -> tuple[str, int]:
+        """The change that makes it supported: "upgrade" or "downgrade", and the level."""
+        return (
+            ("downgrade", self.highest) if self.level > self.highest else ("upgrade", self.lowest)
+        )
+
+
+def unsupported_levels(levels: Mapping[str, int]) -> list[UnsupportedLevel]:
+    """Return those finalized levels, by name, that this node does not support."""
+    found = []
+    for name, level in sorted(levels.items()):
+        lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
+        if not lowest <= level <= highest:
+            found.append(UnsupportedLevel(name, level, lowest, highest))
+    return found
 
 
 def check_features(disk: Disk, metadata_path: str) -> None:
@@ -71,16 +99,15 @@ def check_features(disk: Disk, metadata_path: str) -> None:
     """
     problems: list[str] = []
     arguments: dict[str, list[str]] = {}
-    for name, level in sorted(finalized_features(disk, metadata_path).items()):
-        low, high = SUPPORTED_FEATURES.get(name, (0, 0))
-        if not low <= level <= high:
-            supported = f"{low} to {high}" if high else "none"
-            problems.append(f"{name} {level} (this node knows {supported})")
-            direction, to = ("downgrade", high) if level > high else ("upgrade", low)
-            arguments.setdefault(direction, []).append(f"--feature {name}={to}")
+    for each in unsupported_levels(finalized_features(disk, metadata_path)):
+        supported = f"{each.lowest} to {each.highest}" if each.highest else "none"
+        problems.append(f"{each.name} {each.level} (this node knows {supported})")
+        direction, to = each.change
+        arguments.setdefault(direction, []).append(f"--feature {each.name}={to}")
     if problems:
         commands = "` and `".join(
-            " ".join([_TOOL, direction, *features]) for direction, features in arguments.items()
+            " ".join([FEATURES_TOOL, direction, *features])
+            for direction, features in arguments.items()
         )
         raise UnsupportedFeaturesError(
             f"{metadata_path} has feature levels that this node does not support: "
