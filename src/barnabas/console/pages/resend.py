@@ -10,6 +10,7 @@ from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
+from barnabas.console.messages.record_view import record_size
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
 from barnabas.console.writing.resending import RECORDS_MAX, Resending, chosen_places, read_sources
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from barnabas.client.facade import Client
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.console.forms import Fields
     from barnabas.console.messages.masking import Masks
-    from barnabas.console.writing.resending import Source
 
 _KEY_BYTES = 60
 
@@ -32,17 +33,18 @@ async def show_resend(request: Request) -> Response:
     topic, places = query.required("topic"), chosen_places(query)
     sources = await console.cluster.call(lambda client: read_sources(client, topic, places))
     view = console.record_view(request)
-    records = [each.record(topic) for each in sources]
-    await view.look_up(records)
-    shown = await view.show_all(records, _KEY_BYTES)
+    await view.look_up(sources)
+    shown = await view.show_all(sources, _KEY_BYTES)
     names = sorted({name for each in sources for name, _ in each.headers})
     return console.page(
         request,
         "resend.html",
         topic=topic,
         places=[f"{partition}-{offset}" for partition, offset in places],
-        sources=[(each, one.key) for each, one in zip(sources, shown, strict=True)],
-        total=sum(each.size for each in sources),
+        sources=[
+            (each, one.key, record_size(each)) for each, one in zip(sources, shown, strict=True)
+        ],
+        total=sum(map(record_size, sources)),
         names=names,
         records_max=RECORDS_MAX,
     )
@@ -82,7 +84,7 @@ def preview_resend(cluster: MaskedCluster, form: Fields) -> Preview:
             text = f"{wanted.target} has no partition {number}; it has {len(target)} partitions"
             raise FormError(text, "partition")
     rows = [_row(wanted, each) for each in sources]
-    total = size(sum(each.size for each in sources))
+    total = size(sum(map(record_size, sources)))
     is_same = wanted.topic == wanted.target
     warning = "The topic is the source itself: its readers get the messages again."
     return Preview(
@@ -94,7 +96,7 @@ def preview_resend(cluster: MaskedCluster, form: Fields) -> Preview:
     )
 
 
-def _row(wanted: Resending, source: Source) -> tuple[object, ...]:
+def _row(wanted: Resending, source: ConsumerRecord) -> tuple[object, ...]:
     number = wanted.target_partition(source)
     before = [name for name, _ in source.headers]
     after = [name for name, _ in wanted.headers_of(source)]
@@ -102,7 +104,7 @@ def _row(wanted: Resending, source: Source) -> tuple[object, ...]:
     return (
         f"{wanted.topic} {source.partition}:{source.offset}",
         f"{wanted.target}, partition {'of the key' if number is None else number}",
-        source.size,
+        record_size(source),
         ", ".join(name for name in before if name in wanted.dropped) or None,
         ", ".join(after[len(kept) :]) or None,
     )

@@ -13,6 +13,7 @@ from barnabas.client.errors import UnknownPartitionError
 from barnabas.client.fetch.record_set import ConsumerRecord, read_records
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.forms import FormError
+from barnabas.console.messages.record_view import record_size
 from barnabas.console.writing.payloads import headers
 
 if TYPE_CHECKING:
@@ -30,29 +31,6 @@ _GAP_MAX = 100
 ORIGIN = ("resent.from.topic", "resent.from.partition", "resent.from.offset")
 
 Header = tuple[str, bytes | None]
-
-
-class Source(NamedTuple):
-    """A record as it was read."""
-
-    partition: int
-    offset: int
-    # Milliseconds since 1970.
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[Header, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of key, value and headers."""
-        parts = len(self.key or b"") + len(self.value or b"")
-        return parts + sum(len(name) + len(value or b"") for name, value in self.headers)
-
-    def record(self, topic: str) -> ConsumerRecord:
-        """Return the record as consumers get it."""
-        place = (topic, self.partition, self.offset)
-        return ConsumerRecord(*place, self.timestamp, 0, self.key, self.value, self.headers)
 
 
 def chosen_places(form: Fields) -> list[tuple[int, int]]:
@@ -74,7 +52,9 @@ def chosen_places(form: Fields) -> list[tuple[int, int]]:
     return sorted(places)
 
 
-def read_sources(client: Client, topic: str, places: Sequence[tuple[int, int]]) -> list[Source]:
+def read_sources(
+    client: Client, topic: str, places: Sequence[tuple[int, int]]
+) -> list[ConsumerRecord]:
     """Read the records at these places, which are in order.
 
     Raises:
@@ -83,7 +63,7 @@ def read_sources(client: Client, topic: str, places: Sequence[tuple[int, int]]) 
     """
     _check_offsets(client, topic, places)
     wanted = set(places)
-    found: dict[tuple[int, int], Source] = {}
+    found: dict[tuple[int, int], ConsumerRecord] = {}
     total = 0
     for tp, begin, end in _ranges(topic, places):
         for records in client.fetch_range({tp: (begin, end)}):
@@ -91,10 +71,17 @@ def read_sources(client: Client, topic: str, places: Sequence[tuple[int, int]]) 
                 place = (tp.partition, each.offset)
                 if place not in wanted:
                     continue
-                own = tuple((name, value) for name, value in each.headers)
-                source = Source(*place, each.timestamp, each.key, each.value, own)
+                source = ConsumerRecord(
+                    topic,
+                    *place,
+                    each.timestamp,
+                    each.timestamp_type,
+                    each.key,
+                    each.value,
+                    tuple(each.headers),
+                )
                 found[place] = source
-                total += source.size
+                total += record_size(source)
                 if total > BYTES_MAX:
                     raise FormError(
                         f"the messages have over {BYTES_MAX // 1024 // 1024} MiB together: choose "
@@ -171,13 +158,13 @@ class Resending(NamedTuple):
             tuple(headers(form, "add")),
         )
 
-    def target_partition(self, source: Source) -> int | None:
+    def target_partition(self, source: ConsumerRecord) -> int | None:
         """Return the partition of a copy; None for that of its key."""
         if self.partition == "same":
             return source.partition
         return None if self.partition == "key" else int(self.partition)
 
-    def headers_of(self, source: Source) -> list[Header]:
+    def headers_of(self, source: ConsumerRecord) -> list[Header]:
         """Return the headers of a copy."""
         kept = [each for each in source.headers if each[0] not in self.dropped]
         origin: list[Header] = []

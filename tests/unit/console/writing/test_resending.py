@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.client.fetch.record_set import ConsumerRecord
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.forms import Fields, FormError
+from barnabas.console.messages.record_view import record_size
 from barnabas.console.writing.resending import (
     RECORDS_MAX,
     Resending,
-    Source,
     _ranges,
     chosen_places,
 )
 
-SOURCE = Source(2, 7, 1000, b"k", b"v", (("a", b"1"), ("a", b"2"), ("b", None)))
+SOURCE = ConsumerRecord("t", 2, 7, 1000, 0, b"k", b"v", (("a", b"1"), ("a", b"2"), ("b", None)))
 
 
 def places(*texts: str) -> list[tuple[int, int]]:
@@ -72,4 +73,4 @@ def test_a_wrong_partition_is_refused_at_its_field() -> None:
 
 
 def test_the_size_counts_key_value_and_headers() -> None:
-    assert SOURCE.size == 1 + 1 + 2 + 2 + 1
+    assert record_size(SOURCE) == 1 + 1 + 2 + 2 + 1
