@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from typing import IO
 from urllib.parse import quote
 
@@ -39,3 +43,14 @@ class Running:
         browser.press("Enter")
         browser.wait("location.pathname !== '/login' && document.readyState === 'complete'")
         self.read_password()
+
+
+@contextlib.contextmanager
+def running_console(bootstrap: str, *options: str) -> Iterator[Running]:
+    """Start a console with forms, and end it."""
+    words = [sys.executable, "-m", "barnabas", "console", "-b", bootstrap, "--port", "0"]
+    words += ["--allow-changes", *options]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield Running(process.stdout, bootstrap)
+        process.terminate()

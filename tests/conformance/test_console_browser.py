@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +15,7 @@ from barnabas.client.facade import Client
 from barnabas.serializers import AvroSerializer, SchemaRegistry
 from barnabas.serializers.schema import encode_header
 from barnabas.spark.pipelines.project import NewProject, create_project
-from conformance.console_process import HOSTILE, LONG, Running
+from conformance.console_process import HOSTILE, LONG, Running, running_console
 from conformance.page_checks import (
     PAGE_BYTES_MAX,
     REQUESTS_MAX,
@@ -72,14 +70,10 @@ def running(
         client.commit_offsets(LONG, {(LONG, 0): 0})
     project = tmp_path_factory.mktemp("pipelines") / "flights"
     create_project(project, NewProject(TOPIC, clients_bootstrap, f"{TOPIC}-out"))
-    words = ["console", "-b", clients_bootstrap, "--port", "0", "--allow-changes"]
-    command = [sys.executable, "-m", "barnabas", *words, "--interval", "1"]
-    command += ["--registry", registry.url]
-    command += ["--pipeline", str(project), "--pipeline", str(project.parent / HOSTILE)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield Running(process.stdout, clients_bootstrap)
-        process.terminate()
+    options = ["--interval", "1", "--registry", registry.url]
+    options += ["--pipeline", str(project), "--pipeline", str(project.parent / HOSTILE)]
+    with running_console(clients_bootstrap, *options) as found:
+        yield found
 
 
 def hostile_values(registry: RegistryServer) -> Iterator[bytes]:

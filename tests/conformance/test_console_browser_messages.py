@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from barnabas.client.facade import Client
-from conformance.console_process import HOSTILE, Running
+from conformance.console_process import HOSTILE, Running, running_console
 from conformance.page_checks import poor_layout, violations
 from tools.chromium import IS_INSTALLED, Chromium
 
@@ -38,12 +36,8 @@ def running(clients_bootstrap: str) -> Iterator[Running]:
                 numbers = range(start + 1, start + 1 + BATCH)
                 batch = [(None, b'{"n":%d,"even":%d}' % (n, n % 2 == 0), [], None) for n in numbers]
                 producer.send_batch(TOPIC, batch, 0)
-    words = ["-b", clients_bootstrap, "--port", "0", "--allow-changes"]
-    command = [sys.executable, "-m", "barnabas", "console", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield Running(process.stdout, clients_bootstrap)
-        process.terminate()
+    with running_console(clients_bootstrap) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -13,7 +11,7 @@ from barnabas.client.facade import Client
 from barnabas.serializers.registry import SchemaRegistry
 from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
 from barnabas.testing.registry_process import RegistryProcess
-from conformance.console_process import HOSTILE, LONG, Running
+from conformance.console_process import HOSTILE, LONG, Running, running_console
 from conformance.page_checks import (
     PAGE_BYTES_MAX,
     REQUESTS_MAX,
@@ -78,13 +76,9 @@ def running(
         if LONG not in client.topics():
             client.create_topic(LONG, 1, 1)
         client.admin.alter_quotas((("user", HOSTILE),), {"producer_byte_rate": 1e6})
-    words = ["console", "-b", clients_bootstrap, "--port", "0", "--allow-changes"]
-    words += ["--registry", registry.url, "--connect", f"local={connect.url}"]
-    command = [sys.executable, "-m", "barnabas", *words, "--interval", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield Running(process.stdout, clients_bootstrap)
-        process.terminate()
+    options = ["--registry", registry.url, "--connect", f"local={connect.url}", "--interval", "1"]
+    with running_console(clients_bootstrap, *options) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

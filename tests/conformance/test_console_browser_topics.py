@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -12,7 +10,7 @@ import pytest
 
 from barnabas.client.facade import Client
 from barnabas.serializers import AvroSerializer, SchemaRegistry
-from conformance.console_process import HOSTILE, LONG, Running
+from conformance.console_process import HOSTILE, LONG, Running, running_console
 from conformance.page_checks import poor_layout, violations
 from tools.chromium import IS_INSTALLED, Chromium
 from unit.serializers.registry_server import RegistryServer
@@ -42,12 +40,8 @@ def running(clients_bootstrap: str) -> Iterator[Running]:
                 producer.send(TOPIC, hostile, hostile, headers=[(HOSTILE, hostile)]).result()
         client.commit_offsets(HOSTILE, {(TOPIC, 0): 0})
         AvroSerializer(SchemaRegistry(registry.url), SCHEMA).serialize(TOPIC, {"n": 0})
-        command = [sys.executable, "-m", "barnabas", "console", "-b", clients_bootstrap]
-        command += ["--port", "0", "--allow-changes", "--registry", registry.url]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            yield Running(process.stdout, clients_bootstrap)
-            process.terminate()
+        with running_console(clients_bootstrap, "--registry", registry.url) as found:
+            yield found
 
 
 @pytest.fixture(scope="module")

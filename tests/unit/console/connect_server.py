@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from server_in_thread import ServerInThread
 
 SINK = "org.example.TableSinkConnector"
 WORKER = "worker-1:8083"
@@ -37,7 +37,7 @@ DEFINITIONS = [
 ]
 
 
-class ConnectServer:
+class ConnectServer(ServerInThread):
     """A Connect cluster on a free port; a context manager."""
 
     def __init__(self) -> None:
@@ -73,10 +73,7 @@ class ConnectServer:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        super().__init__(Handler)
 
     def add(self, name: str, state: str = "RUNNING", tasks: Any = (), **config: str) -> None:
         """Add a connector; keys of `config` have "_" for "."."""
@@ -165,20 +162,6 @@ class ConnectServer:
         ]
         count = sum(map(len, errors.values()))
         return {"name": plugin, "error_count": count, "groups": ["Common"], "configs": configs}
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 def task(number: int, trace: str = "") -> dict[str, Any]:

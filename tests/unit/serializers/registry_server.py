@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from server_in_thread import ServerInThread
 
 # (method, path, headers) -> (status, body), or None for the regular answer.
 Override = Callable[[str, str, Any], "tuple[int, bytes] | None"]
 
 
-class RegistryServer:
+class RegistryServer(ServerInThread):
     """A registry on a free port; a context manager.
 
     Args:
@@ -61,13 +61,7 @@ class RegistryServer:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        if tls is not None:
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
-        scheme = "http" if tls is None else "https"
-        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        super().__init__(Handler, tls)
 
     def add(self, text: str, kind: str = "AVRO") -> int:
         """Add a schema without a subject; return its id."""
@@ -108,20 +102,6 @@ class RegistryServer:
             return _json({"error_code": 40402, "message": "Version not found."}, 404)
         place = {"subject": subject, "version": number, "id": ids[number - 1]}
         return _json({**place, **self.schemas[ids[number - 1] - 1]})
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 def _json(content: Any, status: int = 200) -> tuple[int, bytes]:

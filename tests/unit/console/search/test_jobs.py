@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, strategies as st
@@ -34,8 +34,8 @@ class Jobs:
         self.clock = SimClock(self.scheduler)
         self.expressions = ExpressionFilter(SECONDS)
         self.jobs = SearchJobs(
-            self.clock, SystemRng(), limits, lambda **_: consumer, self.expressions  # type: ignore[arg-type,return-value]
-        )  # fmt: skip
+            self.clock, SystemRng(), limits, lambda **_: cast("Any", consumer), self.expressions
+        )
 
     def start(self, place: Place = BEGINNING, limit: int = 10**6, **fields: str) -> Any:
         search = Search(
