@@ -121,7 +121,7 @@ class Frame:
         return Role.VIEWER if session is None or not self.settings.allow_changes else session.role
 
     def actor(self, request: Request, session: Session | None) -> Actor:
-        """Return who sent a request, for the audit log."""
+        """Return the user that sent a request, for the audit log."""
         address = self.shared.proxy.address(request)
         if session is None:
             return Actor("", "", "", address)

@@ -1,1 +1,1 @@
-"""Who may do what in a console."""
+"""The users of a console: their log-ins, sessions and roles, and the audit log."""

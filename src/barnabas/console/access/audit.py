@@ -43,7 +43,7 @@ _ALWAYS = ("csrf", "here", "confirmed", "confirm")
 
 
 class Actor(NamedTuple):
-    """Who sent a change, and from where."""
+    """The user that sent a change, and the address of its browser."""
 
     user: str
     # The way in which the user logged in.
@@ -103,7 +103,7 @@ class AuditLog:
         """Add an entry.
 
         Args:
-            actor: Who sent the change.
+            actor: The user that sent the change.
             cluster: The name of the cluster, or its bootstrap servers.
             path: The path of the change.
             form: The fields of the form; secrets in it are hidden.

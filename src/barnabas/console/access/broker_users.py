@@ -1,4 +1,4 @@
-"""Users of the brokers, who log in to the console by their name and password at the cluster."""
+"""Log-ins of the brokers' users: the brokers check their names and passwords."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def log_in_at_brokers(
 
 
 async def is_still_accepted(brokers: Brokers, session: Session, clock: Clock) -> bool:
-    """Return whether the brokers still accept the user of a session, who wants to change something.
+    """Return whether the brokers still accept the user of a session that sends a change.
 
     Users that the brokers do not know are accepted.
 

@@ -45,7 +45,7 @@ class LoginSettings:
 
     # None: one-time passwords, printed on the terminal, unless there is another way to log in.
     password: str | None = None
-    # The SASL mechanism of users of the brokers, who log in by name and password; "" for none.
+    # The SASL mechanism by which users of the brokers log in; "" for no such users.
     broker_users: str = ""
     # Whether the console uses the cluster with the rights of the user of the brokers.
     acts_as_user: bool = False

@@ -1,4 +1,4 @@
-"""Who read which partitions of a group in the last samples, as far as the assignment changed."""
+"""The members that read the partitions of a group in the last samples, at each change."""
 
 from __future__ import annotations
 

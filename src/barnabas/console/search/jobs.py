@@ -1,4 +1,4 @@
-"""Searches that run as jobs: a page shows how far they are, and they end when nobody looks.
+"""Searches that run as jobs: a page shows how far they are, and they end without a page.
 
 A page waits a short time for its search. If the search needs longer, it goes on as a job of the
 session, and the page looks at it again and again. A job that no page looked at for half a minute
