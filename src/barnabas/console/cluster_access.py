@@ -15,6 +15,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas import aio
+from barnabas.cli.common.printable import counted
 from barnabas.client.aio.broker_login import without_login
 from barnabas.client.errors import AuthenticationError, BrokerError, ClientError
 from barnabas.client.facade import Client
@@ -104,8 +105,7 @@ class Reachability:
         self.down_since_ms = None
         if self.up_since_ms is None:
             self.up_since_ms = now_ms
-            count = "1 broker" if brokers == 1 else f"{brokers} brokers"
-            self._on_notice(f"reached {self._bootstrap} ({count})")
+            self._on_notice(f"reached {self._bootstrap} ({counted(brokers, 'broker')})")
 
     def fail(self, error: str) -> None:
         """Record a probe that no broker answered."""

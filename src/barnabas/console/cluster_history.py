@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from barnabas.cli.load.lag_age import LagAges
 from barnabas.cli.load.metrics import MetricsError
@@ -57,14 +57,18 @@ def users_totals(rates: Rates) -> Totals:
     own = [each for name, each in rates.topics.items() if not name.startswith("__")]
     return Totals(
         sum(each.records_in for each in own),
-        _sum(each.bytes_in for each in own),
-        _sum(each.bytes_out for each in own),
+        known_sum(each.bytes_in for each in own),
+        known_sum(each.bytes_out for each in own),
     )
 
 
-def _sum(values: Iterable[float | None]) -> float | None:
+N = TypeVar("N", int, float)
+
+
+def known_sum(values: Iterable[N | None]) -> N | None:
+    """Return the sum; None if a value is unknown."""
     known = list(values)
-    return None if None in known else sum(each or 0.0 for each in known)
+    return None if None in known else sum((each for each in known if each is not None), start=0)
 
 
 class History:

@@ -54,6 +54,21 @@ def partition_sizes(found: ReplicaSizes) -> dict[TopicPartition, int]:
     return sizes
 
 
+def known_sizes(client: Client, brokers: Iterable[int] | None = None) -> dict[TopicPartition, int]:
+    """Return the bytes of one complete replica of each partition; empty if brokers do not say.
+
+    Args:
+        client: The client.
+        brokers: The brokers that are asked; None for all.
+    """
+    try:
+        if brokers is None:
+            brokers = [node.id for node in client.describe_cluster().brokers]
+        return partition_sizes(replica_sizes(client, brokers))
+    except ClientError:
+        return {}
+
+
 def bytes_to_copy(planned: Iterable[Move], sizes: Mapping[TopicPartition, int]) -> int:
     """Return the bytes that the new replicas of a plan copy."""
     return sum(len(move.adding) * sizes.get(move.partition, 0) for move in planned)

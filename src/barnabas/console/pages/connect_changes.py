@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,10 +16,6 @@ from barnabas.console.pages.connect import form_values, offset_row
 from barnabas.console.rendering import link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.routing import Route
-
     from barnabas.client.facade import Client
     from barnabas.console.connect.rest import ConnectCluster, Connector
     from barnabas.console.console import Console
@@ -184,20 +181,12 @@ def _offsets(form: Fields) -> list[Offset]:
         ) from None
 
 
-def _change(
-    path: str,
-    act: Callable[[Clusters, Fields], Done],
-    preview: Callable[[Clusters, Fields], Preview | Shown] | None = None,
-    role: Role = Role.OPERATOR,
-) -> Route:
-    return change(f"/connect/{path}", act, preview, role=role, of=_clusters, needs_brokers=False)
-
-
+_change = partial(change, of=_clusters, needs_brokers=False)
 ROUTES = [
-    _change("state", set_state),
-    _change("restart", restart),
-    _change("save", save, preview_save),
-    _change("delete", delete, preview_delete, Role.ADMIN),
-    _change("offsets/alter", alter_offsets, preview_alter),
-    _change("offsets/reset", reset_offsets, preview_reset, Role.ADMIN),
+    _change("/connect/state", set_state),
+    _change("/connect/restart", restart),
+    _change("/connect/save", save, preview_save),
+    _change("/connect/delete", delete, preview_delete, role=Role.ADMIN),
+    _change("/connect/offsets/alter", alter_offsets, preview_alter),
+    _change("/connect/offsets/reset", reset_offsets, preview_reset, role=Role.ADMIN),
 ]

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from barnabas.cli.admin.group_lag import group_positions
 from barnabas.cli.admin.groups import set_offsets
+from barnabas.cli.common.printable import counted
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.admin.groups import MemberToRemove
 from barnabas.client.errors import ClientError
@@ -48,10 +49,9 @@ def _idle(client: Client, name: str) -> GroupDescription:
     """
     found = _described(client, name)
     if found.members:
-        count = len(found.members)
+        members = counted(len(found.members), "member")
         raise FormError(
-            f"{name} has {count} member{'s' if count != 1 else ''} that would overwrite the "
-            f"offsets: stop the consumers first"
+            f"{name} has {members} that would overwrite the offsets: stop the consumers first"
         )
     return found
 

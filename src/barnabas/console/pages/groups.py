@@ -120,20 +120,21 @@ class ShownOffset(NamedTuple):
         return max(counts, default=None)
 
 
-_OFFSETS: list[Column[ShownOffset]] = [
-    Column("partition", "Partition", lambda each: each.progress.partition),
-    Column("offset", "Committed", lambda each: each.progress.offset, "number"),
-    Column("end", "End", lambda each: each.progress.end, "number"),
-    Column("lag", "Lag", lambda each: each.progress.lag, "number"),
-    Column("seconds", "Lag in time", lambda each: each.seconds, numeric=True),
-    Column("member", "Member", lambda each: each.members),
-]
-_SHARE_OFFSETS: list[Column[ShownOffset]] = [
-    Column("partition", "Partition", lambda each: each.progress.partition),
-    Column("offset", "Start", lambda each: each.progress.offset, "number"),
-    Column("end", "End", lambda each: each.progress.end, "number"),
-    Column("lag", "Lag", lambda each: each.progress.lag, "number"),
-    Column("seconds", "Lag in time", lambda each: each.seconds, numeric=True),
+def _offset_columns(offset: str, *more: Column[ShownOffset]) -> list[Column[ShownOffset]]:
+    """Return the columns of all kinds of groups, with the label of the offset, and others."""
+    return [
+        Column("partition", "Partition", lambda each: each.progress.partition),
+        Column("offset", offset, lambda each: each.progress.offset, "number"),
+        Column("end", "End", lambda each: each.progress.end, "number"),
+        Column("lag", "Lag", lambda each: each.progress.lag, "number"),
+        Column("seconds", "Lag in time", lambda each: each.seconds, numeric=True),
+        *more,
+    ]
+
+
+_OFFSETS = _offset_columns("Committed", Column("member", "Member", lambda each: each.members))
+_SHARE_OFFSETS = _offset_columns(
+    "Start",
     Column(
         "again",
         "To deliver again",
@@ -156,7 +157,7 @@ _SHARE_OFFSETS: list[Column[ShownOffset]] = [
     ),
     Column("deliveries", "Most deliveries", lambda each: each.deliveries, "number"),
     Column("member", "Members", lambda each: each.members),
-]
+)
 
 
 async def show_group(request: Request) -> Response:

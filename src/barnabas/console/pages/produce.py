@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from starlette.responses import JSONResponse
@@ -57,7 +56,7 @@ async def _subjects(console: Console, registry: SchemaRegistry) -> tuple[list[st
     """Return the first subjects, and the problem with the registry."""
     try:
         async with console.examining:
-            found = await asyncio.to_thread(registry.subjects)
+            found = await console.call_service(registry.subjects)
     except RegistryError as error:
         return [], str(error)
     return found[:_SUBJECTS_MAX], ""
@@ -70,7 +69,7 @@ async def check_record(request: Request) -> Response:
     registry = console.settings.registry
     topic = form.stripped("topic")
     async with console.examining:
-        found = await asyncio.to_thread(
+        found = await console.call_service(
             lambda: {part: _checked(form, part, topic, registry) for part in PARTS}
         )
     return JSONResponse(found)

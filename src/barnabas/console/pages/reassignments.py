@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.routing import Route
 
 from barnabas.cli.common.units import size_bytes
-from barnabas.cli.partitions.move_progress import bytes_to_copy, partition_sizes, replica_sizes
+from barnabas.cli.partitions.move_progress import bytes_to_copy, known_sizes
 from barnabas.cli.partitions.moving import (
     clear_throttles,
     moves_with_progress,
@@ -16,7 +16,6 @@ from barnabas.cli.partitions.moving import (
 )
 from barnabas.cli.partitions.planning import moves
 from barnabas.cli.partitions.reassign import current_replicas, read_specs
-from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.console import console_of
 from barnabas.console.formats import size
@@ -131,7 +130,7 @@ def _throttle(form: Fields) -> int | None:
 def preview_moves(client: Client, form: Fields) -> Preview:
     """Return the replicas before and after the moves, and the bytes that are copied."""
     planned, throttle = _wanted_moves(client, form), _throttle(form)
-    sizes = _sizes(client)
+    sizes = known_sizes(client)
     rows: list[tuple[object, ...]] = [
         (
             str(each.partition),
@@ -153,15 +152,6 @@ def preview_moves(client: Client, form: Fields) -> Preview:
     text = f"of {planned[0].partition}" if len(planned) == 1 else f"of {len(planned)} partitions"
     columns = ("Partition", "Replicas now", "Replicas after", "Copied")
     return Preview(f"Move the replicas {text}?", "Move them", columns, rows, warning)
-
-
-def _sizes(client: Client) -> dict[TopicPartition, int]:
-    """Return the bytes of a replica of each partition; empty if brokers do not say."""
-    try:
-        nodes = [node.id for node in client.describe_cluster().brokers]
-        return partition_sizes(replica_sizes(client, nodes))
-    except ClientError:
-        return {}
 
 
 def start_moves(client: Client, form: Fields) -> Done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.schemas.commands import existing_versions
@@ -23,9 +24,7 @@ from barnabas.registry.config import IMPORT, LEVELS, MODES
 from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from starlette.routing import Route
+    from collections.abc import Sequence
 
     from barnabas.client.facade import Client
     from barnabas.console.console import Console
@@ -157,18 +156,10 @@ def _named(subject: str, number: int) -> str:
     return f"version {number} of {subject}" if number else f"all versions of {subject}"
 
 
-def _change(
-    path: str,
-    act: Callable[[Schemas, Fields], Done],
-    preview: Callable[[Schemas, Fields], Preview | Shown] | None = None,
-    role: Role = Role.OPERATOR,
-) -> Route:
-    return change(f"/schemas/{path}", act, preview, role=role, of=_schemas, needs_brokers=False)
-
-
+_change = partial(change, of=_schemas, needs_brokers=False)
 ROUTES = [
-    _change("register", register, preview_register),
-    _change("compatibility", set_compatibility),
-    _change("mode", set_mode),
-    _change("delete", delete, preview_delete, Role.ADMIN),
+    _change("/schemas/register", register, preview_register),
+    _change("/schemas/compatibility", set_compatibility),
+    _change("/schemas/mode", set_mode),
+    _change("/schemas/delete", delete, preview_delete, role=Role.ADMIN),
 ]

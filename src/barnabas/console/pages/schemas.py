@@ -94,7 +94,7 @@ async def show_subjects(request: Request) -> Response:
         request,
         _COLUMNS,
         rows,
-        text=lambda row: f"{row.name} {row.latest.kind} {row.latest.schema_id}",
+        text=_text,
         sort="name",
     )
     names = [row.name for row in table.rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.partitions.move_progress import partition_sizes, replica_sizes
+from barnabas.cli.partitions.move_progress import known_sizes
 from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
@@ -83,10 +83,7 @@ def _spans(client: Client, name: str) -> list[_Span]:
     starts = client.list_offsets(dict.fromkeys(wanted, "earliest"))
     ends = client.list_offsets(dict.fromkeys(wanted, "latest"))
     leaders = {each.leader for each in topic.partitions.values() if each.leader >= 0}
-    try:
-        sizes = partition_sizes(replica_sizes(client, leaders))
-    except ClientError:
-        sizes = {}
+    sizes = known_sizes(client, leaders)
     return [_Span(tp, starts[tp].offset, ends[tp].offset, sizes.get(tp)) for tp in wanted]
 
 

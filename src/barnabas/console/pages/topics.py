@@ -10,7 +10,7 @@ from barnabas.cli.common.units import config_meaning
 from barnabas.cli.partitions.snapshot import take_snapshots
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
-from barnabas.console.cluster_history import TOPIC
+from barnabas.console.cluster_history import TOPIC, known_sum
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.history.charts import chosen_span
@@ -177,7 +177,7 @@ async def show_topic(request: Request) -> Response:
         ),
         consumers=tabulate(request, _CONSUMERS, _consumers(history, name), sort="-lag", prefix="g"),
         has_sample=history.latest is not None,
-        total_records=_sum(each.records for each in partitions),
+        total_records=known_sum(each.records for each in partitions),
         skew={
             "records": _skew(each.records for each in partitions),
             "bytes": _skew(each.size for each in partitions),
@@ -199,12 +199,6 @@ def _skew(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     total = sum(known)
     return max(known) * len(known) / total if len(known) > 1 and total > 0 else None
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum; None if a value is unknown."""
-    found = list(values)
-    return None if None in found else sum(each or 0 for each in found)
 
 
 def _consumers(history: History, name: str) -> list[Consumer]:
