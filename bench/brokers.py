@@ -20,6 +20,8 @@ from barnabas.testing.cluster_process import ClusterProcess, NodeOptions, NodePr
 
 START_SECONDS_MAX = 60
 CLUSTER_NODES = 3
+# The name of a node of two broker processes.
+NODE, NODE_BROKERS = "node", 2
 # Java options of Kafka's start scripts.
 KAFKA_JAVA = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
@@ -236,3 +238,31 @@ def running_cluster(name: str) -> Iterator[Broker]:
     with ClusterProcess(CLUSTER_NODES, node_type=_node_type(name)) as cluster:
         first, *others = [psutil.Process(node.pid) for node in cluster.brokers]
         yield Broker(name, cluster.node(1).address, first, 0.0, others=tuple(others))
+
+
+@contextmanager
+def running_node(settings: Mapping[str, str]) -> Iterator[Broker]:
+    """Run a node of two brokers; its processor time is that of all its processes.
+
+    Args:
+        settings: additional keys of server.properties.
+    """
+    compile_sources()
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="bench-node-") as directory:
+        command = barnabas_command(port, Path(directory) / "data", settings)
+        command += ["--brokers", str(NODE_BROKERS)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            try:
+                started = time.perf_counter()
+                assert child.stdout is not None
+                words = child.stdout.readline().split()
+                if words[:1] != ["ready"]:
+                    raise SystemExit("the node did not start")
+                start_ms = 1000 * (time.perf_counter() - started)
+                process = psutil.Process(child.pid)
+                others = tuple(process.children(recursive=True))
+                address = words[1].split(",")[0]
+                yield Broker(NODE, address, process, start_ms, others=others)
+            finally:
+                child.terminate()
