@@ -273,6 +273,17 @@ def request_parent_death_signal(number: int) -> bool:
     return bool(call(_PR_SET_PDEATHSIG, number, 0, 0, 0) == 0)
 
 
+def count_preemptions() -> int:
+    """Return how often the kernel has taken the processor from the calling thread for another one.
+
+    macOS counts for all threads of the process. Windows does not tell: there the number is 0.
+    """
+    if _resource is None:
+        return 0
+    usage = _resource.getrusage(getattr(_resource, "RUSAGE_THREAD", _resource.RUSAGE_SELF))
+    return int(usage.ru_nivcsw)
+
+
 def open_files_limits() -> tuple[int | None, int | None]:
     """Return the soft and the hard limit of open files; None for no limit."""
     if _resource is None:
