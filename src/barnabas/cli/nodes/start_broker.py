@@ -99,9 +99,8 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
 
     _collect_garbage()
     of_registry = registry_options(properties)
-    members = _take_members(properties)
+    first = (first_topics(options), _take_members(properties))
     config = read_configuration(properties)
-    topics = first_topics(options)
     manager: ServiceManager | None = None
     registry: RegistryChild | None = None
 
@@ -111,9 +110,8 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
         manager.starting("starting: opening the logs and waiting for a controller")
 
         def on_running(address: str) -> None:
-            if topics:
+            if first[0]:
                 on_created = partial(on_ready, address)
-                first = (topics, members)
                 _create_topics(first, broker, runtime.timer, on_created, control.fail)
             else:
                 on_ready(address)
@@ -138,7 +136,7 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
             else:
                 broker.stop(control.finish)
 
-        if not members:
+        if not first[1]:
             check_no_node(runtime.disk, log_directories(config.parsed))
         broker = Node(config, runtime, on_running, control.fail)
         if of_registry is not None:

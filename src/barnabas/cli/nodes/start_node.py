@@ -112,7 +112,7 @@ class _Node:
         self._registry_options = registry_options(properties)
         self._properties = properties
         self._starter = NodeProcesses()
-        self._supervisor: NodeSupervisor
+        self._supervisor: NodeSupervisor | None = None
         self._manager: ServiceManager | None = None
         self._registry: RegistryChild | None = None
         self._face: NodeFace | None = None
@@ -131,7 +131,8 @@ class _Node:
                 self._registry.kill()
             # Nothing is left after a clean stop. Otherwise the node has failed, or a second signal
             # has arrived.
-            self._supervisor.kill()
+            if self._supervisor is not None:
+                self._supervisor.kill()
             self._starter.close()
             if self._signs is not None:
                 self._signs.close()
@@ -208,8 +209,10 @@ class _Node:
 
     def _stop(self, control: ProcessControl) -> None:
         assert self._manager is not None
+        assert self._supervisor is not None
+        supervisor = self._supervisor
         self._manager.stopping("stopping: the brokers first, then the controller")
         if self._registry is None:
-            self._supervisor.stop(control.finish)
+            supervisor.stop(control.finish)
         else:
-            self._registry.stop(lambda: self._supervisor.stop(control.finish))
+            self._registry.stop(lambda: supervisor.stop(control.finish))
