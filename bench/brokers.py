@@ -241,17 +241,18 @@ def running_cluster(name: str) -> Iterator[Broker]:
 
 
 @contextmanager
-def running_node(settings: Mapping[str, str]) -> Iterator[Broker]:
-    """Run a node of two brokers; its processor time is that of all its processes.
+def running_node(settings: Mapping[str, str], count: int = NODE_BROKERS) -> Iterator[Broker]:
+    """Run a node of several brokers; its processor time is that of all its processes.
 
     Args:
         settings: additional keys of server.properties.
+        count: the number of brokers.
     """
     compile_sources()
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="bench-node-") as directory:
         command = barnabas_command(port, Path(directory) / "data", settings)
-        command += ["--brokers", str(NODE_BROKERS)]
+        command += ["--brokers", str(count)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             try:
                 started = time.perf_counter()

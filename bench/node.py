@@ -49,6 +49,8 @@ CLIENTS = 2
 SETTINGS = {"log.segment.delete.delay.ms": "1", "offsets.topic.num.partitions": "1"}
 # Goals for the worst round.
 REACHED_MIN, SPEEDUP_MIN, CPU_MAX, KAFKA_SPEED_MIN = 0.9, 1.4, 1.05, 1.5
+# Other programs use less on a quiet machine.
+QUIET_CORES = 0.2
 SMALL_BATCH_BYTES = 16 * 1024
 
 
@@ -128,14 +130,16 @@ def _run(server: Broker, works: Sequence[Callable[[], None]], sent_bytes: int) -
     return Run(sent_bytes / 1e9, spent.seconds, broker_cpu, spent.cpu_seconds, others)
 
 
-def _broker_ids(server: Broker) -> list[int]:
+def broker_ids(server: Broker) -> list[int]:
+    """Return the ids of all brokers."""
     from confluent_kafka.admin import AdminClient
 
     found = AdminClient(server.client_settings).list_topics(timeout=30).brokers
     return sorted(found)
 
 
-def _leaders(server: Broker, topic: str) -> list[Leader]:
+def leaders_of(server: Broker, topic: str) -> list[Leader]:
+    """Return the partitions of a topic with their leaders."""
     from confluent_kafka.admin import AdminClient
 
     found = AdminClient(server.client_settings).list_topics(topic, timeout=30)
@@ -148,12 +152,12 @@ def _leaders(server: Broker, topic: str) -> list[Leader]:
 
 def run_case(server: Broker, case: Case, batch: Batch, total: int) -> dict[str, Run]:
     """Produce and consume; return the runs by row."""
-    ids = _broker_ids(server)
+    ids = broker_ids(server)
     replicas = [[ids[number % len(ids)]] for number in range(PARTITIONS)]
     share = total // CLIENTS
     sent = batch.sent_bytes(share, PARTITIONS) * CLIENTS
     with loads.temporary_topic(server, "node", replicas=replicas) as topic:
-        leaders = _leaders(server, topic)
+        leaders = leaders_of(server, topic)
         sending = partial(send_batches, topic, leaders, batch, share, 1)
         reading = partial(read_batches, topic, leaders, batch, share)
         return {
@@ -251,6 +255,11 @@ def main() -> None:
         ]
         runs = measure(servers, options.mb * 1_000_000, options.rounds, console)
     show(runs, console)
+    others = max(
+        run.other_cores for of in runs.values() for rounds in of.values() for run in rounds
+    )
+    if others > QUIET_CORES:
+        console.print(f"other programs used up to {others:.1f} cores: repeat on a quiet machine")
     write_figures(
         options.json,
         {

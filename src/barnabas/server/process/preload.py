@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.api_keys import request_class, response_class
 from barnabas.protocol.api_table import API_ROWS
 from barnabas.protocol.codec import compile_codecs
+from barnabas.protocol.record_frame import metadata_record_class
 from barnabas.protocol.record_table import RECORD_ROWS
 from barnabas.record.compiled import CompiledReader
 from barnabas.runtime.packages import MissingPackageError, needed_for
@@ -87,6 +88,8 @@ COMPILED_READER = "aiokafka.record.default_records"
 
 # Modules that a start imports, with all that they import.
 _PROCESS = (
+    "barnabas.metrics.catalogue",
+    "barnabas.metrics.metrics_listener",
     "barnabas.runtime.loop",
     "barnabas.runtime.service_manager",
     "barnabas.runtime.system_calls",
@@ -96,6 +99,7 @@ _PROCESS = (
     "barnabas.server.process.controller_server",
     "barnabas.server.process.node",
     "barnabas.server.process.observation",
+    "barnabas.server.startup.node_folders",
     "barnabas.controller.controller",
     "barnabas.controller.apis",
 )
@@ -150,6 +154,10 @@ def load_all() -> None:
     for key in {**served_apis(has_telemetry=True), **CONTROLLER_APIS}:
         for cls in (request_class(key), response_class(key)):
             compile_codecs(cls, cls.__versions__[1])
+    for record_type in RECORD_ROWS["metadata"]:
+        record = metadata_record_class(record_type)
+        if record is not None:
+            compile_codecs(record, record.__versions__[1])
 
 
 class Preloader:
