@@ -11,7 +11,9 @@ GB, all cores are busy at C / (b + c) GB a second; one broker also needs a whole
 *reached* is the speed in relation to that bound. It falls if other programs run, whose share of the
 cores has a column of its own.
 
-`--brokers barnabas,node` leaves Apache Kafka out.
+`--brokers barnabas,node` leaves Apache Kafka out. With `--replicas`, partitions have three replicas
+and writes wait for all of them. The servers are then three nodes of one broker, two nodes of two
+brokers at two addresses, and three nodes of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -30,11 +32,13 @@ from rich.table import Table
 from bench import brokers, loads
 from bench.budgets import speed_verdict
 from bench.cases import add_rounds, new_parser
-from bench.raw_load import Batch, Leader, prepared_batch, read_batches, run_clients, send_batches
+from bench.raw_load import Leader, prepared_batch, read_batches, run_clients, send_batches
 from bench.report import installed, machine, new_console, write_figures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import argparse
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from rich.console import Console
 
@@ -45,6 +49,7 @@ CORES = len(os.sched_getaffinity(0))
 MEMORY = "/dev/shm"
 PARTITIONS = 4
 CLIENTS = 2
+ACKS_ALL = -1
 # Logs of deleted topics are removed at once, because memory is scarce.
 SETTINGS = {"log.segment.delete.delay.ms": "1", "offsets.topic.num.partitions": "1"}
 # Goals for the worst round.
@@ -110,8 +115,10 @@ class Run(NamedTuple):
         return self.speed / self.bound(processes)
 
 
-# Number of processes that share the work of a server; Kafka's threads use all cores.
+# Number of processes that share the work of a server, without and with replicas. Kafka's threads
+# use all cores.
 PROCESSES = {ONE: 1, NODE: brokers.NODE_BROKERS, KAFKA: CORES}
+PROCESSES_OF_CLUSTERS = {ONE: 3, NODE: 2 * brokers.NODE_BROKERS, KAFKA: 3 * CORES}
 # Runs by row and server, one for each round.
 Runs = dict[str, dict[str, list[Run]]]
 
@@ -150,15 +157,26 @@ def leaders_of(server: Broker, topic: str) -> list[Leader]:
     ]
 
 
-def run_case(server: Broker, case: Case, batch: Batch, total: int) -> dict[str, Run]:
-    """Produce and consume; return the runs by row."""
+def run_case(server: Broker, case: Case, total: int, replicas_each: int = 1) -> dict[str, Run]:
+    """Produce and consume; return the runs by row.
+
+    Args:
+        server: the server.
+        case: the size of records and batches.
+        total: bytes of values.
+        replicas_each: the number of replicas of a partition; writes wait for all of them.
+    """
+    batch = prepared_batch(case.record_bytes, case.batch_bytes)
     ids = broker_ids(server)
-    replicas = [[ids[number % len(ids)]] for number in range(PARTITIONS)]
+    replicas = [
+        [ids[(number + rank) % len(ids)] for rank in range(replicas_each)]
+        for number in range(PARTITIONS)
+    ]
     share = total // CLIENTS
     sent = batch.sent_bytes(share, PARTITIONS) * CLIENTS
     with loads.temporary_topic(server, "node", replicas=replicas) as topic:
         leaders = leaders_of(server, topic)
-        sending = partial(send_batches, topic, leaders, batch, share, 1)
+        sending = partial(send_batches, topic, leaders, batch, share, ACKS_ALL)
         reading = partial(read_batches, topic, leaders, batch, share)
         return {
             f"produce, {case.name}": _run(server, [sending] * CLIENTS, sent),
@@ -166,16 +184,17 @@ def run_case(server: Broker, case: Case, batch: Batch, total: int) -> dict[str, 
         }
 
 
-def measure(servers: Sequence[Broker], volume: int, rounds: int, console: Console) -> Runs:
-    """Run all cases on all servers in turns, in a warm-up round and `rounds` further ones."""
+def measure(servers: Sequence[Broker], options: argparse.Namespace, console: Console) -> Runs:
+    """Run all cases on all servers in turns, in a warm-up round and further ones."""
+    rounds, volume = options.rounds, options.mb * 1_000_000
+    replicas_each = 3 if options.replicas else 1
     runs: Runs = {}
     for number in range(rounds + 1):
         for case in CASES:
-            batch = prepared_batch(case.record_bytes, case.batch_bytes)
             total = volume if case.batch_bytes > SMALL_BATCH_BYTES else volume // 3
             for server in servers:
                 console.print(f"  round {number} of {rounds}: {server.name}, {case.name}")
-                for row, run in run_case(server, case, batch, total).items():
+                for row, run in run_case(server, case, total, replicas_each).items():
                     if number:
                         runs.setdefault(row, {}).setdefault(server.name, []).append(run)
                 # The servers remove the deleted logs.
@@ -183,12 +202,12 @@ def measure(servers: Sequence[Broker], volume: int, rounds: int, console: Consol
     return runs
 
 
-def _verdicts(row: str, of: dict[str, list[Run]]) -> list[str]:
+def _verdicts(row: str, of: dict[str, list[Run]], processes: Mapping[str, int]) -> list[str]:
     """Return the verdicts for the worst round of a row."""
     if NODE not in of:
         return []
     node = of[NODE]
-    reached = [run.reached(PROCESSES[NODE]) for run in node]
+    reached = [run.reached(processes[NODE]) for run in node]
     found = [f"reached {speed_verdict(reached, [1.0] * len(node), REACHED_MIN)}"]
     if ONE in of:
         one = of[ONE]
@@ -206,19 +225,19 @@ def _verdicts(row: str, of: dict[str, list[Run]]) -> list[str]:
     return found
 
 
-def show(runs: Runs, console: Console) -> None:
+def show(runs: Runs, processes: Mapping[str, int], console: Console) -> None:
     """Print the medians of all rows, and the goals."""
     table = Table(title=f"{CORES} cores, {machine()}")
     for name in ("", "server", "MB/s", "bound", "reached", "CPU s/GB", "clients s/GB", "others"):
         table.add_column(name, justify="left" if name in ("", "server") else "right")
     table.add_column("goals of the node, worst round")
     for row, of in runs.items():
-        verdicts = _verdicts(row, of)
+        verdicts = _verdicts(row, of, processes)
         for index, (name, rounds) in enumerate(of.items()):
             middle = {
                 "speed": statistics.median(run.speed for run in rounds),
-                "bound": statistics.median(run.bound(PROCESSES[name]) for run in rounds),
-                "reached": statistics.median(run.reached(PROCESSES[name]) for run in rounds),
+                "bound": statistics.median(run.bound(processes[name]) for run in rounds),
+                "reached": statistics.median(run.reached(processes[name]) for run in rounds),
                 "cpu": statistics.median(run.cpu for run in rounds),
                 "clients": statistics.median(run.client_cpu / run.gb for run in rounds),
                 "others": statistics.median(run.other_cores for run in rounds),
@@ -236,6 +255,15 @@ def show(runs: Runs, console: Console) -> None:
     console.print(table)
 
 
+def _running(name: str, is_replicated: bool) -> AbstractContextManager[Broker]:
+    """Run the server of this name."""
+    if name == NODE:
+        return (brokers.running_nodes if is_replicated else brokers.running_node)(SETTINGS)
+    if is_replicated:
+        return brokers.running_cluster(name, SETTINGS)
+    return brokers.running(name, SETTINGS)
+
+
 def main() -> None:
     """Run the benchmark from the command line."""
     parser = new_parser(__doc__)
@@ -243,18 +271,15 @@ def main() -> None:
     add_rounds(parser)
     parser.add_argument("--mb", type=int, default=600, help="MB of values of a load")
     parser.add_argument("--directory", default=MEMORY, help="where the logs are")
+    parser.add_argument("--replicas", action="store_true", help="three replicas, acks=all")
     options = parser.parse_args()
     console = new_console(170)
     tempfile.tempdir = options.directory
     with ExitStack() as stack:
-        servers = [
-            stack.enter_context(
-                brokers.running_node(SETTINGS) if name == NODE else brokers.running(name, SETTINGS)
-            )
-            for name in installed(options.brokers, console)
-        ]
-        runs = measure(servers, options.mb * 1_000_000, options.rounds, console)
-    show(runs, console)
+        names = installed(options.brokers, console)
+        servers = [stack.enter_context(_running(name, options.replicas)) for name in names]
+        runs = measure(servers, options, console)
+    show(runs, PROCESSES_OF_CLUSTERS if options.replicas else PROCESSES, console)
     others = max(
         run.other_cores for of in runs.values() for rounds in of.values() for run in rounds
     )
