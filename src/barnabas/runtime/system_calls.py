@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import re
 import select
@@ -397,6 +398,16 @@ _BLOCK_BYTES = 16 << 20
 _TRIM_THRESHOLD = (-1, "MALLOC_TRIM_THRESHOLD_")
 _MMAP_THRESHOLD = (-3, "MALLOC_MMAP_THRESHOLD_")
 _ARENA_MAX = (-8, "MALLOC_ARENA_MAX")
+
+
+def untouched_memory(size: int) -> memoryview:
+    """Return memory that is filled with zeros and takes no page before a page is first used.
+
+    A `bytearray` writes all its zeros, so an idle process would hold each buffer as a whole.
+    """
+    if sys.platform == "win32":
+        return memoryview(mmap.mmap(-1, size))
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 def keep_freed_memory(block_bytes: int = _BLOCK_BYTES) -> None:
