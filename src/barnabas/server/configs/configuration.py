@@ -26,6 +26,7 @@ from barnabas.server.configs.endpoints import (
     inter_broker_listener,
     is_loopback,
     security_protocols,
+    shared_voter_machines,
 )
 from barnabas.server.configs.policies import check_policies, has_policies
 from barnabas.server.configs.sasl_keys import SASL_KEYS, sasl_listener_keys
@@ -161,7 +162,7 @@ def read_configuration(properties: Mapping[str, str], *, warns: bool = True) -> 
 
     Args:
         properties: the values by key.
-        warns: whether to log unknown keys.
+        warns: whether to log unknown keys, and voters that share a machine.
 
     Raises:
         ConfigError: an invalid value. The message has the key, the value and the allowed values.
@@ -179,6 +180,9 @@ def read_configuration(properties: Mapping[str, str], *, warns: bool = True) -> 
     check_connection_bounds(parsed)
     check_group_limits(parsed)
     cluster = cluster_settings(parsed)
+    if warns:
+        for problem, remedy in shared_voter_machines(_hosts(cluster)):
+            _log.warning("Metadata quorum: %s; %s", problem, remedy)
     endpoints = bound_endpoints(parsed, cluster)
     for_controller = controller_endpoints(parsed, cluster)
     advertised_for_controller = advertised_controller_endpoints(parsed, cluster, for_controller)
@@ -271,6 +275,10 @@ def _with_own_quorum(cluster: ClusterSettings, own: list[Endpoint]) -> ClusterSe
         return cluster
     is_own = addresses.issuperset(servers) and all(is_loopback(host) for host, _ in servers)
     return replace(cluster, is_standalone=True) if is_own else cluster
+
+
+def _hosts(cluster: ClusterSettings) -> dict[int, str]:
+    return {voter: host for voter, (host, _) in cluster.voters.items()}
 
 
 def _log_unknown_keys(names: list[str], *, with_policies: bool) -> None:
