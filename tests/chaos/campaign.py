@@ -182,7 +182,7 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     stress: Stress | None = None
     transactional: TransactionalLoad | None = None
     try:
-        cluster.start()
+        cluster.start(HEAL_TIMEOUT_S)
         make_topic(cluster, options.partitions, tls=tls, segment_bytes=options.segment_bytes)
         make_hostile_topic(cluster, tls)
         load_options = LoadOptions(TOPIC, options.partitions, rate=options.rate, keys=keys)
