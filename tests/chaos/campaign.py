@@ -84,6 +84,8 @@ SETTINGS = {
 }
 # CPU time that one turn of a node's event loop may take.
 TURN_CPU_MS_MAX = 250.0
+# All nodes start at the same time, on a machine that may be busy.
+START_TIMEOUT_S = 300.0
 # Maximum duration of a fault after the load has resumed.
 HOLD_S = 2.0
 
@@ -146,6 +148,24 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
     return outcome
 
 
+def _made_cluster(
+    options: Options, directory: Path, settings: dict[str, str], relays: Relays | None
+) -> ClusterProcess:
+    cluster = (ClusterOnMachines if options.machines else ClusterProcess)(
+        options.brokers,
+        options.controllers,
+        directory,
+        settings,
+        relays,
+        KafkaNode if options.kafka else ChaosNode,
+    )
+    if options.machines and options.kafka:
+        # Controllers of Apache Kafka know racks, not machines.
+        for node in cluster.nodes.values():
+            node.settings["broker.rack"] = cluster.host_of(node.node_id)
+    return cluster
+
+
 @contextmanager
 def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     relays = Relays() if options.relays else None
@@ -164,25 +184,14 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
         settings |= {**tls.settings(), "listener.security.protocol.map": protocols}
         settings["ssl.client.auth"] = "required"
         keys = tls.librdkafka()
-    cluster = (ClusterOnMachines if options.machines else ClusterProcess)(
-        options.brokers,
-        options.controllers,
-        directory,
-        settings,
-        relays,
-        KafkaNode if options.kafka else ChaosNode,
-    )
-    if options.machines and options.kafka:
-        # Controllers of Apache Kafka know racks, not machines.
-        for node in cluster.nodes.values():
-            node.settings["broker.rack"] = cluster.host_of(node.node_id)
+    cluster = _made_cluster(options, directory, settings, relays)
     if relays is not None:
         relays.pids = lambda: {n: x.pid for n, x in cluster.nodes.items() if x.is_running}
     load: Load | None = None
     stress: Stress | None = None
     transactional: TransactionalLoad | None = None
     try:
-        cluster.start(HEAL_TIMEOUT_S)
+        cluster.start(START_TIMEOUT_S)
         make_topic(cluster, options.partitions, tls=tls, segment_bytes=options.segment_bytes)
         make_hostile_topic(cluster, tls)
         load_options = LoadOptions(TOPIC, options.partitions, rate=options.rate, keys=keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.printable import counted
 from barnabas.cli.doctor.diagnosis import named_brokers
 from barnabas.cli.partitions.planning import machines_of, sharing_machines
@@ -50,7 +51,7 @@ def examine_replica_machines(
     diagnosis.note(
         f"{counted(len(sharing), 'partition')} with replicas that share a machine, though another "
         f"machine has none: {names}",
-        "`barnabas rebalance` moves them apart",
+        f"{Advice.REBALANCE.text()} moves them apart",
     )
 
 
