@@ -248,7 +248,7 @@ def _check_reporters(name: str, value: str, found: Diagnosis) -> None:
     if others:
         found.note(
             f"{name}: {', '.join(others)}: no effect: Java classes are not loaded",
-            "let Prometheus read barnabas.metrics.listener; docs/metrics.md has Kafka's names",
+            "let Prometheus read metrics.listener; docs/metrics.md has Kafka's names",
         )
 
 
