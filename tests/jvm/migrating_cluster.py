@@ -31,6 +31,8 @@ PASSWORDS = {ADMIN: "admin-secret", WRITER: "mary-secret", STRANGER: "eve-secret
 MECHANISM = "SCRAM-SHA-512"
 # A client of the writer with this id may produce a kilobyte a second.
 SLOW_CLIENT = "slow"
+# A limit for a node that never starts: three of them start at the same time.
+START_S = 600.0
 _CREDENTIALS = f'username="{ADMIN}" password="{PASSWORDS[ADMIN]}"'
 _SECURITY = {
     "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL,{SECURE}:SASL_SSL",
@@ -98,6 +100,7 @@ class MigratingCluster(AlternatingCluster):
                 "--add-scram",
                 f"{MECHANISM}=[name={ADMIN},password={PASSWORDS[ADMIN]}]",
             )
+            kafka.start_timeout_s = START_S
             kafka.may_copy = not shape.dynamic and not shape.controllers
             for node in (kafka, self.ours[node_id]):
                 if not node.is_broker:

@@ -32,6 +32,15 @@ PARTITIONS = 3
 # Records per second of each of the two producers. The processors belong to six brokers.
 RATE = 40
 JAVA_TOPIC, RULES_TOPIC = "java", "rules"
+# Six brokers and their clients share the processors, and each stop is a clean one. So no node is
+# fenced, and no election begins, because a node is slow.
+PATIENT = {
+    "broker.session.timeout.ms": "60000",
+    "controller.quorum.election.timeout.ms": "5000",
+    "controller.quorum.election.backoff.max.ms": "3000",
+    "controller.quorum.fetch.timeout.ms": "15000",
+    "controller.quorum.request.timeout.ms": "10000",
+}
 # A limit for clients that make no progress. Java starts slowly on a busy machine.
 WITHIN_S = 300.0
 
@@ -47,8 +56,7 @@ class Migration:
     def __init__(self, shape: Shape, directory: Path) -> None:
         self.shape = shape
         settings = SETTINGS | (GROUP_SETTINGS if shape.has_groups else {})
-        # A slow node is not fenced; each stop in a migration is a clean one.
-        settings["broker.session.timeout.ms"] = "30000"
+        settings |= PATIENT
         self.cluster = MigratingCluster(shape, directory / "cluster", settings)
         self.started = time.monotonic()
         self.steps: list[str] = []
