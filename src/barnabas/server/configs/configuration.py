@@ -96,7 +96,7 @@ _JAVA_TLS = frozenset({
 # Why each of these keys has no effect.
 IGNORED_KEYS: dict[str, str] = {
     **dict.fromkeys(_THREADS, "the broker has one event loop, and no pools of threads to size"),
-    **dict.fromkeys(_METRICS, "metrics are read from barnabas.metrics.listener, not from JMX"),
+    **dict.fromkeys(_METRICS, "metrics are read from metrics.listener, not from JMX"),
     **dict.fromkeys(_COORDINATORS, "coordinators share the event loop, and size their own buffers"),
     **dict.fromkeys(_JAVA_TLS, "TLS comes from OpenSSL, not from Java"),
 }
