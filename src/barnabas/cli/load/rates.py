@@ -159,7 +159,7 @@ class Sampler:
         at = time.monotonic()
         directories = client.admin.describe_log_dirs(broker.id for broker in cluster.brokers)
         sizes = _sizes(directories)
-        metrics = self._scraped()
+        metrics, silent = self._scraped()
         return Sample(
             at=at,
             cluster_id=cluster.cluster_id,
@@ -168,22 +168,25 @@ class Sampler:
             groups=groups,
             group_count=count,
             metrics=metrics,
-            silent=tuple(each for each in self._metrics if each not in metrics),
+            silent=silent,
             queries={address: scrape_queries(address) for address in self._queries},
             nodes=_nodes(topics.values(), directories),
         )
 
-    def _scraped(self) -> dict[str, BrokerMetrics]:
-        found = {}
+    def _scraped(self) -> tuple[dict[str, BrokerMetrics], tuple[str, ...]]:
+        """Return the metrics, and the addresses that answered before and do not now."""
+        found: dict[str, BrokerMetrics] = {}
+        silent = []
         for address in self._metrics:
             try:
-                found[address] = scrape(address)
+                found |= scrape(address)
+                self._answered.add(address)
             except MetricsError:
                 # A broker that has stopped does not hide the others.
                 if address not in self._answered:
                     raise
-        self._answered.update(found)
-        return found
+                silent.append(address)
+        return found, tuple(silent)
 
     def _ends(self, topics: dict[str, TopicInfo]) -> dict[TopicPartition, int]:
         wanted = [TopicPartition(name, n) for name, t in topics.items() for n in t.available]
