@@ -74,7 +74,7 @@ def test_three_nodes_of_two_brokers_are_a_cluster_that_survives_the_stop_of_a_no
         assert eventually(lambda: set(admin.list_topics(timeout=WAIT_S).brokers) == brokers)
         # A replica on each node, so that two stay in sync without one of the nodes.
         replicas = [[first + 100 * node for node in range(3)] for first in (101, 102)]
-        topic = NewTopic("orders", replica_assignment=replicas * (PARTITIONS // 2))
+        topic = NewTopic("orders", PARTITIONS, replica_assignment=replicas * (PARTITIONS // 2))
         for future in admin.create_topics([topic]).values():
             future.result(WAIT_S)
         write(bootstrap, "orders")

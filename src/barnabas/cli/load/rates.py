@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.admin.group_lag import end_offsets, group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
+from barnabas.cli.common.machine_lines import brokers_by_host
 from barnabas.cli.load.metrics import (
     MetricsError,
     PrincipalMetrics,
@@ -105,6 +106,8 @@ class Sample:
     silent: tuple[str, ...] = ()
     # By broker id.
     nodes: dict[int, NodeSample] = field(default_factory=dict)
+    # Number of hosts with brokers.
+    machines: int = 0
 
 
 class Sampler:
@@ -164,6 +167,7 @@ class Sampler:
             at=at,
             cluster_id=cluster.cluster_id,
             brokers=len(cluster.brokers),
+            machines=len(brokers_by_host(cluster.brokers)),
             topics={name: _topic_sample(topic, ends, sizes) for name, topic in topics.items()},
             groups=groups,
             group_count=count,
@@ -374,6 +378,8 @@ class Rates:
     clients: dict[ClientKey, ClientRates]
     # Addresses of metrics listeners that do not answer any more.
     silent: tuple[str, ...]
+    # Number of hosts with brokers.
+    machines: int = 0
 
     def kinds(self) -> tuple[Mapping[Any, object], ...]:
         """Return everything by name, kind by kind."""
@@ -448,6 +454,7 @@ def rates_between(before: Sample, after: Sample) -> Rates:
         seconds=seconds,
         cluster_id=after.cluster_id,
         brokers=after.brokers,
+        machines=after.machines,
         topics={name: _topic(name, before, after, seconds) for name in sorted(after.topics)},
         groups=after.groups,
         lag_growth=growth,
