@@ -447,7 +447,7 @@ def _check_distinct(plans: list[NodeProcessPlan]) -> None:
             )
         for mine in _opened(one):
             for its in _opened(other):
-                if mine.port == its.port and _overlap(mine.host, its.host):
+                if mine.port and mine.port == its.port and _overlap(mine.host, its.host):
                     raise ConfigError(
                         "listeners",
                         str(its),
