@@ -138,7 +138,7 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
 
         if not first[1]:
             check_no_node(runtime.disk, log_directories(config.parsed))
-        broker = Node(config, runtime, on_running, control.fail)
+        broker = Node(config, runtime, on_running, control.fail, has_supervisor=bool(first[1]))
         if of_registry is not None:
             from barnabas.cli.nodes.registry_child import registry_child
 

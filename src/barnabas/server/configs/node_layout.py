@@ -44,8 +44,6 @@ _PREFIX = "barnabas.node."
 _CONTROLLER_PORT_STEP = 100
 _PORT_MAX = 65_535
 _LOOPBACK = "127.0.0.1"
-# Each process serves its metrics to the supervisor only.
-_OWN_METRICS = f"{_LOOPBACK}:0"
 # Replicas on one machine do not survive its loss, so a node that is the whole cluster has one.
 _ALONE = {
     "offsets.topic.replication.factor": "1",
@@ -172,8 +170,6 @@ def _read_base(
         raise ConfigError(
             BROKERS_KEY, properties.get(BROKERS_KEY), "unset, because process.roles has no broker"
         )
-    if configuration.parsed.optional_string("metrics.listener"):
-        own["metrics.listener"] = _OWN_METRICS
     found = cluster.cluster_id or directories.cluster_id
     if found is None and cluster.may_found_cluster:
         found = new_cluster_id()
@@ -451,7 +447,7 @@ def _check_distinct(plans: list[NodeProcessPlan]) -> None:
             )
         for mine in _opened(one):
             for its in _opened(other):
-                if mine.port == its.port and _overlap(mine.host, its.host):
+                if mine.port and mine.port == its.port and _overlap(mine.host, its.host):
                     raise ConfigError(
                         "listeners",
                         str(its),

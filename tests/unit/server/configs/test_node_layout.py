@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations, count
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
@@ -11,7 +13,10 @@ from barnabas.server.configs.config import log_directories
 from barnabas.server.configs.node_keys import MEMBERS_KEY, NodeDirectories
 from barnabas.server.configs.node_layout import NodeProcessPlan, broker_count, node_layout
 from barnabas.settings.key import ConfigError
+from barnabas.settings.properties import parse_properties
 
+PAGE = Path(__file__).parents[4] / "docs" / "node.md"
+EXAMPLE = re.compile(r"```properties\n(.*?)```", re.DOTALL)
 NEW_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 SINGLE = NodeDirectories(is_single=True, cluster_id=NEW_CLUSTER)
 KAFKA_FILE = {
@@ -198,11 +203,6 @@ def test_keys_of_one_process_override_what_follows() -> None:
     assert not any(key.startswith("barnabas.node.broker") for key in plans[2].properties)
 
 
-def test_metrics_of_the_processes_are_for_the_supervisor_only() -> None:
-    plans = layout({"log.dirs": "/data", "metrics.listener": "0.0.0.0:9308"})
-    assert set(value(plans, "metrics.listener")) == {"127.0.0.1:0"}
-
-
 def test_the_processes_learn_the_brokers_of_their_node() -> None:
     assert set(value(layout({"log.dirs": "/data"}), MEMBERS_KEY)) == {"101,102"}
 
@@ -302,6 +302,27 @@ def test_fewer_brokers_than_have_data_are_refused() -> None:
     found = NodeDirectories(broker_ids=frozenset([101, 102, 103]))
     with pytest.raises(ConfigError, match=r"at least 3.*broker\.103.*unregister"):
         broker_count("2", 8, 1, found)
+
+
+def page_examples() -> list[dict[str, str]]:
+    """Return the configurations that the page shows."""
+    return [parse_properties(text) for text in EXAMPLE.findall(PAGE.read_text())]
+
+
+def test_the_configurations_of_the_page_are_nodes() -> None:
+    overriding, one_of_three = page_examples()
+    plans = layout(overriding)
+    assert value(plans, "log.dirs") == [
+        "/data/disk1/controller.1",
+        "/data/disk1/broker.101",
+        "/data/disk2",
+    ]
+    assert value(plans, "listeners")[2] == "PLAINTEXT://127.0.0.1:9292"
+    assert [plan.name for plan in layout(one_of_three)] == [
+        "controller 1",
+        "broker 101",
+        "broker 102",
+    ]
 
 
 def _opened(plan: NodeProcessPlan) -> list[object]:
