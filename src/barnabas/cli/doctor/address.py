@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.admin.held_back import gather_held_back
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.machine_lines import machine_lines
 from barnabas.cli.doctor.brokers import (
     examine_brokers,
     examine_moves,
@@ -158,6 +159,8 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
     count = len(cluster.brokers) + len(cluster.fenced)
     words = f"cluster {cluster.cluster_id} with {count} broker{'' if count == 1 else 's'}"
     diagnosis.ok(f"{words}, {leader}")
+    for line in machine_lines((*cluster.brokers, *cluster.fenced), state.description):
+        diagnosis.ok(line)
     if state.is_lost:
         report_lost_quorum(client, cluster, probes, diagnosis)
     look = look_at_brokers(client, cluster, probes, state)

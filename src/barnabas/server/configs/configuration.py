@@ -28,6 +28,7 @@ from barnabas.server.configs.endpoints import (
     security_protocols,
     shared_voter_machines,
 )
+from barnabas.server.configs.node_keys import OVERRIDE
 from barnabas.server.configs.policies import check_policies, has_policies
 from barnabas.server.configs.sasl_keys import SASL_KEYS, sasl_listener_keys
 from barnabas.server.configs.tls_config import TLS_KEYS, check_classes, listener_prefix
@@ -96,7 +97,7 @@ _JAVA_TLS = frozenset({
 # Why each of these keys has no effect.
 IGNORED_KEYS: dict[str, str] = {
     **dict.fromkeys(_THREADS, "the broker has one event loop, and no pools of threads to size"),
-    **dict.fromkeys(_METRICS, "metrics are read from barnabas.metrics.listener, not from JMX"),
+    **dict.fromkeys(_METRICS, "metrics are read from metrics.listener, not from JMX"),
     **dict.fromkeys(_COORDINATORS, "coordinators share the event loop, and size their own buffers"),
     **dict.fromkeys(_JAVA_TLS, "TLS comes from OpenSSL, not from Java"),
 }
@@ -205,7 +206,9 @@ def read_configuration(properties: Mapping[str, str], *, warns: bool = True) -> 
 
 
 def is_listener_key(config: ParsedConfig, name: str) -> bool:
-    """Return whether a key is set for a single listener, and has an effect there."""
+    """Return whether a key is set for one listener or one process of a node, and has an effect."""
+    if OVERRIDE.fullmatch(name):
+        return True
     listeners = _listener_names(config)
     if name in listener_keys(config) or name in sasl_listener_keys({name: ""}, listeners):
         return True
