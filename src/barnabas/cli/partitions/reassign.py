@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.common.machine_lines import machines_of
 from barnabas.cli.common.named_topics import topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
@@ -30,7 +31,7 @@ from barnabas.cli.partitions.moving import (
     echo_status,
     run_moves,
 )
-from barnabas.cli.partitions.planning import PlanError, machines_of, moves, plan_assignment
+from barnabas.cli.partitions.planning import PlanError, moves, plan_assignment
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 

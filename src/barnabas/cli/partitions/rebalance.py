@@ -14,6 +14,7 @@ import click
 
 from barnabas.cli.admin.group_lag import known_offsets
 from barnabas.cli.common.groups import DefaultGroup
+from barnabas.cli.common.machine_lines import machines_of
 from barnabas.cli.common.named_topics import topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
@@ -34,7 +35,6 @@ from barnabas.cli.partitions.move_progress import bytes_to_copy, partition_sizes
 from barnabas.cli.partitions.moving import cancel_moves, echo_moves, echo_status, run_moves
 from barnabas.cli.partitions.planning import (
     PlanError,
-    machines_of,
     moves,
     sharing_machines,
 )
