@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.machine_lines import brokers_by_host, machines_of, voter_hosts
+from barnabas.cli.common.named_brokers import named_brokers
 from barnabas.cli.common.printable import counted
-from barnabas.cli.doctor.diagnosis import named_brokers
 from barnabas.cli.partitions.planning import sharing_machines
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.server.configs.endpoints import shared_voter_machines
