@@ -66,6 +66,10 @@ def dependence(
             if set(partition.replicas).isdisjoint(brokers):
                 continue
             found.held.append(name)
+            if not partition.isr:
+                # The last replicas in sync are down, and only they have all records (KIP-966).
+                found.offline.append(name)
+                continue
             if set(partition.isr).isdisjoint(brokers):
                 continue
             left = len(set(partition.isr).difference(brokers))
