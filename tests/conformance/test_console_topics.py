@@ -259,7 +259,7 @@ def test_offsets_move_exactly_as_previewed(
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"to": "nowhere"}, "to must be"),
+        ({"to": "nowhere"}, "To: choose"),
         ({"to": "ago", "ago": "soon"}, "write 90s"),
         ({"to": "shift", "shift": "x"}, "must be a number"),
         ({"to": "latest", "topic": "topics-records", "partitions": "9"}, "no partition 9"),

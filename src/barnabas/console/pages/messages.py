@@ -9,6 +9,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, StreamingResponse
 from starlette.routing import Route
 
+from barnabas.client.errors import ClientError
+from barnabas.console.absent import require_topic
 from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import Fields, FormError, query_fields
@@ -61,6 +63,13 @@ async def show_messages(request: Request) -> Response:
         return _refused(request, query, str(error))
     job = _job_of(console, query, search)
     await job.wait(console.settings.search.page_seconds)
+    if job.is_running and job.plan is None:
+        # The search waits for a topic that may be new. The page says if it does not exist.
+        try:
+            await require_topic(console.cluster, search.topic)
+        except ClientError:
+            console.jobs.stop(job)
+            raise
     problem = job.error if isinstance(job.error, ExpressionError) else None
     if job.error is not None and job.plan is None and problem is None:
         raise job.error

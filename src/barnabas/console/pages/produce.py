@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from barnabas.console.absent import require_topic
 from barnabas.console.console import console_of
 from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
@@ -34,6 +35,8 @@ async def show_produce(request: Request) -> Response:
     """Show the form of a record."""
     console, query = console_of(request), query_fields(request)
     topic = query.stripped("topic")
+    if topic:
+        await require_topic(console.cluster, topic)
     registry = console.settings.registry
     subjects, problem = ([], "") if registry is None else await _subjects(console, registry)
     kinds = {key: text for key, text in KINDS.items() if registry or key != "schema"}

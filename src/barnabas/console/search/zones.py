@@ -51,21 +51,22 @@ class Zone(NamedTuple):
         """Return a time for a page; a dash for -1, which means unknown."""
         return "–" if time_ms < 0 else self.text(time_ms).replace("T", " ")
 
-    def moment_ms(self, text: str, field: str) -> int:
+    def moment_ms(self, query: Fields, name: str) -> int:
         """Parse a time that a user typed: ISO 8601, or milliseconds since 1970.
 
         A time without a zone is in this zone.
 
         Raises:
-            FormError: The text has neither format.
+            FormError: The field has neither format, or is empty.
         """
+        text = query.required(name)
         if text.isascii() and text.isdigit():
             return int(text)
         try:
             return time_ms_of(text, self.info)
         except (ValueError, OverflowError):
             hint = "milliseconds or a time such as 2026-01-31T12:00"
-            raise FormError(f"{field} must be {hint}, not {text!r}") from None
+            raise FormError(f"{query.label(name)} must be {hint}, not {text!r}", name) from None
 
 
 UTC_ZONE = Zone("UTC", UTC)
@@ -81,7 +82,8 @@ def zone_of(request: Request, query: Fields) -> Zone:
     if name:
         found = _zone(name)
         if found is None:
-            raise FormError(f"there is no time zone {name!r}: write a name such as Europe/Vienna")
+            text = f"there is no time zone {name!r}: write a name such as Europe/Vienna"
+            raise FormError(text, "zone")
         return found
     return _zone(request.cookies.get(_COOKIE, "")) or UTC_ZONE
 
