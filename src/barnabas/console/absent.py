@@ -6,7 +6,7 @@ import asyncio
 import re
 from typing import TYPE_CHECKING
 
-from barnabas.client.errors import BrokerError, UnknownPartitionError
+from barnabas.client.errors import BrokerError, ClientError, UnknownPartitionError
 from barnabas.console.forms import query_fields
 from barnabas.protocol.errors import ErrorCode
 
@@ -43,22 +43,24 @@ def absent_text(error: Exception, request: Request) -> str:
     return ""
 
 
-async def require_topic(cluster: ClusterAccess, name: str) -> None:
-    """Check that a topic exists.
+async def require_topic(cluster: ClusterAccess, name: str) -> int:
+    """Return the number of partitions of a topic.
 
     Raises:
-        ClientError: It does not, or the brokers do not respond.
+        ClientError: It does not exist, or the brokers do not respond.
     """
     for left in reversed(range(_TRIES)):
 
-        def load(client: Client, *, is_last: bool = left == 0) -> bool:
+        def load(client: Client, *, is_last: bool = left == 0) -> int | None:
             found = client.admin.describe_topic_partitions([name])[name]
-            if isinstance(found, BrokerError):
-                if is_last or found.error_code not in _TOPIC_CODES:
-                    raise found
-                return False
-            return True
+            if not isinstance(found, ClientError):
+                return len(found.partitions)
+            if is_last or found.error_code not in _TOPIC_CODES:
+                raise found
+            return None
 
-        if await cluster.call(load):
-            return
+        count = await cluster.call(load)
+        if count is not None:
+            return count
         await asyncio.sleep(_PAUSE_S)
+    raise AssertionError("the last try returns or raises")

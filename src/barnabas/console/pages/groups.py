@@ -57,7 +57,7 @@ class ListedGroup(NamedTuple):
 
 _LISTED: list[Column[ListedGroup]] = [
     Column("group", "Group", lambda each: each.listing.group_id),
-    Column("type", "Kind", lambda each: each.listing.type, "text"),
+    Column("type", "Type", lambda each: each.listing.type, "text"),
     Column("state", "State", lambda each: each.listing.state),
     Column("members", "Members", lambda each: each.sampled("members"), "number"),
     Column("lag", "Lag", lambda each: each.sampled("lag"), "number"),

@@ -60,7 +60,7 @@ async def show_messages(request: Request) -> Response:
     except FormError as error:
         if not query.stripped("topic"):
             raise
-        return _refused(request, query, str(error))
+        return await _refused(request, query, str(error))
     job = _job_of(console, query, search)
     await job.wait(console.settings.search.page_seconds)
     if job.is_running and job.plan is None:
@@ -71,6 +71,9 @@ async def show_messages(request: Request) -> Response:
             console.jobs.stop(job)
             raise
     problem = job.error if isinstance(job.error, ExpressionError) else None
+    if problem is not None:
+        # Nothing was searched, and the form keeps its choice of partitions.
+        job.partition_count = await require_topic(console.cluster, search.topic)
     if job.error is not None and job.plan is None and problem is None:
         raise job.error
     if job.state in (State.DONE, State.FAILED) and not query.has("job"):
@@ -81,12 +84,13 @@ async def show_messages(request: Request) -> Response:
     return response
 
 
-def _refused(request: Request, query: Fields, reason: str) -> Response:
+async def _refused(request: Request, query: Fields, reason: str) -> Response:
     """Return the form as it was sent, with what is wrong with it."""
     usual = Fields({"topic": query.stripped("topic")})
     search = _search_of(request, usual, zones.UTC_ZONE)
     job = SearchJob("", search, console_of(request).jobs)
     job.end(State.FAILED, reason)
+    job.partition_count = await require_topic(console_of(request).cluster, search.topic)
     return _page(request, query, job, zones.UTC_ZONE, refusal=reason)
 
 

@@ -190,7 +190,7 @@ class Consumer(NamedTuple):
 
 _CONSUMERS: list[Column[Consumer]] = [
     Column("group", "Group", lambda each: each.group),
-    Column("type", "Kind", lambda each: each.sample.type, "text"),
+    Column("type", "Type", lambda each: each.sample.type, "text"),
     Column("state", "State", lambda each: each.sample.state),
     Column("committed", "Partitions with offsets", lambda each: each.committed, "number"),
     Column("assigned", "Assigned partitions", lambda each: each.assigned, "number"),
