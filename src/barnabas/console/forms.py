@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 
 from barnabas.cli.common.units import duration_ms, utc_ms
 from barnabas.console.field_labels import label_of
+from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -128,19 +129,23 @@ class Fields:
         return value
 
     def moment(self, name: str) -> int:
-        """Return a time in milliseconds since 1970; the field is ISO 8601, or milliseconds.
+        """Return a time in milliseconds since 1970.
 
-        A time without a zone is in UTC, as all times of the console.
+        The field is ISO 8601, milliseconds, or a length of time such as 7d, which means so long
+        ago. A time without a zone is in UTC, as all times of the console.
 
         Raises:
-            FormError: It has neither format, or is empty.
+            FormError: It has none of these formats, or is empty.
         """
         text = self.required(name)
         if text.isascii() and text.isdigit():
             return self.number(name)
-        found = utc_ms(text)
+        ago = duration_ms(text)
+        found = utc_ms(text) if ago is None else SystemClock().wall_ms() - ago
         if found is None:
-            hint = "write a time in UTC such as 2026-01-31T12:00, or milliseconds"
+            hint = (
+                "write a time in UTC such as 2026-01-31T12:00, 7d for 7 days ago, or milliseconds"
+            )
             raise FormError(f"{self.label(name)}: {hint}", name)
         return max(0, found)
 

@@ -73,7 +73,7 @@ def test_an_error_calls_a_field_as_its_form_does(
         ("partition", "-1", "Partition must be a number from 0 on, not -1"),
         ("partition", "", "fill in Partition"),
         ("brokers", "1;2", "Brokers must be numbers with commas between them, such as 1,2,3"),
-        ("time", "soon", "Time: write a time in UTC such as 2026-01-31T12:00, or milliseconds"),
+        ("time", "soon", "Time: write a time in UTC such as 2026-01-31T12:00, 7d for 7 days ago"),
         ("age", "long", "Open for longer than: write a length of time such as 90s, 15m, 12h or 7d"),
         ("level", "x", "Compatibility: choose one of NONE, FULL, not x"),
         ("topic", " ", "fill in Topic"),

@@ -19,13 +19,13 @@ from barnabas.cli.partitions.moving import (
 from barnabas.cli.partitions.planning import Move, moves
 from barnabas.cli.partitions.reassign import current_replicas, read_specs
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.plans.move_plans import MOVES_MAX, MovePlan, load_plan
-from barnabas.console.rendering import paged
 from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from barnabas.client.admin.partitions import Reassignment
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
 
@@ -44,15 +45,42 @@ async def show_reassignments(request: Request) -> Response:
     """Show the reassignments."""
     console, query = console_of(request), query_fields(request)
     rows = await console.cluster.call(_load_reassignments)
-    page = paged(rows, query.number("page", 1))
-    return console.page(request, "reassignments.html", page=page, topic=query.stripped("topic"))
+    # Only users that may cancel a move have buttons in the table.
+    columns = _ACTIVE if console.role_of(request) >= Role.OPERATOR else _ACTIVE[:-1]
+    table = tabulate(
+        request,
+        columns,
+        rows,
+        text=lambda row: f"{row.partition} {_nodes(row.move.replicas)}",
+        sort="partition",
+    )
+    return console.page(request, "reassignments.html", table=table, topic=query.stripped("topic"))
 
 
-def _load_reassignments(client: Client) -> list[dict[str, Any]]:
+class ActiveMove(NamedTuple):
+    """A partition whose replicas move."""
+
+    partition: TopicPartition
+    move: Reassignment
+    # The part of the log that is copied, from 0 to 1; None if it is unknown.
+    progress: float | None
+
+
+def _load_reassignments(client: Client) -> list[ActiveMove]:
     return [
-        {"partition": shown.partition, "move": move, "progress": progress}
+        ActiveMove(shown.partition, move, progress)
         for shown, move, progress in moves_with_progress(client, ())
     ]
+
+
+_ACTIVE: tuple[Column[ActiveMove], ...] = (
+    Column("partition", "Partition", lambda row: row.partition),
+    Column("copied", "Copied", lambda row: row.progress),
+    Column("replicas", "Replicas", lambda row: _nodes(row.move.replicas), "text"),
+    Column("adding", "Added", lambda row: _nodes(row.move.adding), "text"),
+    Column("removing", "Removed", lambda row: _nodes(row.move.removing), "text"),
+    Column("change", "Change"),
+)
 
 
 _MOVES: list[Column[Move]] = [

@@ -222,7 +222,14 @@ async def show_topic(request: Request) -> Response:
         partition_table=tabulate(
             request, _PARTITIONS, partitions, text=_partition_text, sort="number"
         ),
-        consumers=tabulate(request, _CONSUMERS, _consumers(history, name), sort="-lag", prefix="g"),
+        consumers=tabulate(
+            request,
+            _CONSUMERS,
+            _consumers(history, name),
+            text=lambda each: f"{each.group} {each.sample.type} {each.sample.state}",
+            sort="-lag",
+            prefix="g",
+        ),
         has_sample=history.latest is not None,
         total_records=known_sum(each.records for each in partitions),
         skew={

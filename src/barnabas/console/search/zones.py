@@ -6,8 +6,9 @@ import zoneinfo
 from datetime import UTC
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.common.units import moment_of, time_ms_of, utc_text
+from barnabas.cli.common.units import duration_ms, moment_of, time_ms_of, utc_text
 from barnabas.console.forms import FormError
+from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -52,20 +53,23 @@ class Zone(NamedTuple):
         return "–" if time_ms < 0 else self.text(time_ms).replace("T", " ")
 
     def moment_ms(self, query: Fields, name: str) -> int:
-        """Parse a time that a user typed: ISO 8601, or milliseconds since 1970.
+        """Parse a time that a user typed: ISO 8601, milliseconds since 1970, or 15m ago as 15m.
 
         A time without a zone is in this zone.
 
         Raises:
-            FormError: The field has neither format, or is empty.
+            FormError: The field has none of these formats, or is empty.
         """
         text = query.required(name)
         if text.isascii() and text.isdigit():
             return int(text)
+        ago = duration_ms(text)
+        if ago is not None:
+            return SystemClock().wall_ms() - ago
         try:
             return time_ms_of(text, self.info)
         except (ValueError, OverflowError):
-            hint = "milliseconds or a time such as 2026-01-31T12:00"
+            hint = "a time such as 2026-01-31T12:00, 15m for 15 minutes ago, or milliseconds"
             raise FormError(f"{query.label(name)} must be {hint}, not {text!r}", name) from None
 
 

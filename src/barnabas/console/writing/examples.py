@@ -27,6 +27,8 @@ _DEPTH_MAX = 5
 # No required part may be deeper.
 _DEPTH_END = 60
 _VALUES_MAX = 500
+# So many required values make an example useless.
+_VALUES_END = 10_000
 _TIME = "2026-01-31T12:00:00"
 _UUID = "6f1c2ad4-8c0e-4a1b-9d2f-0a1b2c3d4e5f"
 
@@ -38,8 +40,14 @@ class _Budget:
         self._left = _VALUES_MAX
 
     def is_spent(self, depth: int) -> bool:
-        """Count a value; return whether optional parts have to end here."""
+        """Count a value; return whether optional parts have to end here.
+
+        Raises:
+            ValueError: There are too many values that cannot be left out.
+        """
         self._left -= 1
+        if self._left < -_VALUES_END:
+            raise ValueError(f"it would have over {_VALUES_END} values")
         return self._left < 0 or depth > _DEPTH_MAX
 
 
@@ -370,12 +378,13 @@ def _protobuf_message(kind: Descriptor, budget: _Budget, around: tuple[str, ...]
         if oneof is not None and field.name != oneof.fields[0].name:
             continue
         inner = field.message_type
+        is_end = budget.is_spent(len(around))
         if inner is not None and not field.is_required:
             # The value of a map is a message within the message of its entry.
             value = inner.fields_by_name.get("value") if inner.GetOptions().map_entry else None
             named = inner if value is None else value.message_type
             repeats = named is not None and named.full_name in around
-            if budget.is_spent(len(around)) or repeats:
+            if is_end or repeats:
                 continue
         found[field.name] = _protobuf_field(field, budget, around)
     return found

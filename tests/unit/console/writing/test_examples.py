@@ -111,6 +111,8 @@ def registry() -> Iterator[SchemaRegistry]:
             for number, schema in enumerate(schemas):
                 _add(server, f"{kind}-{number}", json.dumps(schema), kind)
         _add(server, "PROTOBUF-0", PROTO, "PROTOBUF")
+        _add(server, "wide", '{"allOf": [{"$ref": "#"}, {"$ref": "#"}]}', "JSON")
+        _add(server, "deep", json.dumps(_doubled(40)), "AVRO")
         _add(server, "broken", '{"type": "object", "properties": 5}', "JSON")
         yield SchemaRegistry(server.url)
 
@@ -165,7 +167,16 @@ def test_a_schema_that_is_missing_is_refused_at_its_field(
     assert found.value.field == field
 
 
-def test_a_malformed_schema_has_no_example(registry: SchemaRegistry) -> None:
+def _doubled(depth: int) -> dict[str, Any]:
+    """A record of two records, and so on: the number of its values doubles with each level."""
+    inner = _doubled(depth - 1) if depth else "int"
+    return _record(inner, f"R{depth - 1}" if depth else "int", name=f"R{depth}")
+
+
+@pytest.mark.parametrize("subject", ["broken", "wide", "deep"])
+def test_a_malformed_or_endless_schema_has_no_example(
+    registry: SchemaRegistry, subject: str
+) -> None:
     with pytest.raises(FormError, match="has no example") as found:
-        example(registry, "broken")
+        example(registry, subject)
     assert found.value.field == "value_subject"
