@@ -28,6 +28,8 @@ Batch: TypeAlias = "tuple[int, int]"
 
 _POLL_S = 0.5
 _POLL_RECORDS = 1000
+# Polls for one range; a broker that sends nothing leaves its fates unknown.
+_POLLS_MAX = 30
 _CLOSE_S = 5.0
 # Offsets that the second consumer reads over rather than seeking.
 _GAP_MAX = 5000
@@ -110,13 +112,15 @@ class TransactionMarks:
         if not ended:
             return fates
         await self._read(consumer, tp, ended[0][0], min(ended[-1][1], last_stable))
-        # Batches that were deleted meanwhile were not received either.
+        # Batches that were deleted meanwhile, and those that a slow broker did not send, were not
+        # received either.
         start = (await consumer.beginning_offsets([tp]))[tp]
         for batch in ended:
             if batch[0] in self._received:
                 fates[batch] = Fate.COMMITTED
             else:
-                fates[batch] = Fate.ABORTED if batch[1] > start else Fate.NONE
+                is_known = start < batch[1] and batch[0] < self._position
+                fates[batch] = Fate.ABORTED if is_known else Fate.NONE
         return fates
 
     async def _read(self, consumer: aio.Consumer, tp: TopicPartition, first: int, end: int) -> None:
@@ -131,7 +135,9 @@ class TransactionMarks:
             self._received.clear()
         self._first = first
         self._received = {offset for offset in self._received if offset >= first}
-        while self._position < end:
+        for _ in range(_POLLS_MAX):
+            if self._position >= end:
+                break
             records = await consumer.poll(_POLL_S, max_records=_POLL_RECORDS)
             ranges = records[tp].transactional_ranges()
             self._received.update(base for base, _ in ranges if base >= first)
