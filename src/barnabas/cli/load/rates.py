@@ -53,6 +53,8 @@ class TopicSample:
     log_bytes: int | None
     # End offsets by partition, of those with a leader.
     ends: Mapping[int, int] = field(default_factory=dict)
+    # Replicas of the partition that has the most.
+    replicas: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +273,7 @@ def _topic_sample(
         sum(ends.get(tp, 0) for tp in partitions),
         None if sizes is None else sum(sizes.get(tp, 0) for tp in partitions),
         {tp.partition: ends[tp] for tp in partitions if tp in ends},
+        max((len(each.replicas) for each in topic.partitions.values()), default=0),
     )
 
 
