@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -39,6 +38,7 @@ const pick = (scope, selector, name, text) => {
   return found;
 };
 const control = (scope, name) => pick(scope, "a, button, summary", name, textOf);
+const exit = (scope, name) => pick(scope, "a, button", name, textOf);
 const field = (scope, name) => pick(
   scope, "input:not([type=hidden]), select, textarea", name, labelOf);
 const press = (e) => {
@@ -89,6 +89,12 @@ class ConsoleUser:
         self._eventually(f"{found} !== null")
         return ConsoleUser(self.browser, self.url, found)
 
+    def group(self, legend: str) -> ConsoleUser:
+        """Return a user of the group of fields that has this title."""
+        found = f"pick({self._scope}, 'legend', {json.dumps(legend)}, textOf).closest('fieldset')"
+        self._eventually(f"{found} !== null")
+        return ConsoleUser(self.browser, self.url, found)
+
     # What the user does
 
     def click(self, name: str) -> None:
@@ -97,14 +103,8 @@ class ConsoleUser:
 
     def press(self, name: str) -> None:
         """Press a link or a button that leads to another page, and wait until that is loaded."""
-        with self.browser_loads():
-            self.click(name)
-
-    @contextlib.contextmanager
-    def browser_loads(self) -> Iterator[None]:
-        """Wait after the block until the page that it leads to is loaded."""
         self.browser.events.clear()
-        yield
+        self._eventually(f"press(exit({self._scope}, {json.dumps(name)}))")
         self.browser.wait_for_load()
 
     def fill(self, **texts: str) -> None:
