@@ -95,6 +95,12 @@ class ConsoleUser:
         self._eventually(f"{found} !== null")
         return ConsoleUser(self.browser, self.url, found)
 
+    def table(self, caption: str) -> ConsoleUser:
+        """Return a user of the table that has this title."""
+        found = f"pick({self._scope}, 'caption', {json.dumps(caption)}, textOf).closest('table')"
+        self._eventually(f"{found} !== null")
+        return ConsoleUser(self.browser, self.url, found)
+
     # What the user does
 
     def click(self, name: str) -> None:
@@ -180,13 +186,12 @@ class ConsoleUser:
         return seen
 
     def rows(self, caption: str = "") -> list[dict[str, str]]:
-        """Return the displayed rows of the first table, or of that with a caption, by header."""
-        found: list[dict[str, str]] = self._run(f"""(() => {{
-            const tables = [...{self._scope}.querySelectorAll("table")].filter(shown);
-            const table = tables.find((each) =>
-              clean(each.caption?.textContent).startsWith({json.dumps(caption)}));
-            return table ? tableRows(table) : [];
-        }})()""")
+        """Return the displayed rows of all tables, or of those with a title, by their headers."""
+        found: list[dict[str, str]] = self._run(f"""
+            [...{self._scope}.querySelectorAll("table")].filter((each) => shown(each)
+              && clean(each.caption?.textContent).startsWith({json.dumps(caption)}))
+              .flatMap(tableRows)
+        """)
         return found
 
     def row(self, key: str, caption: str = "") -> dict[str, str]:
@@ -206,7 +211,7 @@ class ConsoleUser:
         return self._eventually(script)
 
     def _run(self, expression: str) -> Any:
-        return self.browser.run(f"(() => {{ {_FUNCTIONS} return {expression}; }})()")
+        return self.browser.run(f"(() => {{ {_FUNCTIONS} return ({expression}); }})()")
 
     def _eventually(self, expression: str) -> Any:
         """Evaluate an expression until it is true and throws no error; return its value."""
