@@ -49,7 +49,8 @@ const press = (e) => {
   return true;
 };
 const tableRows = (table) => {
-  const heads = [...table.querySelectorAll("thead th")].map((e) => clean(e.innerText.replace(/[×▲▼]/g, "")));
+  const heads = [...table.querySelectorAll("thead th")].map(
+    (e) => clean(e.innerText.replace(/[×▲▼]/g, "")));
   return [...table.querySelectorAll("tbody tr")].filter(shown).map((row) => Object.fromEntries(
     [...row.children].map((cell, at) => [heads[at] || String(at), clean(cell.innerText)])));
 };
