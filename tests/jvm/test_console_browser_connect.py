@@ -63,7 +63,7 @@ def pause_and_delete(user: ConsoleUser) -> None:
     user.press("Resume")
     user.sees("running")
     part = user.part("Delete")
-    part.type("Type", "lines")
+    part.type("The name of the connector", "lines")
     part.press("Delete")
     user.sees(r"Delete the connector lines\?")
     user.press("Delete")
