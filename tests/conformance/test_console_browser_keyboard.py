@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -110,7 +111,7 @@ def reach(user: ConsoleUser, name: str) -> None:
         text, is_seen = browser.run(described)
         assert is_seen, f"{text} has the focus and does not show it"
         passed.append(text)
-        if text.lower().startswith(name.lower()):
+        if re.match(rf"{re.escape(name)}\b", text, re.IGNORECASE):
             return
     raise AssertionError(f"Tab does not reach {name}: {passed}")
 
