@@ -226,12 +226,12 @@ def test_a_share_group_and_a_streams_group_show_their_records_and_their_topology
     with ShareConsumer(RECORDS, **keys) as consumer:
         eventually(lambda: consumer.poll(1))
         user.open("/group", id=share)
-        user.sees("Kind share", "Members 1", f"{RECORDS}:0")
+        user.sees("(Kind|Type) share", "Members 1", f"{RECORDS}:0")
     client.create_topic(changelog, 1, 1)
     member = StreamsMember(clients_bootstrap, client.admin, streams, RECORDS, [changelog])
     user.open("/groups", q="changes-str")
     user.press(streams)
-    user.sees("Kind streams", "Topology")
+    user.sees("(Kind|Type) streams", "Topology")
     boxes = user.finds(
         "[...document.querySelectorAll('svg.topology text')].map((each) => each.textContent)"
     )
