@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "tests/conformance"
+FOLDERS = (ROOT / "tests/conformance", ROOT / "tests/jvm")
 _SECTION = "## Beside Redpanda Console and kafka-ui"
 _NAMED = re.compile(r"`(test_console_browser\w*\.py)::(test_\w+)`")
 
@@ -19,11 +19,14 @@ def rows() -> dict[str, str]:
     return {name.strip(): ours.strip() for name, ours in cells}
 
 
+def text_of(file: str) -> str:
+    """Return the text of a test file; "" if there is none."""
+    paths = [folder / file for folder in FOLDERS]
+    return "".join(path.read_text() for path in paths if path.exists())
+
+
 def functions_of(file: str) -> set[str]:
-    path = FOLDER / file
-    if not path.exists():
-        return set()
-    return {node.name for node in ast.parse(path.read_text()).body if hasattr(node, "name")}
+    return {node.name for node in ast.parse(text_of(file)).body if hasattr(node, "name")}
 
 
 def test_each_capability_names_an_existing_test_in_chromium() -> None:
@@ -40,4 +43,4 @@ def test_each_capability_names_an_existing_test_in_chromium() -> None:
 def test_each_named_file_drives_chromium() -> None:
     files = {found[1] for ours in rows().values() if (found := _NAMED.search(ours))}
     assert files
-    assert [each for each in files if "Chromium(" not in (FOLDER / each).read_text()] == []
+    assert [each for each in files if "Chromium(" not in text_of(each)] == []
