@@ -169,14 +169,14 @@ def test_chosen_messages_of_a_search_are_sent_to_another_topic(
     user.check("Choose 0:5")
     user.press("Send the chosen messages again")
     user.fill(To_the_topic=COPIES)
-    user.type("Add headers, one", "again=yes")
+    user.type("Add headers, one", "again=yes\nby=hand")
     user.press("Preview")
     user.sees(f"{RECORDS} 0:2", f"{COPIES}")
     user.press("Send")
     user.sees(f"sent 2 messages to {COPIES}")
     found = values(client, clients_bootstrap, COPIES)
     assert [each[0] for each in found] == [b"k2", b"k5"]
-    assert found[0][2] == [("again", b"yes")]
+    assert found[0][2] == [("again", b"yes"), ("by", b"hand")]
 
 
 def test_the_offsets_of_a_group_move_after_a_preview_and_are_deleted(
