@@ -37,7 +37,7 @@ from barnabas.server.configs.configuration import (
     may_be_secret,
     read_configuration,
 )
-from barnabas.server.configs.endpoints import advertised_endpoints
+from barnabas.server.configs.endpoints import advertised_endpoints, shared_voter_machines
 from barnabas.server.configs.node_keys import BROKERS_KEY
 from barnabas.server.configs.node_layout import broker_count, node_layout
 from barnabas.server.listeners.listener_tls import ListenerTls
@@ -261,6 +261,9 @@ def examine_properties(path: str, diagnosis: Diagnosis) -> None:
         if (value := configuration.parsed.text(key.name)) is not None
     }
     for what, remedy in dangers(values, set(given), brokers=_voters(configuration)):
+        diagnosis.note(what, remedy)
+    voters = configuration.cluster.voters
+    for what, remedy in shared_voter_machines({id_: host for id_, (host, _) in voters.items()}):
         diagnosis.note(what, remedy)
     _examine_principals(configuration, diagnosis)
     _examine_tls(configuration, diagnosis)
