@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.admin.group_lag import end_offsets, group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
-from barnabas.cli.common.machine_lines import brokers_by_host
 from barnabas.cli.load.metrics import (
     MetricsError,
     PrincipalMetrics,
     scrape,
     scrape_queries,
 )
+from barnabas.cli.partitions.machine_lines import brokers_by_host
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.server.listeners.client_traffic import NO_TRAFFIC

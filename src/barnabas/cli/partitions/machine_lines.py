@@ -1,11 +1,13 @@
 """The machines of a cluster with several brokers each, and the processes on them, as lines of text.
 
-A client knows the host of the listener that it uses. Brokers with the same host are on one machine.
+A machine is the one of `machines_of`: the host of the listener that the client uses.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from barnabas.cli.partitions.planning import machines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 def brokers_by_host(brokers: Iterable[NodeInfo]) -> dict[str, list[int]]:
     """Return the ids of the brokers of each host, all in ascending order of the ids."""
     found: dict[str, list[int]] = {}
-    for broker in sorted(brokers, key=lambda each: each.id):
-        found.setdefault(broker.host.lower(), []).append(broker.id)
+    for broker, host in sorted(machines_of(brokers).items()):
+        found.setdefault(host, []).append(broker)
     return found
 
 
