@@ -60,7 +60,7 @@ def kill_machine(stress: Stress) -> str:
     for number, view in partitions.items():
         hosts = {cluster.host_of(replica) for replica in view.replicas}
         assert len(hosts) == len(view.replicas), f"partition {number}: {view.replicas} on {hosts}"
-    host = cluster.host_of(stress.leader().node_id)
+    host = cluster.host_of(stress.rng.choice(list(partitions.values())).leader)
     return f"{host}, {kill(stress, cluster.nodes_on(host))}"
 
 

@@ -129,7 +129,7 @@ def test_replicas_that_share_a_machine_are_reported_and_moved_apart(
 def test_a_machine_is_emptied_and_then_its_brokers_may_be_removed(
     cluster: ClusterOnMachines, client: Client, shell: Shell
 ) -> None:
-    client.create_topics([NewTopic(shell.topic, assignments={0: [3, 1], 1: [6, 2], 2: [6]})])
+    client.create_topics([NewTopic(shell.topic, assignments={0: [3, 1], 1: [6, 2], 2: [3, 6]})])
     replicas(client, shell.topic, 3)
     refused = shell.run_in_process("brokers", "check", "--machine", "127.0.0.3")
     assert refused.returncode == 1

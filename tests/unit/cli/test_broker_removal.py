@@ -18,7 +18,7 @@ from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, 
 def topic(*partitions: tuple[tuple[int, ...], tuple[int, ...]]) -> dict[str, TopicInfo]:
     """Return a topic whose partitions have these replicas and in-sync replicas."""
     found = {
-        number: PartitionInfo(number, isr[0], 3, replicas, isr)
+        number: PartitionInfo(number, isr[0] if isr else -1, 3, replicas, isr)
         for number, (replicas, isr) in enumerate(partitions)
     }
     return {"t": TopicInfo("t", bytes(16), False, found)}
@@ -29,6 +29,11 @@ def test_a_partition_depends_on_the_brokers_that_have_all_its_replicas_in_sync()
     assert dependence(topics, {}, [10]) == Dependence(["t-0"], [], ["t-0", "t-1", "t-2"])
     assert dependence(topics, {}, [10, 11]).offline == ["t-0", "t-2"]
     assert dependence(topics, {}, [20]).offline == []
+
+
+def test_a_partition_whose_replicas_in_sync_are_all_down_depends_on_each_of_its_replicas() -> None:
+    topics = topic(((10,), ()), ((10, 20), ()), ((20,), ()))
+    assert dependence(topics, {}, [10]).offline == ["t-0", "t-1"]
 
 
 def test_a_partition_below_its_minimum_of_replicas_in_sync_is_named() -> None:

@@ -13,7 +13,12 @@ from barnabas.cli.doctor.machines import (
     examine_replica_machines,
     examine_voter_machines,
 )
-from barnabas.client.admin.cluster import ClusterDescription, QuorumDescription, VoterEndpoint
+from barnabas.client.admin.cluster import (
+    ClusterDescription,
+    QuorumDescription,
+    QuorumReplica,
+    VoterEndpoint,
+)
 from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.configs.endpoints import shared_voter_machines
@@ -64,10 +69,11 @@ def test_brokers_of_a_machine_without_a_rack_are_reported() -> None:
 def test_voters_that_share_a_machine_are_reported(hosts: list[str], shared: int) -> None:
     assert len(shared_voter_machines(dict(enumerate(hosts)))) == shared
     diagnosis = Diagnosis()
+    voters = tuple(QuorumReplica(voter, 0, 0, 0) for voter in range(len(hosts)))
     endpoints = {
         voter: (VoterEndpoint("CONTROLLER", host, 9093),) for voter, host in enumerate(hosts)
     }
-    examine_voter_machines(QuorumDescription(0, 1, 1, (), (), endpoints), diagnosis)
+    examine_voter_machines(QuorumDescription(0, 1, 1, voters, (), endpoints), diagnosis)
     assert len(diagnosis.findings) == shared
 
 

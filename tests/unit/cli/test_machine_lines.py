@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.cli.partitions.machine_lines import machine_lines
+from barnabas.cli.common.machine_lines import machine_lines
 from barnabas.client.admin.cluster import QuorumDescription, QuorumReplica, VoterEndpoint
 from barnabas.client.connections.metadata_cache import NodeInfo
 

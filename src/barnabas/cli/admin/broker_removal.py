@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from barnabas.cli.common.named_brokers import broker_ids, brokers_on, named_brokers
 from barnabas.cli.common.output import (
     EXIT_FAILED,
     ClientOptions,
@@ -20,9 +21,8 @@ from barnabas.cli.common.output import (
     echo_json,
 )
 from barnabas.cli.common.printable import counted, echo
-from barnabas.cli.doctor.diagnosis import named_brokers
-from barnabas.cli.partitions.reassign import broker_ids, brokers_on
-from barnabas.cli.partitions.snapshot import minimum_isrs
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -66,6 +66,10 @@ def dependence(
             if set(partition.replicas).isdisjoint(brokers):
                 continue
             found.held.append(name)
+            if not partition.isr:
+                # The last replicas in sync are down, and only they have all records (KIP-966).
+                found.offline.append(name)
+                continue
             if set(partition.isr).isdisjoint(brokers):
                 continue
             left = len(set(partition.isr).difference(brokers))
@@ -73,6 +77,19 @@ def dependence(
                 found.offline.append(name)
             elif left < min(minima.get(topic, 1), len(partition.replicas)):
                 found.below_min_isr.append(name)
+    return found
+
+
+def minimum_isrs(client: Client, names: Sequence[str]) -> dict[str, int]:
+    """Return min.insync.replicas of topics; topics that may not be described are left out."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    found = {}
+    for resource, entries in client.admin.describe_configs(resources).items():
+        if isinstance(entries, ClientError):
+            continue
+        for entry in entries:
+            if entry.name == "min.insync.replicas" and entry.value is not None:
+                found[resource.name] = int(entry.value)
     return found
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.admin.held_back import gather_held_back
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.machine_lines import machine_lines
 from barnabas.cli.doctor.brokers import (
     examine_brokers,
     examine_moves,
@@ -33,7 +34,6 @@ from barnabas.cli.doctor.machines import (
 from barnabas.cli.doctor.probe import Peer, offered_mechanisms, report_failed_login, responder
 from barnabas.cli.doctor.traffic import examine_traffic, partitions_of, read_ends
 from barnabas.cli.doctor.versions import examine_versions
-from barnabas.cli.partitions.machine_lines import machine_lines
 from barnabas.cli.why.reasons import transaction_reasons
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError

@@ -5,30 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.machine_lines import brokers_by_host, machines_of, voter_hosts
+from barnabas.cli.common.named_brokers import named_brokers
 from barnabas.cli.common.printable import counted
-from barnabas.cli.doctor.diagnosis import named_brokers
-from barnabas.cli.partitions.planning import machines_of, sharing_machines
+from barnabas.cli.partitions.planning import sharing_machines
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.server.configs.endpoints import shared_voter_machines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.client.admin.cluster import ClusterDescription, QuorumDescription
     from barnabas.client.admin.topics import TopicState
-    from barnabas.client.connections.metadata_cache import NodeInfo, TopicInfo
+    from barnabas.client.connections.metadata_cache import TopicInfo
 
 _SHOWN = 5
-
-
-def by_machine(nodes: Iterable[NodeInfo]) -> dict[str, list[NodeInfo]]:
-    """Return the brokers of each machine, in the order of their ids."""
-    nodes = sorted(nodes, key=lambda node: node.id)
-    found: dict[str, list[NodeInfo]] = {}
-    for broker, machine in machines_of(nodes).items():
-        found.setdefault(machine, []).extend(node for node in nodes if node.id == broker)
-    return found
 
 
 def examine_replica_machines(
@@ -60,13 +52,15 @@ def examine_racks_of_machines(cluster: ClusterDescription, diagnosis: Diagnosis)
 
     Apache Kafka's controllers know racks only: they may place all replicas on one machine.
     """
-    machines = by_machine((*cluster.brokers, *cluster.fenced))
+    nodes = (*cluster.brokers, *cluster.fenced)
+    without_rack = {node.id for node in nodes if node.rack is None}
+    machines = brokers_by_host(nodes)
     if len(machines) == 1:
         return
-    for machine, nodes in machines.items():
-        if len(nodes) > 1 and any(node.rack is None for node in nodes):
+    for machine, ids in machines.items():
+        if len(ids) > 1 and not without_rack.isdisjoint(ids):
             diagnosis.note(
-                f"{named_brokers([node.id for node in nodes])} share {machine}, and have no "
+                f"{named_brokers(ids)} share {machine}, and have no "
                 "broker.rack: a controller of Apache Kafka may place all replicas of a partition "
                 "there",
                 f"while controllers of Apache Kafka run, set broker.rack={machine} for them",
@@ -75,10 +69,6 @@ def examine_racks_of_machines(cluster: ClusterDescription, diagnosis: Diagnosis)
 
 def examine_voter_machines(quorum: QuorumDescription | None, diagnosis: Diagnosis) -> None:
     """Report voters that share a machine, though the voters are on several machines."""
-    hosts = {
-        voter: endpoints[0].host
-        for voter, endpoints in (quorum.endpoints if quorum is not None else {}).items()
-        if endpoints
-    }
+    hosts = {} if quorum is None else voter_hosts(quorum)
     for what, remedy in shared_voter_machines(hosts):
         diagnosis.note(what, remedy)

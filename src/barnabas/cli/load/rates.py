@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.admin.group_lag import end_offsets, group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
+from barnabas.cli.common.machine_lines import brokers_by_host
 from barnabas.cli.load.metrics import (
     MetricsError,
     PrincipalMetrics,
     scrape,
     scrape_queries,
 )
-from barnabas.cli.partitions.machine_lines import brokers_by_host
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.server.listeners.client_traffic import NO_TRAFFIC
@@ -53,6 +53,8 @@ class TopicSample:
     log_bytes: int | None
     # End offsets by partition, of those with a leader.
     ends: Mapping[int, int] = field(default_factory=dict)
+    # Replicas of the partition that has the most.
+    replicas: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +273,7 @@ def _topic_sample(
         sum(ends.get(tp, 0) for tp in partitions),
         None if sizes is None else sum(sizes.get(tp, 0) for tp in partitions),
         {tp.partition: ends[tp] for tp in partitions if tp in ends},
+        max((len(each.replicas) for each in topic.partitions.values()), default=0),
     )
 
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.topic_partition import TopicPartition
 
 
@@ -33,15 +32,6 @@ def too_few_brokers(tp: TopicPartition, replicas: int, brokers: Iterable[int]) -
         f"{tp} requires {replicas} replicas, but the only brokers are {names}: add a broker, or "
         "lower the replication factor"
     )
-
-
-def machines_of(brokers: Iterable[NodeInfo]) -> dict[int, str]:
-    """Return the machine of each broker: its host at the listener that the client uses.
-
-    The controller compares the hosts of all listeners. A client knows one of them. If that one is
-    an address of all machines, for example of a router, the brokers seem to share one machine.
-    """
-    return {node.id: node.host.lower() for node in brokers}
 
 
 def told_apart(machines: Mapping[int, str] | None, brokers: Iterable[int]) -> Mapping[int, object]:

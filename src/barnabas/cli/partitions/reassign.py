@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.common.machine_lines import machines_of
+from barnabas.cli.common.named_brokers import broker_ids
 from barnabas.cli.common.named_topics import topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
@@ -30,14 +32,13 @@ from barnabas.cli.partitions.moving import (
     echo_status,
     run_moves,
 )
-from barnabas.cli.partitions.planning import PlanError, machines_of, moves, plan_assignment
+from barnabas.cli.partitions.planning import PlanError, moves, plan_assignment
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
 
 # A short timeout, so that a broker that hangs is abandoned soon; the requests are repeatable.
@@ -159,32 +160,6 @@ def _targets(
     except PlanError as error:
         fail(str(error))
     return current, planned
-
-
-def broker_ids(text: str, known: Collection[int], option: str) -> list[int]:
-    """Parse ids of brokers, separated by commas; end the command if there is no such broker.
-
-    Raises:
-        click.UsageError: The text has another form.
-    """
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdigit() for word in words):
-        raise click.UsageError(f"{option} {text}: write ids such as 1,2,3")
-    ids = sorted({int(word) for word in words})
-    absent = [broker for broker in ids if broker not in known]
-    if absent:
-        fail(f"there is no broker {absent[0]}; the brokers are {sorted(known)}")
-    return ids
-
-
-def brokers_on(host: str, known: Iterable[NodeInfo]) -> list[int]:
-    """Return the ids of the brokers on a machine; end the command if there are none."""
-    machines = machines_of(known)
-    found = sorted(broker for broker, machine in machines.items() if machine == host.lower())
-    if not found:
-        hosts = ", ".join(sorted(set(machines.values())))
-        fail(f"no broker has the host {host}; the hosts are {hosts}")
-    return found
 
 
 _SPEC = re.compile(r"(?P<topic>[\w.-]+):(?P<partition>\d+)=(?P<replicas>\d+(?:,\d+)*)", re.ASCII)

@@ -14,6 +14,8 @@ import click
 
 from barnabas.cli.admin.group_lag import known_offsets
 from barnabas.cli.common.groups import DefaultGroup
+from barnabas.cli.common.machine_lines import machines_of
+from barnabas.cli.common.named_brokers import broker_ids, brokers_on, named_brokers
 from barnabas.cli.common.named_topics import topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
@@ -28,23 +30,15 @@ from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import dim, echo_table, header_option, warn
 from barnabas.cli.common.terminal import confirm, has_terminal, is_confirmed, yes_option_with
 from barnabas.cli.common.units import NumberRange, Seconds, Size, size
-from barnabas.cli.doctor.diagnosis import named_brokers
 from barnabas.cli.partitions.balancing import PartitionLoad, broker_loads, plan_balance
 from barnabas.cli.partitions.move_progress import bytes_to_copy, partition_sizes, replica_sizes
 from barnabas.cli.partitions.moving import cancel_moves, echo_moves, echo_status, run_moves
 from barnabas.cli.partitions.planning import (
     PlanError,
-    machines_of,
     moves,
     sharing_machines,
 )
-from barnabas.cli.partitions.reassign import (
-    DEFAULTS,
-    broker_ids,
-    brokers_on,
-    current_replicas,
-    plan_json,
-)
+from barnabas.cli.partitions.reassign import DEFAULTS, current_replicas, plan_json
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

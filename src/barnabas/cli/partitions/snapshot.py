@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.cli.admin.broker_removal import minimum_isrs
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.topic_partition import TopicPartition
 
@@ -187,16 +187,3 @@ def _watermark(
         assert isinstance(end, ClientError)
         return end
     return _offset(found)
-
-
-def minimum_isrs(client: Client, names: Sequence[str]) -> dict[str, int]:
-    """Return min.insync.replicas of topics; topics that may not be described are left out."""
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    found = {}
-    for resource, entries in client.admin.describe_configs(resources).items():
-        if isinstance(entries, ClientError):
-            continue
-        for entry in entries:
-            if entry.name == "min.insync.replicas" and entry.value is not None:
-                found[resource.name] = int(entry.value)
-    return found

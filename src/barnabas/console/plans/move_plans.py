@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.common.machine_lines import machines_of
 from barnabas.cli.partitions.balancing import BrokerLoad, broker_loads, plan_balance
 from barnabas.cli.partitions.move_progress import bytes_to_copy
-from barnabas.cli.partitions.planning import Move, PlanError, machines_of, moves, plan_assignment
+from barnabas.cli.partitions.planning import Move, PlanError, moves, plan_assignment
 from barnabas.cli.partitions.reassign import current_replicas
 from barnabas.cli.partitions.rebalance import measure_loads
 from barnabas.console.forms import FormError

@@ -1,13 +1,11 @@
 """The machines of a cluster with several brokers each, and the processes on them, as lines of text.
 
-A machine is the one of `machines_of`: the host of the listener that the client uses.
+A client knows the host of the listener that it uses. Brokers with the same host are on one machine.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from barnabas.cli.partitions.planning import machines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,11 +14,20 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import NodeInfo
 
 
+def machines_of(brokers: Iterable[NodeInfo]) -> dict[int, str]:
+    """Return the machine of each broker: its host at the listener that the client uses.
+
+    The controller compares the hosts of all listeners. A client knows one of them. If that one is
+    an address of all machines, for example of a router, the brokers seem to share one machine.
+    """
+    return {node.id: node.host.lower() for node in brokers}
+
+
 def brokers_by_host(brokers: Iterable[NodeInfo]) -> dict[str, list[int]]:
     """Return the ids of the brokers of each host, all in ascending order of the ids."""
     found: dict[str, list[int]] = {}
-    for broker, host in sorted(machines_of(brokers).items()):
-        found.setdefault(host, []).append(broker)
+    for broker, machine in sorted(machines_of(brokers).items()):
+        found.setdefault(machine, []).append(broker)
     return found
 
 
@@ -37,7 +44,7 @@ def machine_lines(brokers: Iterable[NodeInfo], quorum: QuorumDescription | None)
     hosts = brokers_by_host(brokers)
     if all(len(ids) == 1 for ids in hosts.values()):
         return []
-    controllers = _controllers({} if quorum is None else _voters(quorum))
+    controllers = _controllers({} if quorum is None else voter_hosts(quorum))
     lines = []
     for host in dict.fromkeys([*hosts, *controllers]):
         parts = [
@@ -49,7 +56,7 @@ def machine_lines(brokers: Iterable[NodeInfo], quorum: QuorumDescription | None)
     return lines
 
 
-def _voters(quorum: QuorumDescription) -> dict[int, str]:
+def voter_hosts(quorum: QuorumDescription) -> dict[int, str]:
     """Return the host of each voter whose endpoint is known."""
     return {
         voter.node_id: quorum.endpoints[voter.node_id][0].host.lower()
