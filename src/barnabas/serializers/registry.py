@@ -25,7 +25,7 @@ from barnabas.serializers.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 T = TypeVar("T")
@@ -157,6 +157,8 @@ class SchemaRegistry:
             raise ValueError(
                 "the schema registry takes no dictionary: write SchemaRegistry(URL, user_info=...)"
             )
+        # For `__reduce__`.
+        self._arguments = (urls, options)
         given = urls.split(",") if isinstance(urls, str) else list(urls)
         unknown = set(options) - set(RegistryOptions.__annotations__)
         if unknown:
@@ -180,6 +182,10 @@ class SchemaRegistry:
         self._found: BoundedCache[tuple[str, Schema], RegisteredSchema] = BoundedCache(size)
         self._versions: BoundedCache[tuple[str, int], RegisteredSchema] = BoundedCache(size)
         self._latest: BoundedCache[str, RegisteredSchema] = BoundedCache(size)
+
+    def __reduce__(self) -> tuple[Callable[..., SchemaRegistry], tuple[Any, ...]]:
+        """Return how another process makes the client: without what is cached."""
+        return _make_registry, self._arguments
 
     @property
     def url(self) -> str:
@@ -598,3 +604,8 @@ def _headers(user_info: str, token: str) -> Mapping[str, str]:
         return {**headers, **web.authorization(user_info, token)}
     except ValueError as error:
         raise ValueError(f"schema registry: {error}") from None
+
+
+def _make_registry(urls: str | Sequence[str], options: RegistryOptions) -> SchemaRegistry:
+    """Return a client; it is called when a pickle of one is loaded."""
+    return SchemaRegistry(urls, **options)

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas import aio
     from barnabas.console.console import Console
     from barnabas.console.search.columns import Column, Row
+    from barnabas.console.search.reading import RecordReader
     from barnabas.console.search.zones import Zone
 
 _RESULTS_DEFAULT = 50
@@ -135,7 +135,8 @@ async def show_found(request: Request) -> Response:
 def _owner(request: Request) -> object:
     """Return whose searches a browser sees; what is masked depends on the role."""
     console = console_of(request)
-    return console.session_of(request), console.role_of(request)
+    session = console.session_of(request)
+    return None if session is None else session.csrf, console.role_of(request)
 
 
 def _search_of(request: Request, query: Fields, zone: Zone) -> Search:
@@ -226,12 +227,14 @@ async def tail_messages(request: Request) -> Response:
             can_change=can_change,
         )
 
-    async def begin(consumer: aio.Consumer) -> AsyncGenerator[bytes]:
-        partitions, _ = await read_partitions(consumer, search.topic, search.partition)
+    async def begin(reader: RecordReader) -> AsyncGenerator[bytes]:
+        partitions, _ = await read_partitions(reader.consumer, search.topic, search.partition)
         tail = Tail(search, console.expressions, console.clock, render)
-        return tail.events(consumer, partitions, console.streams)
+        return tail.events(reader, partitions, console.streams)
 
-    parts = await _begin_stream(console, search, begin)
+    # New messages come at any time, so that it cannot hold a turn while it waits for them.
+    reader = console.jobs.reader(search.isolation, is_careful=False)
+    parts = await _begin_stream(console, search, reader, begin)
     return StreamingResponse(parts, media_type="text/event-stream")
 
 
@@ -244,32 +247,32 @@ async def download_messages(request: Request) -> Response:
     writer = make_writer(query.stripped("format") or "jsonl", columns, zone)
     download = Download(search, writer, console.clock, DownloadLimits())
 
-    async def begin(consumer: aio.Consumer) -> AsyncGenerator[bytes]:
-        plan, _ = await make_plan(consumer, search, console.settings.search.window)
-        scan = Scan(consumer, search.view, search.conditions, console.expressions)
+    async def begin(reader: RecordReader) -> AsyncGenerator[bytes]:
+        plan, _ = await make_plan(reader.consumer, search, console.settings.search.window)
+        scan = Scan(reader, search.view, search.conditions, console.expressions)
         return download.parts(plan, scan)
 
-    parts = await _begin_stream(console, search, begin)
+    reader = console.jobs.reader(search.isolation)
+    parts = await _begin_stream(console, search, reader, begin)
     name = f"{_FILE_NAME.sub('_', search.topic)}.{writer.suffix}"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(parts, media_type=writer.media_type, headers=headers)
 
 
 async def _begin_stream(
-    console: Console, search: Search, begin: Callable[[aio.Consumer], Any]
+    console: Console, search: Search, reader: RecordReader, begin: Callable[[RecordReader], Any]
 ) -> AsyncGenerator[bytes]:
-    """Return a stream that has a consumer of its own; errors at its begin are raised here."""
+    """Return a stream that has a reader of its own; errors at its begin are raised here."""
     if console.streams.is_full:
         raise HTTPException(503, "too many browsers follow messages or download: stop one of them")
     if search.conditions.expression:
         await console.expressions.check(search.conditions.expression)
-    consumer = console.cluster.consumer(**{"isolation.level": search.isolation})
     try:
-        parts = await begin(consumer)
+        parts = await begin(reader)
     except BaseException:
-        await consumer.close()
+        await reader.aclose()
         raise
-    return console.streams.counted(consumer, parts)
+    return console.streams.counted(reader, parts)
 
 
 ROUTES = [

@@ -17,18 +17,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from barnabas.cli.common.printable import json_line
 from barnabas.client.errors import ClientError
+from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.forms import FormError
 from barnabas.console.search.columns import PLAIN, Column
 from barnabas.console.search.expressions import ExpressionError, FilterTooSlowError
 from barnabas.console.search.zones import UTC_ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from barnabas.console.messages.decoded import Decoded
     from barnabas.console.messages.record_view import DecodedRecord
     from barnabas.console.search.jobs import Search
-    from barnabas.console.search.ranges import Plan
+    from barnabas.console.search.ranges import Plan, Ranges
     from barnabas.console.search.scan import Scan
     from barnabas.console.search.zones import Zone
     from barnabas.runtime.clock import Clock
@@ -39,10 +40,14 @@ _DEFAULT = ("partition", "offset", "time", "timestamp", "size", "key", "value", 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
 _MS_PER_S = 1000
-# Bytes of the newest messages, which are kept until the end of a step.
-_NEWEST_BYTES = 64 * 1024 * 1024
+# Bytes of the newest messages that are read at once.
+_GROUP_BYTES = 4 * 1024 * 1024
 _ROW_GROUP = 5000
-_ROW_GROUP_BYTES = 32 * 1024 * 1024
+_ROW_GROUP_BYTES = 4 * 1024 * 1024
+# A cell of Parquet is in memory as a whole, several times.
+_CELL_BYTES_MAX = 4 * 1024 * 1024
+# Lines are joined until they have so many characters.
+_PIECE_CHARACTERS = 256 * 1024
 
 
 class DownloadLimits(NamedTuple):
@@ -75,6 +80,8 @@ class Download:
         self._size = 0
         # Why messages are missing.
         self._truncated = ""
+        # When the time limit is reached (ms, monotonic clock).
+        self._ends_ms = 0.0
 
     async def parts(self, plan: Plan, scan: Scan) -> AsyncGenerator[bytes]:
         """Yield the bytes of the file.
@@ -83,71 +90,135 @@ class Download:
             plan: The offsets that are examined.
             scan: Reads them.
         """
-        ends_ms = self._clock.monotonic_ms() + self._limits.seconds * _MS_PER_S
+        self._ends_ms = self._clock.monotonic_ms() + self._limits.seconds * _MS_PER_S
+        step = self._newest_step if self._search.place.is_newest else self._step
         try:
             while not self._has_ended and plan.begin_step():
-                # The newest messages of a step are known at its end.
-                newest: list[DecodedRecord] = []
-                async with contextlib.aclosing(scan.read(plan.step)) as parts:
-                    async for found in parts:
-                        if self._clock.monotonic_ms() > ends_ms:
-                            self._truncated = f"the limit is {self._limits.seconds:g} s"
-                            break
-                        if self._search.place.is_newest:
-                            newest = self._newest_of(newest + found)
-                        elif found:
-                            yield await self._write(found)
-                        if self._has_ended:
-                            break
-                plan.advance(scan.left)
-                if newest:
-                    yield await self._write(newest)
-        except (ClientError, ExpressionError, FilterTooSlowError, TimeoutError) as error:
+                async with contextlib.aclosing(step(plan, scan)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+        except _ENDS as error:
             self._truncated = str(error) or type(error).__name__
-        yield await asyncio.to_thread(self._writer.end, self._truncated)
+        async for piece in _made(self._writer.end(self._truncated)):
+            yield piece
 
     @property
     def _has_ended(self) -> bool:
         return bool(self._truncated) or (self._search.place.is_newest and self._left <= 0)
 
-    def _newest_of(self, records: list[DecodedRecord]) -> list[DecodedRecord]:
-        """Return the newest records, as many as are still allowed."""
-        kept = heapq.nlargest(self._left, records, key=_place)
-        size = 0
-        for place, record in enumerate(kept):
-            size += record.size
-            if size > _NEWEST_BYTES:
-                self._truncated = f"the newest messages have more than {_NEWEST_BYTES} bytes"
-                return kept[:place]
-        return kept
+    async def _found(self, ranges: Ranges, scan: Scan) -> AsyncGenerator[list[DecodedRecord]]:
+        """Yield the records of ranges until the file ends."""
+        async with contextlib.aclosing(scan.read(ranges)) as parts:
+            async for found in parts:
+                if self._clock.monotonic_ms() > self._ends_ms:
+                    self._truncated = f"the limit is {self._limits.seconds:g} s"
+                elif found:
+                    yield found
+                if self._has_ended:
+                    return
 
-    async def _write(self, records: list[DecodedRecord]) -> bytes:
+    async def _step(self, plan: Plan, scan: Scan) -> AsyncGenerator[bytes]:
+        """Write the records of a step in the order in which they are found."""
+        async with contextlib.aclosing(self._found(plan.step, scan)) as parts:
+            async for found in parts:
+                async for piece in self._written(found):
+                    yield piece
+        plan.advance(scan.left)
+
+    async def _newest_step(self, plan: Plan, scan: Scan) -> AsyncGenerator[bytes]:
+        """Write the newest records of a step, the newest first.
+
+        They are known at its end. Until then only their places are kept; then they are read again,
+        as many at once as fit in the memory.
+        """
+        newest: list[_Place] = []
+        async with contextlib.aclosing(self._found(plan.step, scan)) as parts:
+            async for found in parts:
+                newest = heapq.nlargest(self._left, newest + [_place(each) for each in found])
+                found.clear()
+        plan.advance(scan.left)
+        for group in _groups(newest):
+            wanted = set(group)
+            read: list[DecodedRecord] = []
+            async with contextlib.aclosing(
+                self._found(_ranges(self._search, group), scan)
+            ) as parts:
+                async for found in parts:
+                    read += (each for each in found if _place(each) in wanted)
+                    found.clear()
+            async for piece in self._written(sorted(read, key=_place, reverse=True)):
+                yield piece
+
+    async def _written(self, records: list[DecodedRecord]) -> AsyncGenerator[bytes]:
+        """Write records, and forget them."""
         if len(records) > self._left:
             self._truncated = f"the limit is {self._limits.messages} messages"
-        records = records[: self._left]
+            del records[self._left :]
         self._left -= len(records)
         self._size += sum(record.size for record in records)
         if self._size > self._limits.size:
             self._truncated = f"the limit is {self._limits.size} bytes"
-        return await asyncio.to_thread(self._writer.write, records)
+        async for piece in _made(self._writer.write(records)):
+            yield piece
+        records.clear()
 
 
-def _place(record: DecodedRecord) -> tuple[int, int, int]:
-    return record.timestamp, record.partition, record.offset
+async def _made(pieces: Iterator[bytes]) -> AsyncGenerator[bytes]:
+    """Make pieces of a file in a thread, and yield them."""
+    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+        if piece:
+            yield piece
+
+
+class _Place(NamedTuple):
+    """Where a record is; places have the order of a list of the newest messages."""
+
+    timestamp: int
+    partition: int
+    offset: int
+    size: int
+
+
+def _place(record: DecodedRecord) -> _Place:
+    return _Place(record.timestamp, record.partition, record.offset, record.size)
+
+
+def _groups(places: Sequence[_Place]) -> Iterator[list[_Place]]:
+    """Yield places whose records are read at once."""
+    group: list[_Place] = []
+    size = 0
+    for place in places:
+        if group and size + place.size > _GROUP_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(place)
+        size += place.size
+    if group:
+        yield group
+
+
+def _ranges(search: Search, places: Sequence[_Place]) -> Ranges:
+    """Return the ranges of offsets that have these places."""
+    ranges: Ranges = {}
+    for place in places:
+        tp = TopicPartition(search.topic, place.partition)
+        first, end = ranges.get(tp, (place.offset, 0))
+        ranges[tp] = (min(first, place.offset), max(end, place.offset + 1))
+    return ranges
 
 
 class Writer(Protocol):
-    """Writes messages in one format. Its methods return bytes of the file, in order."""
+    """Writes messages in one format. Its methods yield bytes of the file, in order."""
 
     # The media type and the suffix of the file.
     media_type: str
     suffix: str
 
-    def write(self, records: Sequence[DecodedRecord]) -> bytes:
+    def write(self, records: Sequence[DecodedRecord]) -> Iterator[bytes]:
         """Write messages."""
         ...
 
-    def end(self, truncated: str) -> bytes:
+    def end(self, truncated: str) -> Iterator[bytes]:
         """End the file.
 
         Args:
@@ -198,28 +269,39 @@ class JsonLines:
         self._columns = columns
         self._zone = zone
 
-    def write(self, records: Sequence[DecodedRecord]) -> bytes:
+    def write(self, records: Sequence[DecodedRecord]) -> Iterator[bytes]:
         """Write messages."""
-        lines = (
-            json_line({each.name: self._value(record, each) for each in self._columns})
-            for record in records
-        )
-        return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+        return _joined(each for record in records for each in self._line(record))
 
-    def _value(self, record: DecodedRecord, column: Column) -> Any:
+    def _line(self, record: DecodedRecord) -> Iterator[str]:
+        """Yield the pieces of a line."""
+        before = "{"
+        for column in self._columns:
+            yield f"{before}{json_line(column.name)}: "
+            yield from self._pieces(record, column)
+            before = ", "
+        yield "}\n"
+
+    def _pieces(self, record: DecodedRecord, column: Column) -> Iterator[str]:
         if column.path:
-            return column.exported(record)
-        match column.root:
-            case "key" | "value":
-                return _json_value(record.key if column.root == "key" else record.value)
-            case "headers":
-                return [[name, _json_value(value)] for name, value in record.headers]
-            case _:
-                return _plain(record, column.root, self._zone)
+            yield json_line(column.exported(record))
+        elif column.root in ("key", "value"):
+            yield from _json_pieces(record.key if column.root == "key" else record.value)
+        elif column.root == "headers":
+            before = "["
+            for name, value in record.headers:
+                yield f"{before}[{json_line(name)}, "
+                yield from _json_pieces(value)
+                yield "]"
+                before = ", "
+            yield "]" if record.headers else "[]"
+        else:
+            yield json_line(_plain(record, column.root, self._zone))
 
-    def end(self, truncated: str) -> bytes:
+    def end(self, truncated: str) -> Iterator[bytes]:
         """End the file."""
-        return f"{json_line({'truncated': truncated})}\n".encode() if truncated else b""
+        if truncated:
+            yield f"{json_line({'truncated': truncated})}\n".encode()
 
 
 class Csv:
@@ -235,19 +317,51 @@ class Csv:
         self._writer = csv.writer(self._lines)
         self._writer.writerow([harmless(column.name) for column in columns])
 
-    def write(self, records: Sequence[DecodedRecord]) -> bytes:
+    def write(self, records: Sequence[DecodedRecord]) -> Iterator[bytes]:
         """Write messages."""
-        for record in records:
+        return _joined(each for record in records for each in self._line(record))
+
+    def _line(self, record: DecodedRecord) -> Iterator[str]:
+        """Yield the pieces of a line."""
+        if not _large_parts(record, self._columns):
             self._writer.writerow(
                 [harmless(_text(record, each, self._zone)) for each in self._columns]
             )
-        return self._lines.take()
+            yield self._lines.take()
+            return
+        before = self._lines.take()
+        for column in self._columns:
+            yield before
+            yield from self._pieces(record, column)
+            before = ","
+        yield "\r\n"
 
-    def end(self, truncated: str) -> bytes:
+    def _pieces(self, record: DecodedRecord, column: Column) -> Iterator[str]:
+        """Yield the pieces of a cell of a line with a large key or value."""
+        if column.root == "headers" and not column.path:
+            yield '"'
+            for piece in _header_pieces(record):
+                yield piece.replace('"', '""')
+            yield '"'
+            return
+        part = _part_of(record, column)
+        if part is None or not part.is_large:
+            self._writer.writerow([harmless(_text(record, column, self._zone))])
+            yield self._lines.take().removesuffix("\r\n")
+            return
+        yield '"'
+        pieces = part.base64_pieces() if part.kind == "bytes" else part.pieces()
+        for number, piece in enumerate(pieces):
+            # A text of so many characters is no number.
+            escaped = piece.replace('"', '""')
+            yield f"'{escaped}" if not number and piece.startswith(_FORMULA) else escaped
+        yield '"'
+
+    def end(self, truncated: str) -> Iterator[bytes]:
         """End the file."""
         if truncated:
             self._writer.writerow([f"truncated: {truncated}"])
-        return self._lines.take()
+        yield self._lines.take().encode("utf-8", "replace")
 
 
 class _Lines:
@@ -259,11 +373,21 @@ class _Lines:
     def write(self, line: str) -> None:
         self._lines.append(line)
 
-    def take(self) -> bytes:
+    def take(self) -> str:
         """Return the lines that were written since the last call."""
-        found = "".join(self._lines).encode("utf-8", "replace")
+        found = "".join(self._lines)
         self._lines.clear()
         return found
+
+
+class TooLargeForParquetError(ValueError):
+    """A message does not fit into a Parquet file; the text says what to do."""
+
+
+# Errors that end a file early, which then says why.
+_ENDS = (
+    ClientError, ExpressionError, FilterTooSlowError, TimeoutError, TooLargeForParquetError
+)  # fmt: skip
 
 
 class Parquet:
@@ -295,14 +419,26 @@ class Parquet:
         self._rows: list[list[Any]] = []
         self._size = 0
 
-    def write(self, records: Sequence[DecodedRecord]) -> bytes:
-        """Write messages."""
+    def write(self, records: Sequence[DecodedRecord]) -> Iterator[bytes]:
+        """Write messages.
+
+        Raises:
+            TooLargeForParquetError: A part of a message is too large for a cell.
+        """
         for record in records:
+            parts = (record.key, record.value, *(each for _, each in record.headers))
+            largest = max(each.size for each in parts)
+            if largest > _CELL_BYTES_MAX:
+                raise TooLargeForParquetError(
+                    f"the message at {record.partition}:{record.offset} has {largest} bytes in one "
+                    f"part, and a cell of Parquet at most {_CELL_BYTES_MAX}: choose JSON lines "
+                    f"or CSV"
+                )
             self._rows.append([self._cell(record, each) for each in self._columns])
             self._size += record.size
-        if len(self._rows) >= _ROW_GROUP or self._size >= _ROW_GROUP_BYTES:
-            self._write_group()
-        return self._sink.take()
+            if len(self._rows) >= _ROW_GROUP or self._size >= _ROW_GROUP_BYTES:
+                self._write_group()
+                yield self._sink.take()
 
     def _cell(self, record: DecodedRecord, column: Column) -> Any:
         if column.root == "time":
@@ -317,13 +453,13 @@ class Parquet:
             self._writer.write_batch(self._make_batch(values, schema=self._schema))
         self._rows, self._size = [], 0
 
-    def end(self, truncated: str) -> bytes:
+    def end(self, truncated: str) -> Iterator[bytes]:
         """End the file."""
         self._write_group()
         if truncated:
             self._writer.add_key_value_metadata({"truncated": truncated})
         self._writer.close()
-        return self._sink.take()
+        yield self._sink.take()
 
 
 class _Sink(BytesIO):
@@ -367,6 +503,67 @@ def _plain(record: DecodedRecord, name: str, zone: Zone) -> Any:
             raise AssertionError(f"{name} is not one of {PLAIN}")
 
 
+def _joined(pieces: Iterator[str]) -> Iterator[bytes]:
+    """Join pieces of text to larger ones, in UTF-8."""
+    waiting: list[str] = []
+    size = 0
+    for piece in pieces:
+        waiting.append(piece)
+        size += len(piece)
+        if size >= _PIECE_CHARACTERS:
+            yield "".join(waiting).encode("utf-8", "replace")
+            waiting.clear()
+            size = 0
+    yield "".join(waiting).encode("utf-8", "replace")
+
+
+def _part_of(record: DecodedRecord, column: Column) -> Decoded | None:
+    """Return the key or the value if a column shows it as a whole."""
+    if column.path or column.root not in ("key", "value"):
+        return None
+    return record.key if column.root == "key" else record.value
+
+
+def _large_parts(record: DecodedRecord, columns: Sequence[Column]) -> bool:
+    """Return whether a column shows a large key or value, or a large header."""
+    parts = [_part_of(record, each) for each in columns]
+    if any(each.root == "headers" and not each.path for each in columns):
+        parts += [value for _, value in record.headers]
+    return any(part is not None and part.is_large for part in parts)
+
+
+def _json_pieces(part: Decoded) -> Iterator[str]:
+    """Yield the pieces of a key, value or header as JSON."""
+    if not part.is_large:
+        yield json_line(_json_value(part))
+    elif part.kind == "bytes":
+        yield '{"base64": "'
+        yield from part.base64_pieces()
+        yield '"}'
+    else:
+        yield '"'
+        for piece in part.pieces():
+            yield json_line(piece)[1:-1]
+        yield '"'
+
+
+def _header_pieces(record: DecodedRecord) -> Iterator[str]:
+    """Yield the pieces of the cell of all headers: JSON with texts."""
+    before = "["
+    for name, value in record.headers:
+        yield f"{before}[{json_line(name)}, "
+        if value.is_large:
+            yield '"'
+            pieces = value.base64_pieces() if value.kind == "bytes" else value.pieces()
+            yield from (json_line(piece)[1:-1] for piece in pieces)
+            yield '"'
+        else:
+            yield json_line(_part_text(value))
+        yield "]"
+        before = ", "
+    yield "]" if record.headers else "[]"
+
+
 def _json_value(part: Decoded) -> Any:
     content = part.content
     if isinstance(content, bytes):
@@ -385,7 +582,7 @@ def _text(record: DecodedRecord, column: Column, zone: Zone) -> Any:
         case "key" | "value":
             return _part_text(record.key if column.root == "key" else record.value)
         case "headers":
-            return json_line([[name, _part_text(value)] for name, value in record.headers])
+            return "".join(_header_pieces(record))
         case _:
             return _plain(record, column.root, zone)
 
@@ -393,6 +590,4 @@ def _text(record: DecodedRecord, column: Column, zone: Zone) -> Any:
 def _part_text(part: Decoded) -> str | None:
     if part.kind == "null":
         return None
-    if part.kind == "bytes":
-        return base64.b64encode(part.content).decode()
-    return part.text
+    return "".join(part.base64_pieces()) if part.kind == "bytes" else part.text

@@ -15,12 +15,12 @@ from barnabas.console.messages.record_view import record_size
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
-    from barnabas import aio
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.console.messages.record_view import DecodedRecord, RecordView
     from barnabas.console.search.conditions import Conditions
     from barnabas.console.search.expressions import ExpressionFilter
     from barnabas.console.search.ranges import Ranges
+    from barnabas.console.search.reading import RecordReader
 
 _POLL_RECORDS = 1000
 _POLL_S = 0.5
@@ -33,7 +33,7 @@ class Scan:
     """One pass over ranges of offsets.
 
     Args:
-        consumer: A consumer without a group.
+        reader: Reads the records.
         view: Decodes and masks the records.
         conditions: What the records must fulfill.
         expressions: Evaluates the expression of the conditions.
@@ -41,12 +41,12 @@ class Scan:
 
     def __init__(
         self,
-        consumer: aio.Consumer,
+        reader: RecordReader,
         view: RecordView,
         conditions: Conditions,
         expressions: ExpressionFilter,
     ) -> None:
-        self._consumer = consumer
+        self._reader = reader
         self._view = view
         self._conditions = conditions
         self._expressions = expressions
@@ -66,19 +66,18 @@ class Scan:
             ranges: First offset and end (exclusive) by partition.
         """
         self.left = {tp: start for tp, (start, end) in ranges.items() if start < end}
-        if not self.left:
-            return
-        self._consumer.assign(list(self.left))
-        self._consumer.resume(*self.left)
-        for tp, start in self.left.items():
-            self._consumer.seek(tp, start)
+        self._reader.begin()
         while self.left:
-            records = await self._consumer.poll(_POLL_S, max_records=_POLL_RECORDS)
-            await self._view.look_up(records)
-            for tp, part in records.items():
-                for each in slices(list(part)) if tp in self.left else ():
-                    yield await self._examine(tp, each, ranges[tp][1])
-            await self._drop_finished(ranges, dict(records.next_offsets))
+            async with self._reader.poll(self.left, _POLL_S, _POLL_RECORDS) as fetched:
+                # The parts are taken out, and no slice is kept: a record can have 50 MB.
+                while fetched.parts:
+                    tp, part = fetched.parts.pop(0)
+                    parts = slices(iter(part)) if tp in self.left else iter(())
+                    del part
+                    for each in parts:
+                        yield await self._examine(tp, each, ranges[tp][1])
+                        each.clear()
+            await self._drop_finished(ranges, fetched.next_offsets)
             yield []
 
     def return_to(self, record: DecodedRecord) -> None:
@@ -88,6 +87,7 @@ class Scan:
     async def _examine(
         self, tp: TopicPartition, records: Sequence[ConsumerRecord], end: int
     ) -> list[DecodedRecord]:
+        await self._view.look_up(records)
         wanted = [record for record in records if record.offset < end]
         decoded = await self._view.decode_all(wanted, self._conditions.fits_texts)
         self.left[tp] = min(records[-1].offset + 1, end)
@@ -104,19 +104,23 @@ class Scan:
         for tp in list(self.left):
             if tp not in polled:
                 # Behind a gap (compaction, markers of transactions), only the position moves.
-                self.left[tp] = max(self.left[tp], await self._consumer.position(tp))
+                self.left[tp] = max(self.left[tp], await self._reader.position(tp))
             if self.left[tp] >= ranges[tp][1]:
                 del self.left[tp]
-                self._consumer.pause(tp)
 
 
-def slices(records: Sequence[ConsumerRecord]) -> Iterator[Sequence[ConsumerRecord]]:
-    """Yield parts of records that are decoded at once."""
-    start = size = 0
-    for place, record in enumerate(records):
-        size += record_size(record)
-        if size >= _SLICE_BYTES or place + 1 - start >= _SLICE_RECORDS:
-            yield records[start : place + 1]
-            start, size = place + 1, 0
-    if start < len(records):
-        yield records[start:]
+def slices(records: Iterator[ConsumerRecord]) -> Iterator[list[ConsumerRecord]]:
+    """Yield parts of records that are decoded at once.
+
+    The next record is taken before a part is yielded, so that the bytes of a batch are free while
+    its last part is used.
+    """
+    following = next(records, None)
+    while following is not None:
+        part: list[ConsumerRecord] = []
+        size = 0
+        while following is not None and size < _SLICE_BYTES and len(part) < _SLICE_RECORDS:
+            size += record_size(following)
+            part.append(following)
+            following = next(records, None)
+        yield part

@@ -64,7 +64,7 @@ def test_values_of_all_formats_are_json(server: RegistryServer) -> None:
         [found] = shown(server.url, data)
         schema_id = int.from_bytes(data[1:5], "big")
         text = '{"origin": "JFK", "delay": 42}'
-        assert found == ShownBytes("json", text, len(data), False, f"schema {schema_id}")
+        assert found == ShownBytes("json", text, len(data), False, f"schema {schema_id}", True)
 
 
 def test_other_bytes_are_shown_as_before_and_ask_nothing(server: RegistryServer) -> None:

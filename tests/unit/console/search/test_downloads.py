@@ -22,6 +22,7 @@ from barnabas.console.search.downloads import Download, DownloadLimits, harmless
 from barnabas.console.search.expressions import ExpressionFilter
 from barnabas.console.search.jobs import Search, make_plan
 from barnabas.console.search.ranges import Place
+from barnabas.console.search.reading import LargeReads, RecordReader
 from barnabas.console.search.scan import Scan
 from barnabas.console.search.zones import UTC_ZONE
 from barnabas.sim.clock import SimClock, SimScheduler
@@ -33,7 +34,7 @@ FORMATS = ("jsonl", "csv", "parquet")
 
 def written(name: str, columns: str, *records: Any, truncated: str = "") -> bytes:
     writer = make_writer(name, parse_columns(columns), UTC_ZONE)
-    return writer.write(records) + writer.end(truncated)
+    return b"".join((*writer.write(records), *writer.end(truncated)))
 
 
 def rows_of(name: str, data: bytes) -> list[dict[str, Any]]:
@@ -145,7 +146,8 @@ def downloaded(
         expressions = ExpressionFilter(60.0)
         writer = make_writer("jsonl", parse_columns("partition,offset"), UTC_ZONE)
         download = Download(search, writer, SimClock(SimScheduler()), limits)
-        scan = Scan(consumer, search.view, search.conditions, expressions)
+        reader = RecordReader(lambda: consumer, LargeReads())
+        scan = Scan(reader, search.view, search.conditions, expressions)
         try:
             return b"".join([part async for part in download.parts(plan, scan)])
         finally:
