@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -138,9 +139,9 @@ async def _versions(
     console = console_of(request)
     is_open = query_fields(request).has("uncommitted")
     isolation = "read_uncommitted" if is_open else "read_committed"
-    async with console.cluster.consumer(**{"isolation.level": isolation}) as consumer:
-        [start, end] = (await offset_bounds(consumer, [place.tp]))[place.tp]
-        search = VersionSearch(consumer, console.clock, console.settings.versions, most)
+    async with contextlib.aclosing(console.jobs.reader(isolation)) as reader:
+        [start, end] = (await offset_bounds(reader.consumer, [place.tp]))[place.tp]
+        search = VersionSearch(reader, console.clock, console.settings.versions, most)
         return await search.run(place.tp, record.key, start, min(before, end))
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 LARGE_BYTES = 6 * 1024 * 1024
 _TURN_S = 30.0
 _CLOSE_S = 5.0
+# A large fetch takes longer than one poll on a slow machine.
+_POLLS_IN_TURN = 20
 
 
 class BusyError(ClientError):
@@ -141,14 +143,28 @@ class RecordReader:
             await self._drop()
             self._is_careful = True
         async with self._turns.turn():
-            records = await self._poll(positions, seconds, max_records)
-            if _fetched_bytes(records) < LARGE_BYTES:
-                self._is_careful = False
-            else:
-                await self._drop()
+            records = await self._poll_in_turn(positions, seconds, max_records)
             fetched = _fetched(records)
             del records
             yield fetched
+
+    async def _poll_in_turn(
+        self, positions: Mapping[TopicPartition, int], seconds: float, max_records: int
+    ) -> ConsumerRecords:
+        """Poll until a fetch arrives. Afterwards, a reader of large fetches fetches no more."""
+        for _ in range(_POLLS_IN_TURN):
+            records = await self._poll(positions, seconds, max_records)
+            if records:
+                break
+            # Behind a gap, only a position moves.
+            if any([await self.position(tp) > offset for tp, offset in positions.items()]):
+                self._is_careful = False
+                return records
+        if records and _fetched_bytes(records) < LARGE_BYTES:
+            self._is_careful = False
+        else:
+            await self._drop()
+        return records
 
     async def _poll(
         self, positions: Mapping[TopicPartition, int], seconds: float, max_records: int

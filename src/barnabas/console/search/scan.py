@@ -110,17 +110,16 @@ class Scan:
 
 
 def slices(records: Iterator[ConsumerRecord]) -> Iterator[list[ConsumerRecord]]:
-    """Yield parts of records that are decoded at once.
-
-    The next record is taken before a part is yielded, so that the bytes of a batch are free while
-    its last part is used.
-    """
-    following = next(records, None)
-    while following is not None:
+    """Yield parts of records that are decoded at once. Only the parts refer to the records."""
+    while True:
         part: list[ConsumerRecord] = []
         size = 0
-        while following is not None and size < _SLICE_BYTES and len(part) < _SLICE_RECORDS:
-            size += record_size(following)
-            part.append(following)
-            following = next(records, None)
+        while size < _SLICE_BYTES and len(part) < _SLICE_RECORDS:
+            try:
+                part.append(next(records))
+            except StopIteration:
+                break
+            size += record_size(part[-1])
+        if not part:
+            return
         yield part
