@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from barnabas.runtime.child_frames import (
     BODY,
     END,
+    FAILED,
     GONE,
     PIECE_BYTES,
     REQUEST,
@@ -202,7 +203,7 @@ class _Child:
         """Pass the response to the client.
 
         Raises:
-            ChildDiedError: The child ended before the response did.
+            ChildDiedError: The child ended before the response did, or failed before its begin.
         """
         while True:
             while not exchange.parts:
@@ -220,6 +221,8 @@ class _Child:
                     body = {"type": "http.response.body", "body": parts[0], "more_body": True}
                     await send(body)
                     self._write(TAKEN, exchange.number, len(parts[0]))
+                case "failed":
+                    raise ChildDiedError("the process that reads records sent no whole response")
                 case _:
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
                     return
@@ -249,7 +252,7 @@ class _Child:
     def _on_frame(self, frame: list[Any]) -> None:
         kind, number = frame[0], frame[1]
         exchange = self._exchanges.get(number)
-        if exchange is None or kind not in (START, BODY, END):
+        if exchange is None or kind not in (START, BODY, END, FAILED):
             return
         if kind == BODY:
             exchange.size += len(frame[2])

@@ -15,8 +15,9 @@ import msgspec
 
 # From the parent: a request, its end, and bytes of its response that the client has taken.
 REQUEST, GONE, TAKEN = "request", "gone", "taken"
-# From the child: the begin of a response, a part of its body, its end, and a sign of life.
-START, BODY, END, ALIVE = "start", "body", "end", "alive"
+# From the child: the begin of a response, a part of its body, its end, its failure, and a sign of
+# life.
+START, BODY, END, FAILED, ALIVE = "start", "body", "end", "failed", "alive"
 
 # Bytes of a response that may be on their way to its client. The child waits above it.
 WINDOW_BYTES = 256 * 1024

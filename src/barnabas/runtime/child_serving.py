@@ -14,6 +14,7 @@ from barnabas.runtime.child_frames import (
     ALIVE_S,
     BODY,
     END,
+    FAILED,
     FRAME_BYTES_MAX,
     PIECE_BYTES,
     REQUEST,
@@ -26,7 +27,7 @@ from barnabas.runtime.child_frames import (
 )
 from barnabas.runtime.loop import new_loop
 from barnabas.runtime.offload_task import end_with_parent
-from barnabas.runtime.system_calls import limit_memory
+from barnabas.runtime.system_calls import limit_freed_memory, limit_memory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("barnabas.console")
 
+# Freed memory that the process keeps, and the size from which on a block returns to the kernel.
+_KEPT_BYTES = 8 * 1024 * 1024
+_BLOCK_BYTES = 1024 * 1024
 # The task has the settings of a console with its rules.
 _TASK_BYTES_MAX = 64 * 1024 * 1024
 
@@ -45,6 +49,7 @@ def main(descriptor: int, parent: int, memory: int) -> None:
     # The parent ends this process, also after SIGTERM to a group that has both.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     limit_memory(memory)
+    limit_freed_memory(_KEPT_BYTES, _BLOCK_BYTES)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(_serve(socket.socket(fileno=descriptor)))
 
@@ -112,8 +117,8 @@ class _Serving:
         finally:
             self._exchanges.pop(exchange.number, None)
         if not exchange.has_ended:
-            # Without a begin, the parent sends an error.
-            self._writer.write(encode(END, exchange.number))
+            # The client must not take the part that it has for the whole.
+            self._writer.write(encode(FAILED, exchange.number))
 
     async def give_signs(self) -> None:
         """Show the parent that the event loop runs."""

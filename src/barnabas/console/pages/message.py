@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -25,7 +26,7 @@ from barnabas.console.search.ranges import offset_bounds
 from barnabas.console.search.zones import zone_of
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
     from barnabas.client.facade import Client
     from barnabas.client.fetch.record_set import ConsumerRecord
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 _MS_PER_S = 1000
 _FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _VERSIONS_MAX = 50
+# How long a client may take to read the bytes of a key or a value (s).
+_DOWNLOAD_S = 120.0
 
 
 class _Place(NamedTuple):
@@ -208,8 +211,24 @@ async def _version_before(
     return found.records[0] if found.records else None
 
 
-async def download_part(request: Request) -> Response:
-    """Send the bytes of a key or a value, unless a mask hides a part of them."""
+class PartDownload:
+    """Sends the bytes of a key or a value (an ASGI application).
+
+    They are held until the client has them, so that it needs a turn of large reads, and has a time
+    limit.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        request = Request(scope)
+        async with console_of(request).jobs.large_reads.turn():
+            response = await _part_response(request)
+            async with asyncio.timeout(_DOWNLOAD_S):
+                await response(scope, receive, send)
+
+
+async def _part_response(request: Request) -> Response:
+    """Return the bytes of a key or a value, unless a mask hides a part of them."""
     console, query = console_of(request), query_fields(request)
     place, view, part = _place(query), console.record_view(request), query.required("part")
     if part not in (KEY, VALUE):
@@ -244,5 +263,5 @@ ROUTES = [
     Route("/message", show_message),
     Route("/message/versions", show_versions),
     Route("/message/difference", show_difference),
-    Route("/message/raw", download_part),
+    Route("/message/raw", PartDownload(), methods=["GET"]),
 ]

@@ -16,8 +16,9 @@ from barnabas.console.messages.formats import FORMATS
 from barnabas.console.search import zones
 from barnabas.console.search.columns import DEFAULT, parse_columns
 from barnabas.console.search.conditions import Conditions
-from barnabas.console.search.downloads import Download, DownloadLimits, make_writer
+from barnabas.console.search.downloads import Download, DownloadLimits
 from barnabas.console.search.expressions import EXAMPLES, ExpressionError
+from barnabas.console.search.file_formats import make_writer
 from barnabas.console.search.jobs import Search, SearchJob, State, make_plan
 from barnabas.console.search.ranges import place_of, places_text, read_partitions
 from barnabas.console.search.scan import Scan

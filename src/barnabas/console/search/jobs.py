@@ -281,7 +281,7 @@ class SearchJobs:
         self.clock = clock
         self.limits = limits
         self._open_consumer = open_consumer
-        self._large_reads = LargeReads()
+        self.large_reads = LargeReads()
         self.expressions = expressions
         self._rng = rng
         self.turns = asyncio.Semaphore(_RUNNING_MAX)
@@ -297,7 +297,7 @@ class SearchJobs:
         """
         config = {"isolation.level": isolation}
         return RecordReader(
-            lambda: self._open_consumer(**config), self._large_reads, is_careful=is_careful
+            lambda: self._open_consumer(**config), self.large_reads, is_careful=is_careful
         )
 
     def start(self, search: Search) -> SearchJob | None:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 # Fetched bytes from which on a reader needs a turn.
 LARGE_BYTES = 6 * 1024 * 1024
 _TURN_S = 30.0
-_CLOSE_S = 5.0
 # A large fetch takes longer than one poll on a slow machine.
 _POLLS_IN_TURN = 20
 
@@ -189,7 +188,8 @@ class RecordReader:
         self._reads = set()
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
-            await consumer.close(_CLOSE_S)
+            # Without a wait for what is in flight, which would be large too.
+            await consumer.close(0)
 
     async def aclose(self) -> None:
         """Close the consumer."""
