@@ -14,7 +14,7 @@ from barnabas.client.facade import Client
 from barnabas.console.messages.decoded import Decoded
 from barnabas.console.messages.formats import FormatRule
 from barnabas.console.messages.masking import MaskRule
-from barnabas.console.search.reading import LARGE_BYTES
+from barnabas.console.messages.reading import LARGE_BYTES
 from barnabas.console.settings import ConsoleSettings, SearchLimits
 from conformance.console_brokers import SECONDS, address, client
 from console_in_process import Answer, ConsoleInProcess

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse
 
 from barnabas.console.access.broker_users import Brokers
 from barnabas.console.access.users import Role, acting_user
-from barnabas.console.cluster_access import ClusterAccess, Threads
+from barnabas.console.cluster_access import ClusterAccess
 from barnabas.console.cluster_history import History
 from barnabas.console.connect.rest import ConnectCluster
 from barnabas.console.forms import query_fields
@@ -22,6 +22,7 @@ from barnabas.console.messages.schema_decoding import SchemaDecoder
 from barnabas.console.search.expressions import ExpressionFilter
 from barnabas.console.search.jobs import SearchJobs
 from barnabas.console.search.streams import Streams
+from barnabas.console.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -7,8 +7,6 @@ keeps log-ins, changes and the audit log; the child gets each request with the s
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,17 +14,13 @@ from typing import TYPE_CHECKING, Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from barnabas.console.access.audit import AuditLog
-from barnabas.console.access.sessions import Session
-from barnabas.console.access.users import acting_user
 from barnabas.console.console import console_of
-from barnabas.console.frame import Announcements, takes_notices
-from barnabas.console.site import Site
-from barnabas.console.terminal import show_warnings
+from barnabas.console.frame import takes_notices
 from barnabas.runtime.child_application import ChildApplication, ChildDiedError, ChildTask
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -43,10 +37,15 @@ class RecordPages:
 
     Args:
         settings: The settings of the console.
+        make: Makes the application of the process; a function of a module.
     """
 
-    def __init__(self, settings: ConsoleSettings) -> None:
-        self._child = ChildApplication(ChildTask(serving_records, _for_child(settings)))
+    def __init__(
+        self,
+        settings: ConsoleSettings,
+        make: Callable[[ConsoleSettings], AbstractAsyncContextManager[ASGIApp]],
+    ) -> None:
+        self._child = ChildApplication(ChildTask(make, _for_child(settings)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request.
@@ -91,35 +90,3 @@ def _for_child(settings: ConsoleSettings) -> ConsoleSettings:
     connect = tuple(replace(each, tls=None) for each in settings.connect)
     clusters = tuple(replace(each, history=None, connect=()) for each in settings.clusters)
     return replace(settings, history=None, prometheus=None, connect=connect, clusters=clusters)
-
-
-def _ignore(_password: str) -> None:
-    """Announce nothing: users log in at the console itself."""
-
-
-@contextlib.asynccontextmanager
-async def serving_records(settings: ConsoleSettings) -> AsyncIterator[ASGIApp]:
-    """Run the pages of records in the child process; yields their application."""
-    # Imported here because those pages import what passes their requests on.
-    from barnabas.console.serving import make_record_application
-
-    show_warnings()
-    # The console itself writes the audit log.
-    site = Site(settings, Announcements(_ignore), lambda _path, clock: AuditLog(None, clock))
-    application = make_record_application(site)
-    loop = asyncio.get_running_loop()
-    probes = [loop.create_task(each.cluster.probe_forever()) for each in site.consoles]
-
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        session = scope["session"]
-        if isinstance(session, Session) and settings.login.acts_as_user:
-            acting_user.set(session.user.account)
-        await application(scope, receive, send)
-
-    try:
-        yield serve
-    finally:
-        for each in probes:
-            each.cancel()
-        await asyncio.gather(*probes, return_exceptions=True)
-        await asyncio.gather(*(each.close() for each in site.consoles), return_exceptions=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from starlette.routing import Mount, Route
 
 from barnabas.cli.load.metrics import MetricsError
 from barnabas.client.errors import ClientError, ClientTimeoutError, NoBrokersError
-from barnabas.console.access.audit import AuditError
+from barnabas.console.access.audit import AuditError, AuditLog
+from barnabas.console.access.sessions import Session
+from barnabas.console.access.users import acting_user
 from barnabas.console.cluster_access import ClusterDownError
 from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import RELOAD_S, console_of
@@ -56,15 +59,17 @@ from barnabas.console.pages import (
 from barnabas.console.record_process import RecordPages
 from barnabas.console.request_checks import RequestChecks
 from barnabas.console.site import Site
+from barnabas.console.terminal import show_warnings
 from barnabas.runtime.loop import new_loop
 from barnabas.runtime.web_server import AnnouncingServer, server_config
 from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from barnabas.console.frame import Frame
     from barnabas.console.navigation import Entry
@@ -121,7 +126,7 @@ _RECORD_PAGES: tuple[Any, ...] = (messages, message, resend)
 
 def make_application(site: Site) -> Starlette:
     """Return the ASGI application of a console."""
-    records = RecordPages(site.settings)
+    records = RecordPages(site.settings, serving_records)
     site.closing.append(records.close)
     assets = Route("/static/{name}", _send_asset)
     middleware = [Middleware(RequestChecks, site=site)]
@@ -151,6 +156,35 @@ def make_record_application(site: Site) -> Starlette:
         application = _application(site.front, mounts)
     _set_entries(site)
     return application
+
+
+def _ignore(_password: str) -> None:
+    """Announce nothing: users log in at the console itself."""
+
+
+@contextlib.asynccontextmanager
+async def serving_records(settings: ConsoleSettings) -> AsyncIterator[ASGIApp]:
+    """Run the pages of records in the child process; yields their application."""
+    show_warnings()
+    # The console itself writes the audit log.
+    site = Site(settings, Announcements(_ignore), lambda _path, clock: AuditLog(None, clock))
+    application = make_record_application(site)
+    loop = asyncio.get_running_loop()
+    probes = [loop.create_task(each.cluster.probe_forever()) for each in site.consoles]
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        session = scope["session"]
+        if isinstance(session, Session) and settings.login.acts_as_user:
+            acting_user.set(session.user.account)
+        await application(scope, receive, send)
+
+    try:
+        yield serve
+    finally:
+        for each in probes:
+            each.cancel()
+        await asyncio.gather(*probes, return_exceptions=True)
+        await asyncio.gather(*(each.close() for each in site.consoles), return_exceptions=True)
 
 
 def _routes(pages: Sequence[Any]) -> list[Route]:

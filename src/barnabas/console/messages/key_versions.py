@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
-    from barnabas.console.search.reading import RecordReader
+    from barnabas.console.messages.reading import RecordReader
     from barnabas.runtime.clock import Clock
 
 _MS_PER_S = 1000

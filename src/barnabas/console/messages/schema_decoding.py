@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from barnabas.console.cluster_access import Threads
 from barnabas.console.messages.decoded import FULL_BYTES, decode_plain, decoded_value
+from barnabas.console.threads import Threads
 from barnabas.serializers.any_schema import AnyDeserializer
 from barnabas.serializers.caches import BoundedCache
 from barnabas.serializers.errors import RegistryError, SchemaError

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from barnabas.console.console import Console
+    from barnabas.console.messages.reading import RecordReader
     from barnabas.console.search.columns import Column, Row
-    from barnabas.console.search.reading import RecordReader
     from barnabas.console.search.zones import Zone
 
 _RESULTS_DEFAULT = 50

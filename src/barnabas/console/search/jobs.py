@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientError
 from barnabas.console.formats import size
+from barnabas.console.messages.reading import LargeReads, RecordReader
 from barnabas.console.search.expressions import ExpressionError, FilterTooSlowError
 from barnabas.console.search.ranges import Plan, offset_bounds, ranges_at, read_partitions
-from barnabas.console.search.reading import LargeReads, RecordReader
 from barnabas.console.search.results import Results
 from barnabas.console.search.scan import Scan
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
     from barnabas.client.fetch.record_set import ConsumerRecord
+    from barnabas.console.messages.reading import RecordReader
     from barnabas.console.messages.record_view import DecodedRecord, RecordView
     from barnabas.console.search.conditions import Conditions
     from barnabas.console.search.expressions import ExpressionFilter
     from barnabas.console.search.ranges import Ranges
-    from barnabas.console.search.reading import RecordReader
 
 _POLL_RECORDS = 1000
 _POLL_S = 0.5

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.console.messages.reading import RecordReader
     from barnabas.console.messages.record_view import DecodedRecord
     from barnabas.console.search.columns import Row
     from barnabas.console.search.expressions import ExpressionFilter
     from barnabas.console.search.jobs import Search
-    from barnabas.console.search.reading import RecordReader
     from barnabas.runtime.clock import Clock
 
 # A tail ends after this time (s); the browser shows a button to go on.

@@ -18,6 +18,7 @@ from hypothesis import given, strategies as st
 from barnabas.client.fetch.record_set import ConsumerRecord
 from barnabas.console.forms import FormError
 from barnabas.console.messages.masking import MaskRule
+from barnabas.console.messages.reading import LargeReads, RecordReader
 from barnabas.console.search.columns import parse_columns
 from barnabas.console.search.downloads import Download, DownloadLimits
 from barnabas.console.search.expressions import ExpressionFilter
@@ -28,7 +29,6 @@ from barnabas.console.search.file_formats import (
 )
 from barnabas.console.search.jobs import Search, make_plan
 from barnabas.console.search.ranges import Place
-from barnabas.console.search.reading import LargeReads, RecordReader
 from barnabas.console.search.scan import Scan
 from barnabas.console.search.zones import UTC_ZONE
 from barnabas.sim.clock import SimClock, SimScheduler

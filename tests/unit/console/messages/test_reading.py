@@ -11,7 +11,7 @@ import pytest
 from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.console.search.reading import LARGE_BYTES, BusyError, LargeReads, RecordReader
+from barnabas.console.messages.reading import LARGE_BYTES, BusyError, LargeReads, RecordReader
 from barnabas.record.batch import HEADER_SIZE, MAGIC_V2
 from barnabas.record.compression import compress
 from unit.console.search.records import TOPIC, LogConsumer, Part, raw
