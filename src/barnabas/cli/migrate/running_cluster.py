@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import counted
+from barnabas.cli.doctor.machines import examine_racks_of_machines, examine_replica_machines
 from barnabas.cli.migrate.node_files import TIERED_TOPIC_KEY, check_keys, report_tiered_topics
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.client.admin.cluster import ClusterDescription
+    from barnabas.client.admin.topics import TopicState
     from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
 
@@ -31,7 +34,8 @@ def check_cluster(client: Client, found: Diagnosis) -> None:
         _check_configs(client, node, found)
     names = client.admin.list_topics()
     _check_topics(client, sorted(names), found)
-    _check_replicas(client, sorted(names), found)
+    _check_replicas(client, cluster, sorted(names), found)
+    examine_racks_of_machines(cluster, found)
     _count(client, found)
     found.unexamined(
         "values of secret keys, and data directories",
@@ -94,11 +98,15 @@ def _check_topics(client: Client, names: list[str], found: Diagnosis) -> None:
         report_tiered_topics(tiered, found)
 
 
-def _check_replicas(client: Client, names: list[str], found: Diagnosis) -> None:
+def _check_replicas(
+    client: Client, cluster: ClusterDescription, names: list[str], found: Diagnosis
+) -> None:
     """Report replicas that are out of sync: a node may only stop when there are none."""
     behind, single, partitions = 0, 0, 0
+    every: dict[str, TopicState] = {}
     for start in range(0, len(names), _TOPICS_PER_REQUEST):
         topics = client.admin.describe_topics(names[start : start + _TOPICS_PER_REQUEST])
+        every |= topics
         for topic in topics.values():
             for each in topic.partitions.values():
                 partitions += 1
@@ -116,6 +124,7 @@ def _check_replicas(client: Client, names: list[str], found: Diagnosis) -> None:
             f"{counted(single, 'partition')} with one replica: not served while its node moves",
             "a restart of Apache Kafka has the same effect",
         )
+    examine_replica_machines(cluster, every, found)
 
 
 def _count(client: Client, found: Diagnosis) -> None:

@@ -30,13 +30,14 @@ from barnabas.cli.partitions.moving import (
     echo_status,
     run_moves,
 )
-from barnabas.cli.partitions.planning import PlanError, moves, plan_assignment
+from barnabas.cli.partitions.planning import PlanError, machines_of, moves, plan_assignment
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
 
 # A short timeout, so that a broker that hangs is abandoned soon; the requests are repeatable.
@@ -54,9 +55,9 @@ Examples:
 
 \b
 --brokers computes a plan that uses these brokers evenly, moves as few replicas as possible, and
-spreads replicas over racks. Without TOPIC, it covers all topics, including internal ones. --json
-prints the plan in the format of --file and of Kafka's tool. --throttle limits the replication rate
-of the moving replicas until all have moved.
+spreads replicas over racks and machines. Without TOPIC, it covers all topics, including internal
+ones. --json prints the plan in the format of --file and of Kafka's tool. --throttle limits the
+replication rate of the moving replicas until all have moved.
 """
 
 
@@ -150,11 +151,11 @@ def _targets(
             if tp not in current:
                 raise click.UsageError(f"{tp.topic} has no partition {tp.partition}")
         return {tp: current[tp] for tp in wanted}, wanted
-    known = {node.id: node.rack for node in client.describe_cluster().brokers}
-    used = {broker: known[broker] for broker in broker_ids(brokers, known, "--brokers")}
+    known = {node.id: node for node in client.describe_cluster().brokers}
+    used = {broker: known[broker].rack for broker in broker_ids(brokers, known, "--brokers")}
     current = current_replicas(client, topics)
     try:
-        planned = plan_assignment(current, used, replication_factor)
+        planned = plan_assignment(current, used, replication_factor, machines_of(known.values()))
     except PlanError as error:
         fail(str(error))
     return current, planned
@@ -174,6 +175,16 @@ def broker_ids(text: str, known: Collection[int], option: str) -> list[int]:
     if absent:
         fail(f"there is no broker {absent[0]}; the brokers are {sorted(known)}")
     return ids
+
+
+def brokers_on(host: str, known: Iterable[NodeInfo]) -> list[int]:
+    """Return the ids of the brokers on a machine; end the command if there are none."""
+    machines = machines_of(known)
+    found = sorted(broker for broker, machine in machines.items() if machine == host.lower())
+    if not found:
+        hosts = ", ".join(sorted(set(machines.values())))
+        fail(f"no broker has the host {host}; the hosts are {hosts}")
+    return found
 
 
 _SPEC = re.compile(r"(?P<topic>[\w.-]+):(?P<partition>\d+)=(?P<replicas>\d+(?:,\d+)*)", re.ASCII)

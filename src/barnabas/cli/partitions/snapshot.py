@@ -117,7 +117,7 @@ def take_snapshots(
     }
     led = {tp: "latest" for tp, end in leader_ends.items() if isinstance(end, int)}
     high_watermarks = client.admin.list_offsets(led)
-    minima = _min_isr(client, list(topics))
+    minima = minimum_isrs(client, list(topics))
     moving = _reassignments(client, states if names else None)
     return [
         PartitionSnapshot(
@@ -189,7 +189,8 @@ def _watermark(
     return _offset(found)
 
 
-def _min_isr(client: Client, names: Sequence[str]) -> dict[str, int]:
+def minimum_isrs(client: Client, names: Sequence[str]) -> dict[str, int]:
+    """Return min.insync.replicas of topics; topics that may not be described are left out."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     found = {}
     for resource, entries in client.admin.describe_configs(resources).items():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.server.configs.endpoints import parse_address
+from barnabas.server.configs.node_keys import SUPERVISOR_KEYS
 from barnabas.server.configs.tls_config import TLS_KEYS
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKey, ConfigType
@@ -176,6 +177,7 @@ NODE_KEYS = [
         "The listeners that controllers use among themselves and brokers to reach them.",
         not_empty(),
     ),
+    *SUPERVISOR_KEYS,
 ]
 
 PROTECTION_KEYS = [

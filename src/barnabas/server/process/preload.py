@@ -1,4 +1,4 @@
-"""Imports of modules in the background, once the broker is ready.
+"""Imports of modules in the background, once the broker is ready, or at once before a fork.
 
 A start imports only the modules that the first response needs. Without this file, other modules
 would be imported at their first use. Such an import fails if no file descriptor is free, or if an
@@ -8,13 +8,16 @@ so that requests are served in between.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.api_keys import request_class, response_class
 from barnabas.protocol.api_table import API_ROWS
+from barnabas.protocol.codec import compile_codecs
 from barnabas.protocol.record_table import RECORD_ROWS
 from barnabas.record.compiled import CompiledReader
 from barnabas.runtime.packages import MissingPackageError, needed_for
@@ -82,6 +85,20 @@ _PACKAGES = {
 COMPILED_READER = "aiokafka.record.default_records"
 
 
+# Modules that a start imports, with all that they import.
+_PROCESS = (
+    "barnabas.runtime.loop",
+    "barnabas.runtime.service_manager",
+    "barnabas.runtime.system_calls",
+    "barnabas.server.configs.configuration",
+    "barnabas.server.controller_access.controller_access",
+    "barnabas.server.process.broker_server",
+    "barnabas.server.process.controller_server",
+    "barnabas.server.process.node",
+    "barnabas.server.process.observation",
+    "barnabas.controller.controller",
+    "barnabas.controller.apis",
+)
 # Check functions of the authorizer.
 _CHECKS = "barnabas.server.security.authorizer.checks"
 
@@ -119,6 +136,20 @@ def load_module(name: str) -> None:
             importlib.import_module(name)
     else:
         importlib.import_module(name)
+
+
+def load_all() -> None:
+    """Import what brokers and controllers may need, and compile the codecs of all newest versions.
+
+    A process that others are forked from calls this. A missing package or module is left out,
+    because the forked process reports it when it needs it.
+    """
+    for name in [*_PROCESS, *needed_modules(has_authorizer=True)]:
+        with contextlib.suppress(MissingPackageError, ImportError):
+            load_module(name)
+    for key in {**served_apis(has_telemetry=True), **CONTROLLER_APIS}:
+        for cls in (request_class(key), response_class(key)):
+            compile_codecs(cls, cls.__versions__[1])
 
 
 class Preloader:
