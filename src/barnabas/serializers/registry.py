@@ -8,8 +8,9 @@ the loop (see `lookups`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, Unpack
-from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -25,7 +26,7 @@ from barnabas.serializers.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 T = TypeVar("T")
@@ -157,8 +158,7 @@ class SchemaRegistry:
             raise ValueError(
                 "the schema registry takes no dictionary: write SchemaRegistry(URL, user_info=...)"
             )
-        # For `__reduce__`.
-        self._arguments = (urls, options)
+        self._make = partial(SchemaRegistry, urls, **options)
         given = urls.split(",") if isinstance(urls, str) else list(urls)
         unknown = set(options) - set(RegistryOptions.__annotations__)
         if unknown:
@@ -166,7 +166,7 @@ class SchemaRegistry:
         user_info = options.get("user_info", "")
         self._urls: list[str] = []
         for url in given:
-            plain, found = _without_user(url.strip())
+            plain, found = web.without_user(url.strip())
             self._urls.append(plain)
             user_info = user_info or found
         if not self._urls:
@@ -183,9 +183,9 @@ class SchemaRegistry:
         self._versions: BoundedCache[tuple[str, int], RegisteredSchema] = BoundedCache(size)
         self._latest: BoundedCache[str, RegisteredSchema] = BoundedCache(size)
 
-    def __reduce__(self) -> tuple[Callable[..., SchemaRegistry], tuple[Any, ...]]:
-        """Return how another process makes the client: without what is cached."""
-        return _make_registry, self._arguments
+    def __reduce__(self) -> tuple[partial[SchemaRegistry], tuple[()]]:
+        """Return how another process makes the client, without what is cached."""
+        return self._make, ()
 
     @property
     def url(self) -> str:
@@ -585,27 +585,9 @@ def _query(**given: str | bool) -> str:
     return f"?{urlencode(words)}" if words else ""
 
 
-def _without_user(url: str) -> tuple[str, str]:
-    """Return a base URL without user, password and last slash, and "USER:PASSWORD" or ""."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(
-            f"{parts._replace(netloc=parts.netloc.rpartition('@')[2]).geturl()!r} is not the URL "
-            f"of a schema registry: write http://HOST:PORT or https://HOST:PORT"
-        )
-    user, found, host = parts.netloc.rpartition("@")
-    plain = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-    return plain, unquote(user) if found else ""
-
-
 def _headers(user_info: str, token: str) -> Mapping[str, str]:
     headers = {"Accept": f"{_CONTENT_TYPE}, application/json", "Content-Type": _CONTENT_TYPE}
     try:
         return {**headers, **web.authorization(user_info, token)}
     except ValueError as error:
         raise ValueError(f"schema registry: {error}") from None
-
-
-def _make_registry(urls: str | Sequence[str], options: RegistryOptions) -> SchemaRegistry:
-    """Return a client; it is called when a pickle of one is loaded."""
-    return SchemaRegistry(urls, **options)

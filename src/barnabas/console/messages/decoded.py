@@ -67,7 +67,6 @@ class Decoded:
         size: Number of bytes of the record.
         note: How the bytes were decoded, or why they were not.
         content: The value, if the text is not JSON but has members nevertheless, like XML.
-        tree: The value with the bytes that JSON shows as base64, for masks.
     """
 
     __slots__ = ("_content", "_data", "_text", "_tree", "kind", "note", "raw", "size")
@@ -80,7 +79,6 @@ class Decoded:
         size: int,
         note: str = "",
         content: Any = _UNSET,
-        tree: Any = _UNSET,
     ) -> None:
         self.kind = kind
         self.raw = raw
@@ -88,7 +86,8 @@ class Decoded:
         self.note = note
         self._data = data
         self._content = content
-        self._tree = tree
+        # The value with the bytes that JSON shows as base64; unset if it is the content.
+        self._tree: Any = _UNSET
         self._text: str | None = None
 
     @property
@@ -163,8 +162,13 @@ class Decoded:
 
     def noted(self, note: str) -> Decoded:
         """Return the same with another note."""
-        known = self._content, self._tree
-        return Decoded(self.kind, self._data, self.raw, self.size, note, *known)
+        found = Decoded(self.kind, self._data, self.raw, self.size, note, self._content)
+        return found.with_tree(self._tree)
+
+    def with_tree(self, tree: Any) -> Decoded:
+        """Set the value with the bytes that JSON shows as base64, and return this object."""
+        self._tree = tree
+        return self
 
     def shown(self, limit: int) -> ShownBytes:
         """Return the text for a page.
@@ -238,7 +242,7 @@ def decoded_value(value: Any, raw: bytes, note: str) -> Decoded:
     data = msgspec.json.encode(tree)
     if not is_shallow(data):
         return Decoded("text", data, raw, len(raw), note)
-    return Decoded("json", data, raw, len(raw), note, tree=tree)
+    return Decoded("json", data, raw, len(raw), note).with_tree(tree)
 
 
 def is_text(data: bytes) -> bool:
