@@ -285,6 +285,10 @@ class Connections:
 
         self._timer.call_soon(drop)
 
+    def drop(self, node_id: int) -> None:
+        """Close a connection at once; calls in flight end with an error."""
+        self._pool.drop(node_id)
+
     def note_outage(self, error: NoBrokersError) -> None:
         """Record that no broker was reached; log it only once per outage."""
         if self.outage is None and not self._closed:

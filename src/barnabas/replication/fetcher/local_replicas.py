@@ -101,6 +101,11 @@ class LocalReplicas:
         """
         return self._partition(key).log
 
+    def latest_epoch(self, key: TopicPartition) -> int | None:
+        """Return the leader's epoch of the last record, or None if it is not known."""
+        partition = self._online.get(key)
+        return None if partition is None else partition.log.latest_epoch
+
     @property
     def may_hold_back(self) -> bool:
         """Whether any partition is throttled."""

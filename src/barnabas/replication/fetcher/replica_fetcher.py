@@ -247,7 +247,7 @@ class ReplicaFetcher:
                 continue
             has_new = True
             partition = self._local.find(key)
-            epoch = None if partition is None else partition.log.latest_epoch
+            epoch = self._local.latest_epoch(key)
             needs_no_truncation = self._leader.finds_divergence and epoch is not None
             phase = FetchPhase.FETCHING if needs_no_truncation else FetchPhase.TRUNCATING
             state = FetchState(initial, phase)
