@@ -494,8 +494,8 @@ class ReplicaManager:
             error = partition.check_access(current_leader_epoch, only_leader)
             if error is not _NONE:
                 return ListOffsetResult(error)
-            if timestamp in MIRROR_TIMESTAMPS and topic_partition in self.mirrors:
-                return mirror_offset(self.mirrors[topic_partition], timestamp)
+            if timestamp in MIRROR_TIMESTAMPS:
+                return mirror_offset(self.mirrors.get(topic_partition), timestamp)
             return (yield from list_offset(partition, timestamp, isolation))
         except AssertionError:
             raise

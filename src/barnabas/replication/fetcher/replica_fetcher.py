@@ -130,6 +130,7 @@ class ReplicaFetcher:
         "_syncing",
         "_truncation",
         "_wheel",
+        "answered_ms",
         "bytes_fetched",
         "key",
         "name",
@@ -182,6 +183,9 @@ class ReplicaFetcher:
         # Requests sent since the start. Also the number of the last one: responses to earlier ones
         # are ignored.
         self.requests = 0
+        # Wall clock (ms) of the last response to a fetch, -1 before it. A response omits partitions
+        # without changes.
+        self.answered_ms = -1
         # Bytes of records appended since the start.
         self.bytes_fetched = 0
 
@@ -504,6 +508,7 @@ class ReplicaFetcher:
         if not self._session.on_response(code, response.session_id, received):
             self._on_session_error(requested, code)
             return
+        self.answered_ms = self._clock.wall_ms()
         self._machine.on(FetcherEvent.RECORDS_RECEIVED)
         steps = self._processing.process(requested.partitions, received)
         run_later = partial(self._run_later, received)

@@ -103,6 +103,16 @@ class LinkFetchers:
             self._fetcher(leader_id).add(group)
         self._close_unused()
 
+    def note_responses(self) -> None:
+        """Note when the sources have last responded: responses omit unchanged partitions."""
+        for key, mirror in self.mirrors.items():
+            fetcher = None if mirror.place is None else self._fetchers.get(mirror.place.leader_id)
+            state = None if fetcher is None else fetcher.states.get(key)
+            if fetcher is None or state is None or mirror.fetched_ms < 0:
+                continue
+            if state.may_change_fetchers and not state.errors_in_a_row:
+                mirror.note_unchanged(fetcher.answered_ms)
+
     def retry_failed(self) -> None:
         """Forget the places of partitions whose fetching has failed: `follow` starts them again."""
         failed = list(self._dependencies.failed)

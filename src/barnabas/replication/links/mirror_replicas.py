@@ -115,6 +115,13 @@ class Mirror:
         if self.partition.log.log_end_offset >= fetched.high_watermark:
             self.caught_up_ms = now_ms
 
+    def note_unchanged(self, now_ms: int) -> None:
+        """Note a response of the source without a change of this partition."""
+        if now_ms > self.fetched_ms:
+            self.fetched_ms = now_ms
+            if not self.lag:
+                self.caught_up_ms = now_ms
+
 
 def _last_batch_offset(log: Log) -> int:
     """Return the base offset of the last batch; -1 if the log is empty or damaged there."""

@@ -66,11 +66,14 @@ def list_offset(
     return (yield from _by_timestamp(partition, timestamp, isolation))
 
 
-def mirror_offset(mirror: Mirror, timestamp: int) -> ListOffsetResult:
+def mirror_offset(mirror: Mirror | None, timestamp: int) -> ListOffsetResult:
     """Return what the leader of a mirror knows of its source, for SOURCE_END or SOURCE_LAG.
 
-    The leader epoch of the result is the source's epoch of the last batch.
+    The leader epoch of the result is the source's epoch of the last batch. A partition that is not
+    mirrored now has the error of timestamps that brokers do not know.
     """
+    if mirror is None:
+        return ListOffsetResult(ErrorCode.UNSUPPORTED_VERSION)
     epoch = UNKNOWN_EPOCH if mirror.source_epoch is None else mirror.source_epoch
     if timestamp == SOURCE_END:
         return ListOffsetResult(ErrorCode.NONE, mirror.fetched_ms, mirror.source_end, epoch)

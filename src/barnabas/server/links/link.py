@@ -78,6 +78,8 @@ class Link:
             runtime.timer,
             dependencies.node_id,
         )
+        # Whether the state of links has changed, so that topics may have to be created.
+        self.has_new_table = True
         # Times (ms, monotonic) of the next rounds.
         self._topics_due_ms = self._groups_due_ms = self._retry_due_ms = float("-inf")
         # Topics of the mirrors that this broker leads.
@@ -109,6 +111,7 @@ class Link:
         self._active = active
         self._lead(active)
         self._apply_throttle()
+        self.fetchers.note_responses()
         for key, mirror in self.fetchers.mirrors.items():
             if mirror.problem and key.topic in active:
                 self._topics.stop(active[key.topic], f"partition {key.partition}: {mirror.problem}")
@@ -123,7 +126,8 @@ class Link:
         self._update_metadata()
         if self._is_other_cluster():
             return
-        if manages_topics and now_ms >= self._topics_due_ms:
+        if manages_topics and (self.has_new_table or now_ms >= self._topics_due_ms):
+            self.has_new_table = self._topics.is_busy
             self._topics_due_ms = now_ms + _TOPICS_MS
             self._topics.start_round(self.definition, table)
         if self.definition.groups is not None and now_ms >= self._groups_due_ms:

@@ -105,6 +105,7 @@ class LinkManager:
         for name, definition in defined.items():
             if name in self.links:
                 self.links[name].definition = definition
+                self.links[name].has_new_table = True
                 continue
             if definition.problem:
                 _log.error("Link cannot be used: link=%s error=%s", name, definition.problem)

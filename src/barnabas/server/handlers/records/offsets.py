@@ -37,7 +37,7 @@ from barnabas.replication.partition.fetch_params import (
     ISOLATION_LEVELS,
     lookup_isolation,
 )
-from barnabas.replication.partition.offset_lookup import EARLIEST
+from barnabas.replication.partition.offset_lookup import EARLIEST, SOURCE_END, SOURCE_LAG
 from barnabas.replication.requests.delayed_writes import DeleteRecordsResult
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.purgatory import CanceledTogether
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 # First version of each special timestamp.
-_SPECIAL_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+_SPECIAL_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11, SOURCE_END: 1, SOURCE_LAG: 1}
 _LEADER_EPOCH_SINCE = 4
 _NOT_AVAILABLE_SINCE = 5
 # Number of partitions that one turn of the loop looks up.
