@@ -395,6 +395,9 @@ class Connections:
     def _not_reached(self, info: NodeInfo, error: NetworkError) -> ClientError:
         """Return the error for a broker to which no connection could be made."""
         plain = self._translated(info.address, error)
+        if error.kind is NetworkErrorKind.CLOSED:
+            # The client closed the connection itself.
+            return plain
         if info.id < 0 or info.address in self._responded:
             return plain
         if not isinstance(plain, DisconnectedError) or isinstance(plain, TlsFailedError):

@@ -19,7 +19,7 @@ from barnabas.server.links.source_cluster import SourceCluster
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from barnabas.replication.links.link_table import LinkDefinition, MirrorTopic
     from barnabas.replication.links.mirror_replicas import SourcePlace
@@ -98,6 +98,14 @@ class Link:
     def _forget_mirrors(self) -> None:
         for key in self.fetchers.mirrors:
             self._dependencies.replicas.mirrors.pop(key, None)
+
+    def stop_mirrors(self, topics: Container[str]) -> None:
+        """Stop fetching the mirrors of these topics at once."""
+        mirrors = self.fetchers.mirrors
+        kept = [each.partition for key, each in mirrors.items() if key.topic not in topics]
+        self._forget_mirrors()
+        self.fetchers.lead(kept)
+        self._dependencies.replicas.mirrors.update(mirrors)
 
     def check(self, table: LinkTable, *, manages_topics: bool) -> None:
         """Do what is due: start and stop mirrors, find moved leaders, begin rounds."""

@@ -61,6 +61,8 @@ class LinkManager:
     def __init__(self, dependencies: LinkDependencies) -> None:
         self._dependencies = dependencies
         self.table = LinkTable({}, {})
+        # Topics that only their links write to.
+        self._read_only: set[str] = set()
         # The configs that the table was read from.
         self._configs: Mapping[str, str] = {}
         # Links without a problem, by name.
@@ -76,10 +78,14 @@ class LinkManager:
         self._configs = configs
         if not self.table.links and not any(each.startswith(LINK_PREFIX) for each in configs):
             return
+        before = self._read_only
         self.table = read_links(configs)
-        read_only = {name for name, each in self.table.mirrors.items() if each.is_read_only}
-        self._dependencies.replicas.set_read_only_topics(read_only)
+        self._read_only = {name for name, each in self.table.mirrors.items() if each.is_read_only}
+        self._dependencies.replicas.set_read_only_topics(self._read_only)
         self._update_links()
+        ended = before - self._read_only
+        if ended:
+            self._end_mirrors(image, ended)
         self._check_soon()
 
     def on_changes(self, changes: LeadershipChanges) -> None:
@@ -95,6 +101,16 @@ class LinkManager:
         for link in self.links.values():
             link.close()
         self.links.clear()
+
+    def _end_mirrors(self, image: ClusterImage, topics: set[str]) -> None:
+        """Stop fetching, then let the clients of this cluster write."""
+        # Imported only on brokers with links.
+        from barnabas.server.links.ended_mirrors import EndedMirrors
+
+        for link in self.links.values():
+            link.stop_mirrors(topics)
+        replicas, runtime = self._dependencies.replicas, self._dependencies.runtime
+        EndedMirrors(replicas, runtime.clock).end(image, topics)
 
     def _update_links(self) -> None:
         defined = self.table.links
