@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetcher.fetch_states import FetchPhase
 from barnabas.replication.fetcher.leader_endpoint import EpochQuery
-from barnabas.replication.fetcher.local_replicas import OffsetTruncation, truncation_offset
+from barnabas.replication.fetcher.local_replicas import OffsetTruncation
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from barnabas.storage.errors import StorageError
 
@@ -113,7 +113,7 @@ class FollowerTruncation:
         if partition is None:
             self._fail_offline(key)
             return
-        truncation = truncation_offset(partition.log, end, state.fetch_offset)
+        truncation = self._local.truncation_offset(partition.log, end, state.fetch_offset)
         _log.info(
             "Log diverges from the leader's: partition=%s truncation=%s leader_epoch_end=%s",
             key,

@@ -22,9 +22,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import HEADER_SIZE, read_header
 from barnabas.record.record import CorruptBatchError
-from barnabas.replication.fetcher.local_replicas import LocalReplicas, TruncatableLogs
+from barnabas.replication.fetcher.local_replicas import (
+    LocalReplicas,
+    OffsetTruncation,
+    TruncatableLogs,
+)
 from barnabas.replication.partition.partition_roles import FollowerAppend, OffsetMismatchError
 from barnabas.replication.partition.results import UNKNOWN_OFFSET
 from barnabas.storage.errors import CorruptRecordError, StorageError, UnexpectedAppendOffsetError
@@ -34,10 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.record.batch import BatchHeader
-    from barnabas.replication.fetcher.local_replicas import OffsetTruncation
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import PartitionRegistry
     from barnabas.replication.partition.partition_roles import Fetched
+    from barnabas.replication.partition.results import EpochEndOffset
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
     from barnabas.runtime.clock import Clock
@@ -47,6 +52,12 @@ if TYPE_CHECKING:
 
 class SourceChangedError(StorageError):
     """The source's log is not the log that the mirror has copied."""
+
+
+class NotLeadingError(StorageError):
+    """This broker does not lead the mirror any more, which the link will learn soon."""
+
+    error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class SourcePlace(NamedTuple):
@@ -166,13 +177,23 @@ class MirrorReplicas(LocalReplicas):
         mirror = self.mirrors.get(key)
         return None if mirror is None else mirror.source_epoch
 
+    def truncation_offset(
+        self, log: Log, leader_end: EpochEndOffset, fetch_offset: int
+    ) -> OffsetTruncation:
+        """Return where the source's log ends for the epoch of the last batch.
+
+        The log has its own epochs, which say nothing about those of the source.
+        """
+        if leader_end.end_offset == UNKNOWN_OFFSET:
+            return OffsetTruncation(fetch_offset, is_complete=True)
+        return OffsetTruncation(min(leader_end.end_offset, log.log_end_offset), is_complete=True)
+
     def append(self, key: TopicPartition, fetch_offset: int, fetched: Fetched) -> FollowerAppend:
         """Append the source's records with their offsets.
 
         Raises:
             StorageError: damaged bytes, a failing disk, or a source with another log.
-            OffsetMismatchError: this broker does not lead the mirror any more, or the log end has
-                moved since the request.
+            OffsetMismatchError: the log end has moved since the request.
         """
         mirror, partition = self._led(key)
         log, leader = partition.log, partition.leader
@@ -204,7 +225,7 @@ class MirrorReplicas(LocalReplicas):
         mirror, partition = self.mirrors.get(key), self._partition(key)
         leader = partition.leader
         if mirror is None or leader is None or leader.leader_epoch != mirror.leader_epoch:
-            raise OffsetMismatchError(f"{key} is not a mirror that this broker leads")
+            raise NotLeadingError(f"{key} is not a mirror that this broker leads")
         return mirror, partition
 
     def _nothing(self, mirror: Mirror, fetched: Fetched) -> FollowerAppend:
@@ -274,7 +295,7 @@ class MirrorReplicas(LocalReplicas):
 
         Raises:
             SourceChangedError: the source's log ends below this log, or diverges from it.
-            OffsetMismatchError: this broker does not lead the mirror any more.
+            NotLeadingError: this broker does not lead the mirror any more.
         """
         mirror, partition = self._led(key)
         if truncation.offset >= mirror.fetch_offset:
@@ -290,7 +311,7 @@ class MirrorReplicas(LocalReplicas):
 
         Raises:
             StorageError: the disk failed.
-            OffsetMismatchError: this broker does not lead the mirror any more.
+            NotLeadingError: this broker does not lead the mirror any more.
         """
         mirror, partition = self._led(key)
         super().restart_log_at(key, offset)

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import ANY_NODE, Cluster
-from barnabas.client.connections.connections import Call, Connections
+from barnabas.client.connections.connections import (
+    SOFTWARE_NAME,
+    SOFTWARE_VERSION,
+    Call,
+    Connections,
+)
 from barnabas.client.connections.lookups import Coordinators
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.protocol.api_keys import ApiKey
@@ -71,13 +76,16 @@ class SourceCluster:
         """Ask a broker which versions of Fetch the source supports."""
 
         def on_done(response: Message | None, error: ClientError | None) -> None:
-            if error is None and isinstance(response, ApiVersionsResponse):
+            del error
+            if isinstance(response, ApiVersionsResponse) and not response.error_code:
                 offered = {each.api_key: each.max_version for each in response.api_keys}
                 highest = offered.get(ApiKey.FETCH, _FETCH_VERSION_MIN)
                 self.fetch_version = min(_FETCH_VERSION_MAX, highest)
                 self.has_versions = True
 
-        request = ApiVersionsRequest(client_software_name="barnabas-link")
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+        )
         self.cluster.call(ANY_NODE, Call(ApiKey.API_VERSIONS, lambda _: request, on_done))
 
     def send(
