@@ -1,4 +1,4 @@
-"""`barnabas links`: topics mirrored from another cluster, with their offsets (compare KIP-986)."""
+"""`barnabas links`: topics mirrored from another cluster, with their offsets."""
 
 from __future__ import annotations
 

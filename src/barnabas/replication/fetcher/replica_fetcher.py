@@ -180,11 +180,9 @@ class ReplicaFetcher:
         self._entry: WheelEntry | None = None
         # Timer that abandons the pending fetch in favor of a new partition.
         self._give_up_entry: WheelEntry | None = None
-        # Requests sent since the start. Also the number of the last one: responses to earlier ones
-        # are ignored.
+        # Requests sent since the start: responses to earlier ones than the last are ignored.
         self.requests = 0
-        # Wall clock (ms) of the last response to a fetch, -1 before it. A response omits partitions
-        # without changes.
+        # Wall clock (ms) of the last response, -1 before it. It omits partitions without changes.
         self.answered_ms = -1
         # Bytes of records appended since the start.
         self.bytes_fetched = 0

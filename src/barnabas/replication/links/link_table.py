@@ -1,4 +1,4 @@
-"""Links and mirror topics, as the metadata has them (compare KIP-986).
+"""Links and mirror topics, as the metadata has them.
 
 All state of links is in the dynamic configs of all brokers, whose names Kafka does not restrict:
 

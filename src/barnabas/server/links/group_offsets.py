@@ -31,13 +31,10 @@ if TYPE_CHECKING:
     from barnabas.client.admin.groups import GroupListing
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import TopicPartition as ClientPartition
-    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.protocol.messages.committed_offsets import OffsetCommitResponse
     from barnabas.replication.links.link_table import LinkDefinition, LinkTable
-    from barnabas.runtime.clock import Clock, Timer
-    from barnabas.server.cluster.cluster_view import ClusterView
+    from barnabas.server.links.link_manager import LinkDependencies
     from barnabas.server.links.source_cluster import SourceCluster
-    from barnabas.server.peers.latest_offsets import LatestOffsets
 
 _log = logging.getLogger(__name__)
 
@@ -52,23 +49,14 @@ _TYPES = ("", "classic", "consumer")
 class GroupOffsets:
     """The rounds of one link on this broker."""
 
-    def __init__(
-        self,
-        source: SourceCluster,
-        cluster: ClusterView,
-        groups: GroupCoordinator,
-        latest: LatestOffsets,
-        clock: Clock,
-        timer: Timer,
-        node_id: int,
-    ) -> None:
+    def __init__(self, source: SourceCluster, dependencies: LinkDependencies) -> None:
         self._admin = AdminSender(source.cluster, source.coordinators)
-        self._cluster = cluster
-        self._groups = groups
-        self._latest = latest
-        self._clock = clock
-        self._timer = timer
-        self._node_id = node_id
+        self._cluster = dependencies.cluster
+        self._groups = dependencies.groups
+        self._latest = dependencies.latest
+        self._clock = dependencies.runtime.clock
+        self._timer = dependencies.runtime.timer
+        self._node_id = dependencies.node_id
         # The last commit of each group that was written, to skip unchanged offsets.
         self._committed: dict[str, dict[TopicPartition, int]] = {}
         self.is_busy = False

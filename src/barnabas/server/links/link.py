@@ -69,15 +69,7 @@ class Link:
         self._topics = MirrorTopics(
             self.source, dependencies.cluster, dependencies.forwarding, runtime.timer
         )
-        self._groups = GroupOffsets(
-            self.source,
-            dependencies.cluster,
-            dependencies.groups,
-            dependencies.latest,
-            runtime.clock,
-            runtime.timer,
-            dependencies.node_id,
-        )
+        self._groups = GroupOffsets(self.source, dependencies)
         # Whether the state of links has changed, so that topics may have to be created.
         self.has_new_table = True
         # Times (ms, monotonic) of the next rounds.
