@@ -72,10 +72,15 @@ class Linked:
         finally:
             consumer.close()
 
+    def known_end(self, topic: str, partition: int) -> tuple[int, ...]:
+        """Return the end of the source's partition; empty while its leader does not respond."""
+        found = self.end(self.source, topic, partition)
+        return () if found < 0 else (found,)
+
     def await_mirrored(self, topic: str, partitions: int = 1) -> None:
         """Wait until the mirror ends where the source ends."""
         for partition in range(partitions):
-            wanted = self.end(self.source, topic, partition)
+            wanted = eventually(lambda at=partition: self.known_end(topic, at))[0]
             eventually(
                 lambda at=partition, end=wanted: self.end(self.target, topic, at) == end,
                 lambda: f"{topic}: {self.shell.run('links', 'describe', LINK).stdout}",

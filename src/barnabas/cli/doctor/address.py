@@ -25,6 +25,7 @@ from barnabas.cli.doctor.brokers import (
 from barnabas.cli.doctor.diagnosis import Diagnosis, dangers
 from barnabas.cli.doctor.directory import check_space
 from barnabas.cli.doctor.groups import examine_groups
+from barnabas.cli.doctor.links import examine_links
 from barnabas.cli.doctor.probe import Peer, offered_mechanisms, report_failed_login, responder
 from barnabas.cli.doctor.traffic import examine_traffic, partitions_of, read_ends
 from barnabas.cli.doctor.versions import examine_versions
@@ -175,6 +176,7 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
         checks.append(lambda: examine_traffic(client, ends, diagnosis))
         checks.append(lambda: examine_transactions(client, diagnosis))
         checks.append(lambda: examine_groups(client, diagnosis))
+        checks.append(lambda: examine_links(client, diagnosis))
     else:
         diagnosis.unexamined("records, transactions and groups, because brokers are down")
     for check in checks:

@@ -72,6 +72,7 @@ class Mirror:
     """One mirror partition in one leader epoch of this broker."""
 
     __slots__ = (
+        "began_ms",
         "caught_up_ms",
         "fetched_ms",
         "leader_epoch",
@@ -99,6 +100,8 @@ class Mirror:
         # Wall clock (ms) of the last response, and of the last one without lag; -1 before it.
         self.fetched_ms = -1
         self.caught_up_ms = -1
+        # Wall clock (ms) of the first response; -1 before it.
+        self.began_ms = -1
         # Why the mirror has to stop, for the operator. Set once.
         self.problem = ""
 
@@ -123,6 +126,8 @@ class Mirror:
         """Note the end of the source's log, after the records of the response are appended."""
         self.source_end = fetched.high_watermark
         self.fetched_ms = now_ms
+        if self.began_ms < 0:
+            self.began_ms = now_ms
         if self.partition.log.log_end_offset >= fetched.high_watermark:
             self.caught_up_ms = now_ms
 
