@@ -15,8 +15,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import NewPartitions
 
+from barnabas import Client
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
+from conformance.cli_shell import Shell
 from conformance.linked_clusters import LINK, SECONDS, Linked, batch_bytes, read_all
+from conformance.secured_broker import SecuredBroker
 from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:
@@ -199,6 +202,37 @@ def test_a_topic_made_anew_at_the_source_stops_its_mirror(linked: Linked, topic:
     ]
 
 
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
+def test_a_source_that_has_lost_records_stops_its_mirror(
+    linked: Linked,
+    source: BrokerProcess,
+    target: BrokerProcess,
+    topic: str,
+    is_restarted: bool,
+) -> None:
+    linked.create_topic(topic)
+    linked.create_link("orders-.*")
+    for number in range(5):
+        linked.produce(topic, [f"old-{number}"])
+    linked.await_mirrored(topic)
+    source.kill()
+    if is_restarted:
+        target.kill()
+    (log_file,) = (source.data_directory / f"{topic}-0").glob("*.log")
+    with log_file.open("r+b") as file:
+        file.truncate(log_file.stat().st_size - 1)
+    source.start()
+    linked.produce(topic, ["new"] * 3)
+    if is_restarted:
+        target.start()
+    eventually(lambda: linked.state(topic)["state"] == "stopped")
+
+    assert "lost records" in linked.state(topic)["reason"]
+    assert [record[3] for record in read_all(linked.target, topic)] == [
+        each.encode() for each in values("old", 5)
+    ]
+
+
 def test_a_consumer_goes_on_at_the_promoted_mirror(linked: Linked, topic: str) -> None:
     linked.create_topic(topic)
     linked.create_link("orders-.*", "readers")
@@ -269,3 +303,57 @@ def test_a_link_to_its_own_cluster_is_refused(linked: Linked) -> None:
     own = Linked(linked.target, linked.target, linked.directory)
     with pytest.raises(AssertionError, match="this cluster itself"):
         own.create_link(".*")
+
+
+def test_a_mirror_of_a_compacted_topic_has_its_gaps(linked: Linked, topic: str) -> None:
+    linked.create_topic(
+        topic,
+        config={
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.001",
+        },
+    )
+    linked.shell.ok("configs", "set", "broker", "default", "log.cleaner.backoff.ms=200")
+    source_shell = Shell(linked.source)
+    source_shell.ok("configs", "set", "broker", "default", "log.cleaner.backoff.ms=200")
+
+    def is_compacted() -> bool:
+        linked.produce(topic, ["same", "other"])
+        return len(read_all(linked.source, topic)) < linked.end(linked.source, topic) - 2
+
+    eventually(is_compacted, pause_s=0.2)
+    linked.create_link("orders-.*")
+    linked.await_mirrored(topic)
+    linked.produce(topic, values("last", 3))
+    linked.await_mirrored(topic)
+
+    def visible(bootstrap: str) -> dict[bytes, tuple[object, ...]]:
+        return {record[2]: record for record in read_all(bootstrap, topic)}
+
+    assert visible(linked.target) == visible(linked.source)
+    offsets = [record[0] for record in read_all(linked.target, topic)]
+    assert offsets != list(range(offsets[-1] + 1))
+
+
+def test_a_link_logs_in_over_tls_and_its_password_is_not_shown(
+    target: BrokerProcess, tmp_path: Path
+) -> None:
+    source = SecuredBroker(tmp_path / "secured")
+    source.start()
+    try:
+        keys = source.keys("barnabas")
+        with Client(keys.pop("bootstrap.servers"), **keys) as client:
+            client.create_topic("orders", partitions=1)
+            with client.producer() as producer:
+                for number in range(10):
+                    producer.send("orders", f"record-{number}".encode())
+        shell = Shell(target.bootstrap)
+        shell.ok("links", "create", LINK, "--config", source.file("barnabas"), "--topics", "orders")
+        linked = Linked(target.bootstrap, target.bootstrap, tmp_path)
+        eventually(lambda: linked.end(target.bootstrap, "orders") == 10)
+        shown = shell.ok("configs", "describe", "broker", "default", "--all", "--sources")
+        assert "barnabas.link.prod.bootstrap.servers" in shown
+        assert source.password not in shown
+    finally:
+        source.stop()

@@ -16,13 +16,9 @@ from barnabas.replication.fetcher.followed_partitions import (
     FollowedPartitions,
     FollowerLogs,
 )
+from barnabas.replication.links.source_offsets import MIRROR_TIMESTAMPS, mirror_offset
 from barnabas.replication.partition.isr_maintenance import IsrMaintenance
-from barnabas.replication.partition.offset_lookup import (
-    MIRROR_TIMESTAMPS,
-    list_offset,
-    mirror_offset,
-    offsets_before,
-)
+from barnabas.replication.partition.offset_lookup import list_offset, offsets_before
 from barnabas.replication.partition.partition_registry import (
     DamageDependencies,
     DamagedReplicas,

@@ -9,7 +9,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.metadata.configs_image import ALL_BROKERS
 from barnabas.replication.links.link_table import LinkTable, MirrorTopic, read_links
-from barnabas.replication.partition.offset_lookup import SOURCE_END, SOURCE_LAG
+from barnabas.replication.links.source_offsets import SOURCE_END, SOURCE_LAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

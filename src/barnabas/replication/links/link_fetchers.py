@@ -124,8 +124,9 @@ class LinkFetchers:
     @property
     def has_errors(self) -> bool:
         """Whether a source broker refuses a partition, so that its leader has to be looked up."""
+        now_ms = self._dependencies.clock.monotonic_ms()
         return any(
-            state.errors_in_a_row or state.delayed_until_ms > 0
+            state.errors_in_a_row or state.delayed_until_ms > now_ms
             for fetcher in self._fetchers.values()
             for _, state in fetcher.states.items()
         ) or bool(len(self._dependencies.failed))

@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET, ListOffsetResult
+from barnabas.replication.partition.results import UNKNOWN_EPOCH, ListOffsetResult
 from barnabas.storage.errors import StorageError
 from barnabas.storage.results import FetchIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from barnabas.replication.links.mirror_replicas import Mirror
     from barnabas.replication.partition.partition import Partition
     from barnabas.waiting.steps import OffLoop
 
@@ -26,12 +25,6 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
-# Of mirrors of another cluster's partitions: the source's high watermark with the time of the last
-# response, and the number of missing records with the time when there were none. Far from Kafka's
-# special timestamps, so that Kafka may add more.
-SOURCE_END = -1001
-SOURCE_LAG = -1002
-MIRROR_TIMESTAMPS = (SOURCE_END, SOURCE_LAG)
 
 
 def list_offset(
@@ -64,21 +57,6 @@ def list_offset(
         # Barnabas has no tiered storage.
         return ListOffsetResult()
     return (yield from _by_timestamp(partition, timestamp, isolation))
-
-
-def mirror_offset(mirror: Mirror | None, timestamp: int) -> ListOffsetResult:
-    """Return what the leader of a mirror knows of its source, for SOURCE_END or SOURCE_LAG.
-
-    The leader epoch of the result is the source's epoch of the last batch. A partition that is not
-    mirrored now has the error of timestamps that brokers do not know.
-    """
-    if mirror is None:
-        return ListOffsetResult(ErrorCode.UNSUPPORTED_VERSION)
-    epoch = UNKNOWN_EPOCH if mirror.source_epoch is None else mirror.source_epoch
-    if timestamp == SOURCE_END:
-        return ListOffsetResult(ErrorCode.NONE, mirror.fetched_ms, mirror.source_end, epoch)
-    lag = UNKNOWN_OFFSET if mirror.lag is None else mirror.lag
-    return ListOffsetResult(ErrorCode.NONE, mirror.caught_up_ms, lag, epoch)
 
 
 def offsets_before(

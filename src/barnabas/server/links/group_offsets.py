@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition as ClientPartition
     from barnabas.protocol.messages.committed_offsets import OffsetCommitResponse
     from barnabas.replication.links.link_table import LinkDefinition, LinkTable
-    from barnabas.server.links.link_manager import LinkDependencies
+    from barnabas.server.links.link_dependencies import LinkDependencies
     from barnabas.server.links.source_cluster import SourceCluster
 
 _log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.replication.links.link_table import LinkDefinition, MirrorTopic
     from barnabas.replication.links.mirror_replicas import SourcePlace
     from barnabas.replication.partition.partition import Partition
-    from barnabas.server.links.link_manager import LinkDependencies
+    from barnabas.server.links.link_dependencies import LinkDependencies
 
 _log = logging.getLogger(__name__)
 

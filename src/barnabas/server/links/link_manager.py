@@ -10,49 +10,23 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
 from barnabas.replication.links.link_table import LINK_PREFIX, LinkTable, read_links
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.coordinator.group.group_coordinator import GroupCoordinator
     from barnabas.metadata.image import ClusterImage
-    from barnabas.replication.config import ReplicationConfig
     from barnabas.replication.links.link_table import LinkDefinition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
-    from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.runtime.loop import Runtime
-    from barnabas.server.cluster.cluster_view import ClusterView
-    from barnabas.server.controller_access.auto_topics import AutoTopics
-    from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.links.link import Link
-    from barnabas.server.peers.latest_offsets import LatestOffsets
-    from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
+    from barnabas.server.links.link_dependencies import LinkDependencies
+    from barnabas.waiting.timing_wheel import WheelEntry
 
 _log = logging.getLogger(__name__)
 
 # Interval of the checks for errors, for moved leaders and for stopped mirrors.
 _CHECK_MS = 500.0
-
-
-class LinkDependencies(msgspec.Struct, frozen=True):
-    """The collaborators of the links."""
-
-    node_id: int
-    cluster_id: str
-    config: ReplicationConfig
-    runtime: Runtime
-    wheel: TimingWheel
-    cluster: ClusterView
-    replicas: ReplicaManager
-    groups: GroupCoordinator
-    latest: LatestOffsets
-    auto_topics: AutoTopics
-    # Access to the active controller.
-    forwarding: ControllerAccess
 
 
 class LinkManager:

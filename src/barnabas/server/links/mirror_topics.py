@@ -89,6 +89,8 @@ class MirrorTopics:
         self._admin = AdminSender(source.cluster, source.coordinators)
         # Whether a round is in progress.
         self.is_busy = False
+        # Index of the first mirror whose configs the next round reads.
+        self._next_mirror = 0
         # Topics that exist here and are not mirrors. Each is logged once.
         self._conflicts: set[str] = set()
 
@@ -121,7 +123,10 @@ class MirrorTopics:
         image = self._cluster.image
         missing = [name for name in active if image.topics.by_name(name) is None]
         self._add_partitions(image, active)
-        self._copy_configs(active[:_MIRRORS_AT_ONCE], missing[:_TOPICS_AT_ONCE])
+        # Each round reads the configs of the next mirrors.
+        start = self._next_mirror if self._next_mirror < len(active) else 0
+        self._next_mirror = start + _MIRRORS_AT_ONCE
+        self._copy_configs(active[start : self._next_mirror], missing[:_TOPICS_AT_ONCE])
 
     def _write_mirrors(
         self, link: LinkDefinition, table: LinkTable, topics: Mapping[str, TopicInfo]

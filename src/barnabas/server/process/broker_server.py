@@ -35,7 +35,8 @@ from barnabas.server.controller_access.registration import Registrant, Registrat
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.dispatch.served_apis import served_apis
 from barnabas.server.handlers.dependencies import BrokerDependencies, HandlerTable
-from barnabas.server.links.link_manager import LinkDependencies, LinkManager
+from barnabas.server.links.link_dependencies import LinkDependencies
+from barnabas.server.links.link_manager import LinkManager
 from barnabas.server.peers.latest_offsets import LatestOffsets
 from barnabas.server.peers.markers import MarkerWriter, NetworkMarkerSender
 from barnabas.server.peers.peer_queues import PeerDependencies

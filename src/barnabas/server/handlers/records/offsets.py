@@ -32,12 +32,13 @@ from barnabas.protocol.messages.log_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from barnabas.replication.links.source_offsets import SOURCE_END, SOURCE_LAG
 from barnabas.replication.partition.fetch_params import (
     DEBUGGING_REPLICA_ID,
     ISOLATION_LEVELS,
     lookup_isolation,
 )
-from barnabas.replication.partition.offset_lookup import EARLIEST, SOURCE_END, SOURCE_LAG
+from barnabas.replication.partition.offset_lookup import EARLIEST
 from barnabas.replication.requests.delayed_writes import DeleteRecordsResult
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.purgatory import CanceledTogether
