@@ -97,7 +97,7 @@ def prepare_link(shell: Shell) -> None:
     """Create a link whose source does not exist."""
     settings = {"bootstrap.servers": "127.0.0.1:1", "state": "paused"}
     words = [f"barnabas.link.prod.{key}={value}" for key, value in settings.items()]
-    shell.ok("configs", "set", "broker", "default", *words)
+    shell.ok("configs", "set", "broker", "default", "--force", *words)
 
 
 def prepare_new_topic(shell: Shell) -> None:
