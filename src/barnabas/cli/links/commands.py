@@ -173,9 +173,9 @@ def describe(name: str, options: ClientOptions) -> None:
         echo_json(_as_json(link, mirrors, lags))
         return
     state = "paused" if link.is_paused else "active"
-    echo_line(f"link {name}: {state}, source", link.client.get("bootstrap.servers", ""))
+    echo_line(f"link {name}: {state}, source {link.client.get('bootstrap.servers', '')}")
     if link.problem:
-        echo_line(bad("problem:"), link.problem)
+        echo_line(bad("problem:"), f" {link.problem}")
     by_topic = {each.topic: each for each in mirrors}
     now_ms = int(time.time() * _MS_PER_S)
     rows: list[tuple[object, ...]] = [_row(by_topic[lag.topic], lag, now_ms) for lag in lags]
@@ -188,7 +188,7 @@ def describe(name: str, options: ClientOptions) -> None:
     echo_table(("topic", "partition", "state", "mirror end", "lag", "behind"), rows)
     for each in mirrors:
         if each.reason:
-            echo_line(bad(f"{each.topic}:"), each.reason)
+            echo_line(bad(f"{each.topic}:"), f" {each.reason}")
 
 
 def _shown(state: MirrorState) -> object:

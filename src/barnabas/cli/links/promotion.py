@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.output import fail
-from barnabas.cli.common.printable import echo
+from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.links.mirrors import find_lags
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def await_no_lag(client: Client, link: LinkDefinition, mirrors: Sequence[MirrorT
                 f"the source does not respond for {where}: find the reason by "
                 f"`barnabas links describe {link.name}`, or promote with --force what is here"
             )
-        text = f"waiting for {len(open_ones)} partitions"
+        text = f"waiting for {counted(len(open_ones), 'partition')}"
         if text != reported:
             reported = text
             echo(text, err=True)
