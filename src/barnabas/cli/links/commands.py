@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
 
-EXAMPLES = r"""\b
+EXAMPLES = """\b
 Examples:
-  barnabas links create prod --config prod.properties --topics 'orders\..*' --groups '.*'
+  barnabas links create prod --config prod.properties --topics 'orders.*' --groups '.*'
   barnabas links list
   barnabas links describe prod
   barnabas links pause prod
