@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.metrics.catalogue import CATALOGUE, QUERY_CATALOGUE, MetricRow
+from barnabas.metrics.catalogue import CATALOGUE, NODE_CATALOGUE, QUERY_CATALOGUE, MetricRow
 from barnabas.metrics.metrics_listener import exposition_name
 from barnabas.metrics.registry import MetricKind
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 BEGIN = "<!-- the table is written by tools/metrics_page.py -->\n"
 BEGIN_OF_QUERIES = "<!-- the table of queries is written by tools/metrics_page.py -->\n"
+BEGIN_OF_NODES = "<!-- the table of nodes is written by tools/metrics_page.py -->\n"
 END = "<!-- end of the table -->\n"
 
 
 def page() -> str:
     """Return the current page with new tables."""
     text = _with_table(PAGE.read_text(), BEGIN, CATALOGUE)
+    text = _with_table(text, BEGIN_OF_NODES, NODE_CATALOGUE)
     return _with_table(text, BEGIN_OF_QUERIES, QUERY_CATALOGUE)
 
 

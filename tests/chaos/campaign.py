@@ -52,6 +52,7 @@ from chaos.stress import (
 from chaos.transactional_load import TransactionalLoad, TransactionalOptions
 from conformance.tls_cluster import TlsFiles
 from jvm.kafka_node import KafkaNode
+from machines import ClusterOnMachines
 
 SIDE_LOADS: dict[str, type[SideLoad]] = {
     each.name: each
@@ -83,6 +84,8 @@ SETTINGS = {
 }
 # CPU time that one turn of a node's event loop may take.
 TURN_CPU_MS_MAX = 250.0
+# All nodes start at the same time, on a machine that may be busy.
+START_TIMEOUT_S = 300.0
 # Maximum duration of a fault after the load has resumed.
 HOLD_S = 2.0
 
@@ -114,6 +117,8 @@ class Options:
     sides: tuple[str, ...] = ()
     # Whether all listeners have TLS. There are no transactional clients then.
     tls: bool = False
+    # Whether brokers and controllers are spread over three machines.
+    machines: bool = False
 
 
 def run(options: Options, directory: Path, report: Any = print) -> Outcome:
@@ -143,6 +148,24 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
     return outcome
 
 
+def _made_cluster(
+    options: Options, directory: Path, settings: dict[str, str], relays: Relays | None
+) -> ClusterProcess:
+    cluster = (ClusterOnMachines if options.machines else ClusterProcess)(
+        options.brokers,
+        options.controllers,
+        directory,
+        settings,
+        relays,
+        KafkaNode if options.kafka else ChaosNode,
+    )
+    if options.machines and options.kafka:
+        # Controllers of Apache Kafka know racks, not machines.
+        for node in cluster.nodes.values():
+            node.settings["broker.rack"] = cluster.host_of(node.node_id)
+    return cluster
+
+
 @contextmanager
 def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     relays = Relays() if options.relays else None
@@ -161,21 +184,14 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
         settings |= {**tls.settings(), "listener.security.protocol.map": protocols}
         settings["ssl.client.auth"] = "required"
         keys = tls.librdkafka()
-    cluster = ClusterProcess(
-        options.brokers,
-        options.controllers,
-        directory,
-        settings,
-        relays,
-        KafkaNode if options.kafka else ChaosNode,
-    )
+    cluster = _made_cluster(options, directory, settings, relays)
     if relays is not None:
         relays.pids = lambda: {n: x.pid for n, x in cluster.nodes.items() if x.is_running}
     load: Load | None = None
     stress: Stress | None = None
     transactional: TransactionalLoad | None = None
     try:
-        cluster.start()
+        cluster.start(START_TIMEOUT_S)
         make_topic(cluster, options.partitions, tls=tls, segment_bytes=options.segment_bytes)
         make_hostile_topic(cluster, tls)
         load_options = LoadOptions(TOPIC, options.partitions, rate=options.rate, keys=keys)
@@ -251,6 +267,7 @@ def _do_faults(stress: Stress, options: Options, outcome: Outcome, report: Any) 
         and (options.relays or not fault.needs_relays)
         and not (options.kafka and fault.needs_injection)
         and (options.tls or not fault.needs_tls)
+        and (options.machines or not fault.needs_machines)
         and not (fault.moves_clocks and StagedOffsetsLoad.name in options.sides)
     ]
     assert chosen, f"no such faults: {options.faults}"
@@ -324,6 +341,7 @@ def main() -> None:
     parser.add_argument("--kafka", action="store_true", help="Apache Kafka instead of ours")
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--controllers", type=int, default=0)
+    parser.add_argument("--machines", action="store_true", help="spread over three machines")
     parser.add_argument("--no-relays", action="store_true")
     parser.add_argument("--fault", action="append", default=[], help="only these; repeated")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
@@ -346,6 +364,7 @@ def main() -> None:
         relays=not given.no_relays,
         settings=tuple(tuple(each.split("=", 1)) for each in given.set),
         tls=given.tls,
+        machines=given.machines,
     )
     sides = tuple(SIDE_LOADS) if "all" in given.side else tuple(given.side)
     options = replace(options, has_groups=given.groups, sides=sides)

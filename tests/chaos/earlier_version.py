@@ -8,6 +8,8 @@ import sys
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from archives import unpack
 from barnabas.testing.cluster_process import NodeProcess
 
@@ -21,6 +23,21 @@ def earliest_commit() -> str:
     words = ["git", "cat-file", "-e", f"{COMMIT}^{{commit}}"]
     has_it = subprocess.run(words, check=False, cwd=ROOT, capture_output=True).returncode == 0
     return COMMIT if has_it else "HEAD"
+
+
+def release_commit(release: str) -> str:
+    """Return the commit that kept the data directory of a release first; skip without history."""
+    kept = f"tests/conformance/kept/{release}.zip"
+    commits = _git("log", "--diff-filter=A", "--format=%H", "--", kept).split()
+    # The oldest commit of a shallow clone seems to add all files.
+    if not commits or _git("rev-parse", "--is-shallow-repository").strip() != "false":
+        pytest.skip(f"the history of this clone does not have the commit of release {release}")
+    return commits[-1]
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], check=False, cwd=ROOT, capture_output=True, text=True)
+    return done.stdout
 
 
 def extract(directory: Path, commit: str) -> Path:

@@ -16,6 +16,7 @@ from chaos.cluster_view import await_that
 from chaos.small_disk import limit_file_sizes
 from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress
 from chaos.transactional_load import GROUP as PROCESSORS
+from machines import ClusterOnMachines
 
 # Longest time in which a coordinator that is cut off may have a successor.
 TWO_COORDINATORS_S = 6.0
@@ -35,6 +36,8 @@ class Fault:
     needs_tls: bool = False
     # Clocks jump, so offsets with a short retention do not expire in time.
     moves_clocks: bool = False
+    # The cluster is a `ClusterOnMachines`.
+    needs_machines: bool = False
     # Weight in the random choice of faults.
     weight: int = 1
 
@@ -47,6 +50,18 @@ def kill_leader(stress: Stress) -> str:
 def kill_controller(stress: Stress) -> str:
     """Kill the active controller by SIGKILL."""
     return kill(stress, [stress.controller()])
+
+
+def kill_machine(stress: Stress) -> str:
+    """Kill all brokers and controllers on a leader's machine by SIGKILL, at the same time."""
+    cluster = stress.cluster
+    assert isinstance(cluster, ClusterOnMachines)
+    partitions, _ = stress.state()
+    for number, view in partitions.items():
+        hosts = {cluster.host_of(replica) for replica in view.replicas}
+        assert len(hosts) == len(view.replicas), f"partition {number}: {view.replicas} on {hosts}"
+    host = cluster.host_of(stress.rng.choice(list(partitions.values())).leader)
+    return f"{host}, {kill(stress, cluster.nodes_on(host))}"
 
 
 def kill_all(stress: Stress) -> str:
@@ -160,6 +175,7 @@ def wipe_broker(stress: Stress) -> str:
 FAULTS = (
     Fault("kill -9 of a leader", kill_leader, weight=4),
     Fault("kill -9 of the active controller", kill_controller, weight=4),
+    Fault("kill -9 of a machine", kill_machine, needs_machines=True, weight=4),
     Fault("kill -9 of all", kill_all),
     Fault("clean stop of a leader", stop_leader, weight=2),
     Fault("SIGSTOP of a leader", pause_leader, weight=2),

@@ -18,7 +18,14 @@ from chaos.group_load import SHARE_GROUP
 from chaos.history import History
 from chaos.outcome import Outcome
 from chaos.streams_load import STREAMS_GROUP
-from chaos.stress import COMPACTED_TOPICS, HEAL_TIMEOUT_S, OFFSETS_TOPIC, TOPIC, Stress
+from chaos.stress import (
+    COMPACTED_TOPICS,
+    HEAL_TIMEOUT_S,
+    OFFSETS_TOPIC,
+    REPLICAS,
+    TOPIC,
+    Stress,
+)
 from chaos.transaction_checker import check_transactions
 from jvm.kafka_node import KafkaNode
 from loop_turns import long_turns_in
@@ -64,9 +71,9 @@ def judge(stress: Stress, outcome: Outcome) -> None:
     verdict: Verdict = check(history)
     if not verdict.is_clean:
         # Producer epochs show whether the client or the cluster has created a duplicate.
-        directory = stress.cluster.brokers[0].data_directory
         for log in history.logs.values():
-            log.producer_epochs = producer_epochs(directory, TOPIC, log.partition)
+            holder = holders_of(stress.cluster, TOPIC, log.partition)[0]
+            log.producer_epochs = producer_epochs(holder.data_directory, TOPIC, log.partition)
         verdict = check(history)
     outcome.verdict = str(verdict)
     if not verdict.is_clean:
@@ -114,6 +121,12 @@ def _judge_transactions(stress: Stress, outcome: Outcome) -> None:
         outcome.problems.append(f"transactions: {verdict}")
 
 
+def holders_of(cluster: ClusterProcess, topic: str, partition: int) -> list[NodeProcess]:
+    """Return the brokers whose directories have the partition."""
+    name = f"{topic}-{partition}"
+    return [node for node in cluster.brokers if (node.data_directory / name).is_dir()]
+
+
 def compare_replicas(cluster: ClusterProcess, partitions: int, topic: str = TOPIC) -> list[str]:
     """Return replicas whose segment files differ in bytes (LogMatching).
 
@@ -126,16 +139,22 @@ def compare_replicas(cluster: ClusterProcess, partitions: int, topic: str = TOPI
         return found.latest() if topic in COMPACTED_TOPICS else found.data
 
     found = []
+    factor = min(REPLICAS, len(cluster.brokers))
     for partition in range(partitions):
-        for node in cluster.brokers[1:]:
+        name = f"{topic}-{partition}"
+        holders = holders_of(cluster, topic, partition)
+        if len(holders) != factor:
+            found.append(f"{name} is in the directories of {len(holders)} brokers, not {factor}")
+            continue
+        for node in holders[1:]:
             try:
                 await_that(
-                    lambda node=node, partition=partition: (
-                        content(cluster.brokers[0], partition) == content(node, partition)
+                    lambda node=node, first=holders[0], partition=partition: (
+                        content(first, partition) == content(node, partition)
                     ),
                     bool,
                     HEAL_TIMEOUT_S,
-                    f"the same content of {topic}-{partition} on {node.node_id}",
+                    f"the same content of {name} on {node.node_id}",
                 )
             except AssertionError as error:
                 found.append(str(error))

@@ -25,6 +25,8 @@ from chaos.transactional_load import TransactionalLoad
 from conformance.tls_cluster import TlsFiles
 
 HEAL_TIMEOUT_S = 90.0
+# Replicas of each partition, if there are so many brokers.
+REPLICAS = 3
 TOPIC = "chaos"
 # Internal topics that the loads create.
 OFFSETS_TOPIC, TRANSACTION_TOPIC = "__consumer_offsets", "__transaction_state"
@@ -276,7 +278,7 @@ def _make(
     new = CreatableTopic(
         name=name,
         num_partitions=partitions,
-        replication_factor=min(3, len(cluster.brokers)),
+        replication_factor=min(REPLICAS, len(cluster.brokers)),
         assignments=[],
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )

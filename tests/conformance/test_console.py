@@ -71,7 +71,7 @@ def test_every_page_is_shown(console: ConsoleInProcess, topic: str, client: Clie
     node = client.describe_cluster().brokers[0].id
     for path, fields, expected in (
         ("/", {}, ["Metadata quorum: leader", "active", "metadata.version", 'class="axes"']),
-        ("/topics", {}, [topic]),
+        ("/topics", {}, [topic, "Cleanup policy", ">delete<"]),
         ("/topic", {"name": topic}, ["Partitions", "set on this topic", "retention.ms", WEEK]),
         ("/groups", {}, ["console-shown"]),
         ("/group", {"id": "console-shown"}, [f"{topic}</a>:0", "900"]),
@@ -225,6 +225,21 @@ def test_a_search_is_bounded_in_bytes_and_time(
         ("/topic", {"name": "absent"}, 404),
         ("/topic", {}, 400),
         ("/topics/new", {"like": "absent"}, 404),
+        ("/topic/edit", {"name": "absent"}, 404),
+        ("/messages/tail", {"topic": "absent"}, 404),
+        ("/messages/download", {"topic": "absent"}, 404),
+        ("/message", {"topic": "absent", "partition": 0, "offset": 0}, 404),
+        ("/message", {"topic": "console-records", "partition": 7, "offset": 0}, 404),
+        ("/message/versions", {"topic": "absent", "partition": 0, "offset": 0}, 404),
+        ("/message/difference", {"topic": "absent", "partition": 0, "offset": 0}, 404),
+        ("/produce", {"topic": "absent"}, 404),
+        ("/resend", {"topic": "absent", "at": "0-0"}, 404),
+        ("/transactions/producers", {"topic": "absent"}, 404),
+        ("/group/offsets.csv", {"id": "absent"}, 404),
+        ("/why", {"target": "absent", "kind": "topic", "ask": 1}, 404),
+        ("/broker", {"id": "x"}, 400),
+        ("/schema", {"subject": "absent"}, 404),
+        ("/connect/connector", {"cluster": "absent", "name": "x"}, 404),
     ],
 )
 @pytest.mark.usefixtures("topic")
@@ -234,6 +249,20 @@ def test_wrong_requests_get_a_page_with_the_reason(
     page = console.get(path, **fields)
     assert page.status == status
     assert 'class="notice wrong"' in page.text
+    # No name of an error code, and no advice for a terminal.
+    assert "UNKNOWN_TOPIC" not in page.text
+    assert "`barnabas" not in page.text
+
+
+def test_a_search_of_an_absent_topic_ends_while_the_client_still_looks_for_it(
+    address: str,
+) -> None:
+    search = SearchLimits(page_seconds=0.0)
+    settings = ConsoleSettings(address, {}, interval=3600.0, timeout=SECONDS, search=search)
+    with ConsoleInProcess(settings) as running:
+        page = running.get("/messages", topic="absent")
+        assert page.status == 404
+        assert "This cluster has no topic absent." in page.text
 
 
 def test_the_lag_of_a_group_has_a_line_over_time(
@@ -294,7 +323,7 @@ def test_entries_and_users_are_added_and_deleted(
         assert "orders" in text
         assert "<script>alert" not in text
         wrong = console.change("/security/acls/add", **{**acl, "operation": "ANY"}).text
-        assert "operation cannot be ANY" in wrong
+        assert "Operation cannot be ANY" in wrong
         text = console.change("/security/users/set", **user, password="secret").text
         assert table_rows(text)["alice"]["Mechanism"] == "SCRAM_SHA_256"
         assert "secret" not in text

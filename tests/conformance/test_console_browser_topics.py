@@ -102,7 +102,7 @@ def test_a_chosen_file_is_written_and_kept_when_the_form_is_refused(
     """)
     send(browser)
     problem = "document.getElementById('problem-partition').textContent"
-    assert browser.run(problem) == "partition must be a whole number, not 'x'"
+    assert browser.run(problem) == "Partition must be a whole number, not 'x'"
     assert browser.run("document.activeElement.name") == "partition"
     browser.run("document.activeElement.value = '0'")
     browser.run("window.form = document.querySelector('form[data-check-at]')")

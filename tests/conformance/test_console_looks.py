@@ -41,7 +41,7 @@ def test_the_cluster_page_shows_health_brokers_and_charts(console: ConsoleInProc
     assert brokers is not None
     broker = table_rows(brokers[0])["1"]
     assert broker["State"].split() == ["active", "controller"]
-    assert broker["Like Kafka"] == "4.4"
+    assert broker["Kafka features"] == "4.4"
     assert int(re.sub(r"\D", "", broker["Leads"])) >= 2
     assert broker["Out of sync"] == "0"
     assert re.fullmatch(r"[\d.]+ \w*B", broker["Logs"])
@@ -64,7 +64,7 @@ def test_the_page_of_a_broker_shows_its_figures_and_its_configs(
     text = console.get("/broker", id=1).text
     figures = dict(re.findall(r"<dt>([^<]+)</dt><dd[^>]*>([^<]+)", text))
     assert figures["State"].strip() == "active"
-    assert figures["Like Kafka"] == "4.4"
+    assert figures["Kafka features"] == "4.4"
     assert figures["Out of sync"] == "0"
     assert "Log directories" in text
     assert table_rows(text)["node.id"]["Value"] == "1"

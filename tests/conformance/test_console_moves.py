@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from barnabas.cli.partitions.moving import broker_limits
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings
@@ -16,10 +17,16 @@ from waiting import eventually
 pytestmark = pytest.mark.conformance
 
 TOPIC = "moves"
-# The copy takes 20 s at this rate; the test ends it earlier.
-RECORDS, RECORD_BYTES, BYTES_PER_SECOND = 20, 100_000, 100_000
+# The copy takes minutes at this rate; the test ends it earlier.
+RECORDS, RECORD_BYTES, BYTES_PER_SECOND = 40, 100_000, 20_000
+LIMIT_SHOWN = "19.5 KiB/s"
 RATE = "follower.replication.throttled.rate"
 REPLICAS = "follower.replication.throttled.replicas"
+
+
+def rate_of(client: Client, broker: int) -> int | None:
+    """The limit of moves to a broker; None for no limit."""
+    return broker_limits(client, [broker])[broker]
 
 
 def test_a_replica_that_moves_is_shown_with_its_progress_until_it_has_moved() -> None:
@@ -50,7 +57,17 @@ def test_a_replica_that_moves_is_shown_with_its_progress_until_it_has_moved() ->
             assert "wait until no replicas move" in with_limit.text
             canceled = console.preview("/reassignments/cancel", topic=TOPIC, partition=0).text
             assert re.search(rf"<td[^>]*>{source}</td></tr>", canceled), canceled
-            client.admin.alter_configs(broker, {RATE: None})
+            limit = {"throttle": f"{BYTES_PER_SECOND // 2}"}
+            shown = console.preview("/reassignments/limit", **limit).text
+            assert re.search(rf">{target}</td>\s*<td[^>]*>{LIMIT_SHOWN}</td>", shown), shown
+            done = console.change("/reassignments/limit", **limit, confirmed=1)
+            assert "limited 1 move to" in done.text
+            assert rate_of(client, target) == BYTES_PER_SECOND // 2
+            refused = console.change("/reassignments/limit", throttle="fast").text
+            assert "write bytes per second and broker" in refused
+            assert limit["throttle"] in console.get("/audit").text
+            console.change("/reassignments/limit", confirmed=1)
+            assert rate_of(client, target) is None
             eventually(lambda: "No replicas move" in console.get("/reassignments").text)
         assert client.describe_topics([TOPIC])[TOPIC].partitions[0].replicas == (target,)
 

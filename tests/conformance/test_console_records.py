@@ -104,6 +104,60 @@ def test_every_offset_of_a_transaction_is_explained(
     eventually_equal(lambda: facts(page(4))["Transaction"], "aborted")
 
 
+def marks(page: str) -> dict[int, str]:
+    """The mark of the transaction of each message of a list, by offset; "" for none."""
+    rows = re.findall(r'<tr id="m0-(\d+)"(?: class="(\w+)")?>(.*?)</tr>', page, re.DOTALL)
+    for _, kind, row in rows:
+        assert (f">{kind}</span>" in row) == bool(kind), row
+    return {int(offset): kind for offset, kind, _ in rows}
+
+
+def test_lists_mark_aborted_and_open_transactions(
+    console: ConsoleInProcess, client: Client
+) -> None:
+    topic = "records-marks"
+    client.create_topic(topic, 1, 1)
+    expected: dict[int, str] = {}
+    with (
+        client.producer(transactional_id="records-marker") as producer,
+        client.producer() as plain,
+    ):
+        producer.init_transactions()
+        for number in range(40):
+            producer.begin_transaction()
+            producer.send(topic, b"of a transaction", key=b"k")
+            producer.flush()
+            if number % 3 == 0:
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+            expected[2 * number] = "" if number % 3 else "aborted"
+        producer.begin_transaction()
+        producer.send(topic, b"of a transaction", key=b"k")
+        producer.flush()
+        plain.send(topic, b"without a transaction")
+        plain.flush()
+        expected |= {80: "open", 81: ""}
+
+        def found(**fields: object) -> dict[int, str]:
+            page = console.get("/messages", topic=topic, limit=100, **fields)
+            assert page.status == 200, page.text
+            return marks(page.text)
+
+        assert found() == expected
+        assert found(**{"from": "beginning"}) == expected
+        assert found(value="of a") == {o: kind for o, kind in expected.items() if o != 81}
+        committed = {offset: "" for offset, kind in expected.items() if not kind and offset < 80}
+        assert found(committed=1) == committed
+        lines = console.get("/messages/download", topic=topic, limit=100).text.splitlines()
+        fates = {line["offset"]: line["transaction"] for line in map(json.loads, lines)}
+        told = {"committed": "", None: ""}
+        assert {offset: told.get(fate, fate) for offset, fate in fates.items()} == expected
+        assert (fates[2], fates[81]) == ("committed", None)
+        producer.abort_transaction()
+    eventually_equal(lambda: marks(console.get("/messages", topic=topic).text)[80], "aborted")
+
+
 def test_the_batch_of_a_record_is_shown(console: ConsoleInProcess, client: Client) -> None:
     topic = "records-batches"
     client.create_topic(topic, 1, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import uuid
@@ -149,3 +150,36 @@ def test_a_subject_is_deleted_softly_and_for_ever(
     console.change("/schemas/delete", **fields, permanent=1, confirmed=1)
     assert subject not in registry.subjects(deleted=True)
     assert console.get("/schema", subject=subject).status == 404
+
+
+def test_the_form_of_a_message_makes_an_example_and_checks_without_writing(
+    console: ConsoleInProcess, broker: BrokerProcess, topic: str, registry: SchemaRegistry
+) -> None:
+    subject = f"{topic}-written"
+    registry.register(subject, Schema(record("text", "place")))
+    console.forms_page = f"/produce?topic={topic}"
+    form = {"topic": topic, "value_subject": subject, "value": "typed before", "key_kind": "auto"}
+
+    def sent(**more: str) -> str:
+        page = console.post(
+            "/produce", csrf=console.token, here=console.forms_page, **{**form, **more}
+        )
+        assert page.status == 200, page.text
+        return page.text
+
+    example = sent(example="value")
+    [text] = re.findall(r'<textarea name="value"[^>]*>\n(.*?)</textarea>', example, re.DOTALL)
+    assert json.loads(html.unescape(text)) == {"text": "text", "place": "text"}
+    assert '<option value="schema" selected>' in example
+    fits = sent(check="1", value_kind="schema", value=html.unescape(text))
+    assert re.search(r'id="check-value"[^>]*>valid, \d+ B</p>', fits), fits
+    wrong = sent(check="1", value_kind="schema", value='{"text": 5}')
+    assert re.search(r'<p class="bad" id="check-value"[^>]*>the value does not fit', wrong), wrong
+    with Client(broker.bootstrap) as client:
+        assert client.list_offsets({(topic, 0): "latest"})[topic, 0].offset == 0
+        done = console.change(
+            "/produce",
+            **form | {"value_kind": "schema", "value": json.dumps({"text": "a", "place": "b"})},
+        )
+        assert "wrote to" in done.text
+        assert client.list_offsets({(topic, 0): "latest"})[topic, 0].offset == 1

@@ -46,9 +46,9 @@ def console(address: str, registry: SchemaRegistry) -> Iterator[ConsoleInProcess
 
 @pytest.fixture(scope="module")
 def topic(client: Client) -> str:
-    """A topic with 100 records in the first of two partitions."""
+    """A topic with 100 records of 1970 in the first of two partitions."""
     name = "topics-records"
-    client.create_topic(name, 2, 1)
+    client.create_topic(name, 2, 1, {"retention.ms": "-1"})
     with client.producer() as producer:
         producer.send_batch(name, [(b"k%d" % n, b"v", [], 1000 + n) for n in range(100)], 0)
     return name
@@ -206,16 +206,16 @@ def test_a_topic_shows_its_groups_its_skew_and_its_partitions_in_order(
     console.sample()
     page = console.get("/topic", name=topic, sort="-records")
     assert re.search(r"topics-reader classic Empty 1 0 60 ", words(page)), words(page)
-    assert "Retention 7d Records 100 " in words(page)
-    assert "Skew 2.0× records 2.0× bytes – rate" in words(page)
+    assert "Retention no limit Records 100 " in words(page)
+    assert "Skew of records 2.0× Skew of sizes 2.0× Skew of rates –" in words(page)
     places = [page.text.index(f"partition={number}") for number in (0, 1)]
     assert places == sorted(places)
     listed = words(console.get("/topics", q="topics-rec"))
-    assert re.search(r" topics-records 2 0 0 0 B \S+ \S+ 1 ", listed), listed
+    assert re.search(r" topics-records 2 1 0 100 delete 0 0 B \S+ \S+ 1 ", listed), listed
     assert "Nothing matches" in words(console.get("/topics", q="no such name"))
 
 
-def test_plans_of_moves_and_unwell_partitions_are_pages(
+def test_plans_of_moves_and_partitions_with_problems_are_pages(
     console: ConsoleInProcess, topic: str
 ) -> None:
     plan = words(console.get("/reassignments/plan", plan=1, topics=topic))
@@ -224,11 +224,12 @@ def test_plans_of_moves_and_unwell_partitions_are_pages(
     assert "there is no topic absent" in missing
     impossible = console.get("/reassignments/plan", plan=1, topics=topic, how="even", replicas=3)
     assert "requires 3 replicas" in words(impossible)
-    assert "All partitions are well" in words(console.get("/partitions"))
+    assert "No partition has a problem" in words(console.get("/partitions"))
     assert "nothing changes" in words(console.preview("/topic/elect"))
     same = {"topic": topic, "partition": 0, "brokers": 1}
     assert "nothing moves" in words(console.change("/reassignments/start", **same))
     assert "no replicas move" in words(console.change("/reassignments/cancel"))
+    assert "no replicas move" in words(console.change("/reassignments/limit", throttle="1MB"))
     throttles = console.preview("/reassignments/throttles")
     assert "removed the throttles" in words(confirm(console, throttles, "/reassignments/throttles"))
 
@@ -259,8 +260,8 @@ def test_offsets_move_exactly_as_previewed(
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"to": "nowhere"}, "to must be"),
-        ({"to": "ago", "ago": "soon"}, "write 90s"),
+        ({"to": "nowhere"}, "To: choose"),
+        ({"to": "ago", "ago": "soon"}, "write a length of time"),
         ({"to": "shift", "shift": "x"}, "must be a number"),
         ({"to": "latest", "topic": "topics-records", "partitions": "9"}, "no partition 9"),
         ({"to": "latest", "partitions": "0"}, "name the topic"),

@@ -40,10 +40,12 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 SECTIONS = [section for page in PAGES if page not in GENERATED for section in sections_of(page)]
 BLOCKS = list(dict.fromkeys(block for section in SECTIONS for block in section.blocks))
 NOT_RUN_MAX = 12
-# The first starts four Kafkas, one after the other, the second Spark four times. Tests of Spark
-# show what the third says, and those of the table of troubles what the fourth says.
+# The first two start four Kafkas and more, the third Spark four times. Tests of Spark show what the
+# fourth says, those of the table of troubles what the fifth says, and a migration of one node
+# (`tests/jvm/test_migration.py`) what the second says.
 NIGHTLY = (
     "docs/interop.md: A cluster",
+    "docs/migration.md: The example",
     "docs/pipelines.md",
     "docs/tables.md",
     "docs/runbook.md: 5. A partition is hot",

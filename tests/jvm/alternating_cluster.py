@@ -34,55 +34,71 @@ class AlternatingCluster:
     """Nodes of Barnabas and of Apache Kafka on the same directories; one of each pair runs.
 
     Args:
-        nodes: the number of nodes, which are brokers and controllers.
+        nodes: the number of brokers, which are controllers too unless there are `controllers`.
         directory: contains the directories of the nodes.
         settings: broker configs of all nodes.
         dynamic: whether the voters are in the metadata log (kraft.version 1).
+        controllers: the number of separate controllers.
+        kafka: the version of Apache Kafka.
     """
 
+    # The data directories of a node.
+    FOLDERS: tuple[str, ...] = ("data", "more")
+
     def __init__(
-        self, nodes: int, directory: Path, settings: Mapping[str, str], *, dynamic: bool = False
+        self,
+        nodes: int,
+        directory: Path,
+        settings: Mapping[str, str],
+        *,
+        dynamic: bool = False,
+        controllers: int = 0,
+        kafka: type[KafkaNode] = KafkaNode,
     ) -> None:
-        self._cluster = ClusterProcess(nodes, 0, directory, settings)
-        self.ours: dict[int, NodeProcess] = self._cluster.nodes
-        self.kafkas: dict[int, NodeProcess] = {}
+        # Its `nodes` are those that were started last.
+        self.cluster = ClusterProcess(nodes, controllers, directory, settings)
+        self.ours: dict[int, NodeProcess] = dict(self.cluster.nodes)
+        self.kafkas: dict[int, KafkaNode] = {}
+        machine = (*quick_machine(kafka.jars), *SMALL)
         for node_id, node in self.ours.items():
-            kafka = KafkaNode(node.options, node.settings, (*quick_machine("kafka"), *SMALL))
-            for each in (node, kafka):
+            other = kafka(node.options, node.settings, machine)
+            for each in (node, other):
                 paths = ",".join(map(str, self.directories(node_id)))
                 each.settings["log.dirs"] = paths
                 if dynamic:
                     del each.settings["controller.quorum.voters"]
                     each.settings["controller.quorum.bootstrap.servers"] = ",".join(
-                        map(self._controller, self.ours)
+                        map(self._controller, self._voters)
                     )
-            self.kafkas[node_id] = kafka
+            self.kafkas[node_id] = other
         if dynamic:
             self._format()
         self.running: dict[int, NodeProcess] = {}
 
     @property
     def bootstrap(self) -> str:
-        return self._cluster.bootstrap
+        return self.cluster.bootstrap
 
     def directories(self, node_id: int) -> list[Path]:
-        """Return the two data directories of a node."""
+        """Return the data directories of a node."""
         above = self.ours[node_id].directory
-        return [above / "data", above / "more"]
+        return [above / folder for folder in self.FOLDERS]
 
     def start(self, nodes: Mapping[int, NodeProcess]) -> None:
         """Start nodes whose directories are not in use, and wait until they are ready."""
         for node in nodes.values():
             node.launch()
         self.running.update(nodes)
+        self.cluster.nodes.update(nodes)
         for node in nodes.values():
             node.await_ready()
 
-    def stop(self) -> None:
-        """Stop all nodes at the same time, and wait."""
-        for node in self.running.values():
+    def stop(self, *node_ids: int) -> None:
+        """Stop nodes at the same time, and wait; all nodes without arguments."""
+        stopped = {each: self.running[each] for each in node_ids or self.running}
+        for node in stopped.values():
             node.terminate()
-        for node_id, node in self.running.items():
+        for node_id, node in stopped.items():
             # Wait without a second signal, which would end the node at once.
             status = node.wait(STOP_S)
             assert status in (0, 143), (node_id, status, node.log()[-2000:])
@@ -96,13 +112,22 @@ class AlternatingCluster:
         for node in (*self.ours.values(), *self.kafkas.values()):
             node.close()
 
-    def _format(self) -> None:
+    @property
+    def _voters(self) -> list[int]:
+        return [node_id for node_id, node in self.ours.items() if node.is_controller]
+
+    def _initial_controllers(self) -> tuple[str, str]:
+        """Return the option of `format` for a dynamic quorum, with new directory ids."""
         voters = ",".join(
             f"{node_id}@{self._controller(node_id)}:{uuid_to_string(os.urandom(16))}"
-            for node_id in self.ours
+            for node_id in self._voters
         )
+        return "--initial-controllers", voters
+
+    def _format(self) -> None:
+        words = self._initial_controllers()
         for node in self.ours.values():
-            format_by_barnabas(node, "--initial-controllers", voters)
+            format_by_barnabas(node, *words)
 
     def _controller(self, node_id: int) -> str:
         host, port = self.ours[node_id].options.listeners[CONTROLLER_LISTENER]

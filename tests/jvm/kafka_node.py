@@ -33,8 +33,13 @@ class KafkaNode(NodeProcess):
             start.
     """
 
+    # The folder of tests/jvm with the pom.xml of the version.
+    jars = "kafka"
     # Options of `kafka-storage format` in addition to cluster id and file.
     format_options: tuple[str, ...] = ()
+    # Whether the directory may be a copy of the formatted directory of another node. The nodes of
+    # a dynamic quorum have directory ids of their own in the metadata log.
+    may_copy = True
     start_timeout_s = 180.0
     stop_timeout_s = 90.0
 
@@ -46,12 +51,15 @@ class KafkaNode(NodeProcess):
     ) -> None:
         super().__init__(options, settings)
         if machine is None:
-            machine = ("-Xms64m", *quick_machine("kafka"))
-        self._java = java_command("kafka", log_level="INFO", machine=machine)
+            machine = ("-Xms64m", *quick_machine(self.jars))
+        self._java = java_command(self.jars, log_level="INFO", machine=machine)
 
     def prepare(self) -> None:
         super().prepare()
         if (self.data_directory / META).exists():
+            return
+        if not self.may_copy:
+            self.format()
             return
         # Formatting takes two seconds, and the files of two nodes differ only in two lines.
         template = self.directory.parent / "formatted"

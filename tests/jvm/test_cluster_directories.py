@@ -85,7 +85,7 @@ class Story:
         before = self._describe_at_rest()
         for node_id, node in to.items():
             self.writer.await_more(200)
-            self.cluster.running[node_id].stop()
+            self.cluster.stop(node_id)
             self.cluster.start({node_id: node})
             with request_router(self.cluster.bootstrap) as send:
                 self.contents.await_replicas(send)

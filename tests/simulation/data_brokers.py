@@ -40,7 +40,7 @@ from simulation.controller_hosts import FEATURES, ControllerHosts
 from simulation.quorum_hosts import CLUSTER_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.metadata.image import ClusterImage
     from barnabas.metadata.partition_registration import PartitionRegistration
@@ -78,12 +78,15 @@ class DataBroker:
 
 
 class DataBrokers:
-    """Three brokers, and topics whose replicas are placed in every order.
+    """Brokers with topics: by default three, and replicas placed in every order.
 
     Args:
         min_isr: min.insync.replicas of all topics.
         directories: number of data directories of each broker.
     """
+
+    # Host of each broker.
+    machines: Mapping[int, str] = dict.fromkeys(BROKERS, "h")
 
     def __init__(self, seed: int, min_isr: int = 1, directories: int = 1) -> None:
         self.hosts = ControllerHosts(seed)
@@ -91,7 +94,7 @@ class DataBrokers:
         self._made = 0
         self.brokers = {
             each: DataBroker(each, [self._new_directory() for _ in range(directories)])
-            for each in BROKERS
+            for each in self.machines
         }
         # The newest committed image that a controller has shown.
         self.image: ClusterImage | None = None
@@ -100,8 +103,10 @@ class DataBrokers:
         self.acknowledged: dict[Key, list[int]] = {}
         self._records = 0
         self.hosts.await_active()
-        self.run_until(lambda: self._unfenced() == set(BROKERS))
+        self.run_until(lambda: self.unfenced() == set(self.machines))
         self._create_topics()
+        self.live(500)
+        assert all(self.acknowledged[key] for key in self.partitions())
 
     def _new_directory(self) -> bytes:
         self._made += 1
@@ -113,22 +118,31 @@ class DataBrokers:
             ("all", list(permutations(BROKERS))),
             ("alone", [(each,) for each in BROKERS]),
         ):
-            topic = CreatableTopic(
-                name=name,
-                num_partitions=-1,
-                replication_factor=-1,
+            self.create_topic(
+                name,
                 assignments=[
                     CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
                     for index, replicas in enumerate(placed)
                 ],
-                configs=[
-                    CreatableTopicConfig(name="min.insync.replicas", value=str(self._min_isr))
-                ],
             )
-            answer = self.hosts.ask(CreateTopicsRequest(topics=[topic]))
-            assert answer.topics[0].error_code == 0, answer
-        self.live(500)
-        assert all(self.acknowledged[key] for key in self._partitions())
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        factor: int = -1,
+        assignments: Sequence[CreatableReplicaAssignment] = (),
+    ) -> None:
+        """Create a topic, whose replicas the controller places unless they are assigned."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=factor,
+            assignments=list(assignments),
+            configs=[CreatableTopicConfig(name="min.insync.replicas", value=str(self._min_isr))],
+        )
+        answer = self.hosts.ask(CreateTopicsRequest(topics=[topic]))
+        assert answer.topics[0].error_code == 0, answer
 
     # -- what a test does -------------------------------------------------------------------------
 
@@ -179,7 +193,7 @@ class DataBrokers:
 
     def leaderless(self) -> set[Key]:
         """Return the partitions without a leader."""
-        return {key for key, each in self._partitions().items() if each.leader == NO_LEADER}
+        return {key for key, each in self.partitions().items() if each.leader == NO_LEADER}
 
     def whole_copies(self, key: Key) -> list[int]:
         """Return the brokers whose disks have all acknowledged records."""
@@ -187,7 +201,7 @@ class DataBrokers:
         return [each.id for each in self.brokers.values() if wanted <= set(each.records(key))]
 
     def describe(self) -> str:
-        lines = [f"{key}: {each}" for key, each in self._partitions().items()]
+        lines = [f"{key}: {each}" for key, each in self.partitions().items()]
         lines += [f"{each}" for each in self.brokers.values()]
         return "\n".join(lines)
 
@@ -203,10 +217,10 @@ class DataBrokers:
             if self.image is None or image.provenance.offset > self.image.provenance.offset:
                 self.image = image
         self._check_leaders()
-        for key, partition in self._partitions().items():
+        for key, partition in self.partitions().items():
             self._replicate(key, partition)
 
-    def _partitions(self) -> dict[Key, PartitionRegistration]:
+    def partitions(self) -> dict[Key, PartitionRegistration]:
         topics = () if self.image is None else self.image.topics
         return {
             (topic.name, index): each
@@ -216,7 +230,7 @@ class DataBrokers:
 
     def _check_leaders(self) -> None:
         """Check that an elected process has all acknowledged records."""
-        for key, partition in self._partitions().items():
+        for key, partition in self.partitions().items():
             leader = self.brokers.get(partition.leader)
             if leader is None or len(partition.replicas) == 1 or not self._is_registered(leader):
                 # A dead process remains leader until the controller notices its death.
@@ -238,7 +252,8 @@ class DataBrokers:
         known = None if self.image is None else self.image.brokers.get(broker.id)
         return broker.is_alive and known is not None and known.epoch == broker.epoch
 
-    def _unfenced(self) -> set[int]:
+    def unfenced(self) -> set[int]:
+        """Return the registered brokers that are not fenced."""
         brokers = () if self.image is None else self.image.brokers.values()
         return {each.id for each in brokers if not each.fenced}
 
@@ -268,7 +283,14 @@ class DataBrokers:
             broker_id=broker.id,
             cluster_id=CLUSTER_ID,
             incarnation_id=broker.id.to_bytes(8, "big") + broker.life.to_bytes(8, "big"),
-            listeners=[Listener(name="PLAINTEXT", host="h", port=9092, security_protocol=0)],
+            listeners=[
+                Listener(
+                    name="PLAINTEXT",
+                    host=self.machines[broker.id],
+                    port=9092,
+                    security_protocol=0,
+                )
+            ],
             features=[
                 Feature(name=name, min_supported_version=0, max_supported_version=level)
                 for name, level in FEATURES.items()
@@ -304,7 +326,7 @@ class DataBrokers:
             if partition.directory_of(broker.id) != directory:
                 self._assign(broker, key, directory)
         leader = self.brokers.get(partition.leader)
-        if leader is None or leader not in open_ones or leader.id not in self._unfenced():
+        if leader is None or leader not in open_ones or leader.id not in self.unfenced():
             return
         self._records += 1
         records = leader.records(key)
@@ -334,7 +356,7 @@ class DataBrokers:
     ) -> None:
         """Propose an ISR with the replicas that have caught up."""
         assert self.image is not None
-        unfenced = self._unfenced()
+        unfenced = self.unfenced()
         isr = [*partition.isr]
         isr += [each.id for each in open_ones if each.id not in isr and each.id in unfenced]
         is_settled = len(isr) == len(partition.isr) and not partition.leader_recovery_state

@@ -55,7 +55,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "metadata": LazyCommand(
         "cli.admin.metadata", "metadata", "Show brokers, topics and leaders as kcat -L."
     ),
-    "brokers": LazyCommand("cli.admin.brokers", "brokers", "List and unregister brokers."),
+    "brokers": LazyCommand("cli.admin.brokers", "brokers", "List, check and unregister brokers."),
     "log-dirs": LazyCommand(
         "cli.admin.brokers", "log_dirs", "Show the contents of the brokers' directories."
     ),

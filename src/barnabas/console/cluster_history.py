@@ -19,6 +19,7 @@ from barnabas.cli.load.rates import Rates, Sample, Sampler, rates_between
 from barnabas.client.errors import ClientError
 from barnabas.console.history.prometheus import PrometheusError
 from barnabas.console.history.series import Series
+from barnabas.console.history.topic_facts import TopicFacts
 from barnabas.console.plans.assignments import Assignments
 from barnabas.runtime.clock import SystemClock
 
@@ -106,6 +107,7 @@ class History:
         # a sample for some time ends an older minute than the others.
         self._ended: dict[float, dict[str, float]] = {}
         self.assignments = Assignments()
+        self.topic_facts = TopicFacts()
         # Remembers timestamps of offsets between samples; None before the first one.
         self._ages: LagAges | None = None
         # One sample at a time.
@@ -297,9 +299,11 @@ class History:
     def _take(self, client: Client) -> Sample:
         ages = self._ages = self._ages or LagAges(client)
         ages.use(client)
-        return Sampler(
+        sample = Sampler(
             client, self._metrics, self._queries, internal=True, groups=_GROUPS_MAX, ages=ages
         ).take()
+        self.topic_facts.refresh(client, sample.topics, sample.at)
+        return sample
 
 
 def _kind(name: str) -> str:

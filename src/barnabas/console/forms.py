@@ -13,10 +13,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl
 
-from barnabas.cli.common.units import utc_ms
+from barnabas.cli.common.units import duration_ms, utc_ms
+from barnabas.console.field_labels import label_of
+from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from starlette.requests import Request
 
@@ -50,14 +52,26 @@ class FormError(ValueError):
 
 
 class Fields:
-    """The fields of a form or a query; the last of equal names counts, except for `texts`."""
+    """The fields of a form or a query; the last of equal names counts, except for `texts`.
 
-    __slots__ = ("_pairs", "_values")
+    Args:
+        fields: The fields, in order.
+        path: The path that the form is sent to; it decides how errors call the fields.
+    """
 
-    def __init__(self, fields: Mapping[str, str] | Iterable[tuple[str, str]]) -> None:
+    __slots__ = ("_pairs", "_path", "_values")
+
+    def __init__(
+        self, fields: Mapping[str, str] | Iterable[tuple[str, str]], path: str = ""
+    ) -> None:
+        self._path = path
         pairs = fields.items() if isinstance(fields, Mapping) else fields
         self._pairs: list[tuple[str, str]] = list(pairs)
         self._values: dict[str, str] = dict(self._pairs)
+
+    def label(self, name: str) -> str:
+        """Return what the form calls a field."""
+        return label_of(self._path, name)
 
     def text(self, name: str) -> str:
         """Return a field as it was sent; "" if it is missing."""
@@ -78,7 +92,7 @@ class Fields:
         try:
             return base64.urlsafe_b64decode(self.text(name)) if self.text(name) else None
         except (binascii.Error, ValueError):
-            raise FormError(f"{name} is not a file", name) from None
+            raise FormError(f"{self.label(name)} is not a file", name) from None
 
     def stripped(self, name: str) -> str:
         """Return a field without the spaces around it; "" if it is missing."""
@@ -92,7 +106,7 @@ class Fields:
         """
         found = self.stripped(name)
         if not found:
-            raise FormError(f"fill in {name}", name)
+            raise FormError(f"fill in {self.label(name)}", name)
         return found
 
     def number(self, name: str, default: int | None = None, *, least: int = 0) -> int:
@@ -105,29 +119,61 @@ class Fields:
         if not found and default is not None:
             return default
         if not _NUMBER.fullmatch(found):
-            raise FormError(f"{name} must be a whole number, not {found[:_SHOWN_MAX]!r}", name)
+            text = f"{self.label(name)} must be a whole number, not {found[:_SHOWN_MAX]!r}"
+            raise FormError(text if found else f"fill in {self.label(name)}", name)
         value = int(found) if len(found) < 21 else _INT64_MAX + 1
         if not least <= value <= _INT64_MAX:
-            text = f"{name} must be a number from {least} on, not {found[:_SHOWN_MAX]}"
+            label = self.label(name)
+            text = f"{label} must be a number from {least} on, not {found[:_SHOWN_MAX]}"
             raise FormError(text, name)
         return value
 
     def moment(self, name: str) -> int:
-        """Return a time in milliseconds since 1970; the field is ISO 8601, or milliseconds.
+        """Return a time in milliseconds since 1970.
 
-        A time without a zone is in UTC, as all times of the console.
+        The field is ISO 8601, milliseconds, or a length of time such as 7d, which means so long
+        ago. A time without a zone is in UTC, as all times of the console.
 
         Raises:
-            FormError: It has neither format, or is empty.
+            FormError: It has none of these formats, or is empty.
         """
         text = self.required(name)
         if text.isascii() and text.isdigit():
             return self.number(name)
-        found = utc_ms(text)
+        ago = duration_ms(text)
+        found = utc_ms(text) if ago is None else SystemClock().wall_ms() - ago
         if found is None:
-            hint = "write a time in UTC such as 2026-01-31T12:00, or milliseconds"
-            raise FormError(f"{name}: {hint}", name)
+            hint = (
+                "write a time in UTC such as 2026-01-31T12:00, 7d for 7 days ago, or milliseconds"
+            )
+            raise FormError(f"{self.label(name)}: {hint}", name)
         return max(0, found)
+
+    def duration(self, name: str) -> int:
+        """Return a length of time in milliseconds, written with a unit such as 15m or 7d.
+
+        Raises:
+            FormError: It is no length of time, or empty.
+        """
+        text = self.required(name)
+        found = duration_ms(text)
+        if found is None:
+            hint = "write a length of time such as 90s, 15m, 12h or 7d"
+            raise FormError(f"{self.label(name)}: {hint}, not {text[:_SHOWN_MAX]!r}", name)
+        return found
+
+    def one_of(self, name: str, choices: Collection[str]) -> str:
+        """Return a field that has one of some values.
+
+        Raises:
+            FormError: It has another value, or is empty.
+        """
+        found = self.required(name)
+        if found not in choices:
+            known = ", ".join(choices)
+            text = f"{self.label(name)}: choose one of {known}, not {found[:_SHOWN_MAX]}"
+            raise FormError(text, name)
+        return found
 
     def has(self, name: str) -> bool:
         """Return whether a box is checked."""
@@ -154,7 +200,8 @@ class Fields:
         """
         parts = self.required(name).replace(" ", "").split(",")
         if not all(part.isascii() and part.isdigit() and len(part) < 11 for part in parts):
-            text = f"{name} must be numbers with commas between them, such as 1,2,3"
+            label = self.label(name)
+            text = f"{label} must be numbers with commas between them, such as 1,2,3"
             raise FormError(text, name)
         return [int(part) for part in parts]
 
@@ -194,7 +241,7 @@ NO_DRAFT = Draft("", Fields(()))
 
 def query_fields(request: Request) -> Fields:
     """Return the fields in the address of a request."""
-    return _parse(request.url.query)
+    return _parse(request.url.query, request.scope.get("path", ""))
 
 
 _BOUNDARY = re.compile(r'boundary="?([^";,]{1,70})"?')
@@ -209,16 +256,16 @@ async def form_fields(request: Request) -> Fields:
     body = await request.body()
     kind = request.headers.get("content-type", "")
     if not kind.startswith(MULTIPART_TYPE):
-        return _parse(body.decode("utf-8", "replace"))
+        return _parse(body.decode("utf-8", "replace"), request.scope.get("path", ""))
     found = _BOUNDARY.search(kind)
     if found is None:
         raise FormError("the form has no boundary")
-    return Fields(_parts(body, b"--" + found[1].encode()))
+    return Fields(_parts(body, b"--" + found[1].encode()), request.scope.get("path", ""))
 
 
-def _parse(text: str) -> Fields:
+def _parse(text: str, path: str) -> Fields:
     try:
-        return Fields(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+        return Fields(parse_qsl(text, keep_blank_values=True, max_num_fields=_FIELDS_MAX), path)
     except ValueError:
         raise FormError(f"a form has at most {_FIELDS_MAX} fields") from None
 

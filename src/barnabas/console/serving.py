@@ -16,6 +16,7 @@ from starlette.routing import Mount, Route
 
 from barnabas.cli.load.metrics import MetricsError
 from barnabas.client.errors import ClientError, ClientTimeoutError, NoBrokersError
+from barnabas.console.absent import absent_text
 from barnabas.console.cluster_access import ClusterDownError
 from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import RELOAD_S, console_of
@@ -208,7 +209,8 @@ _ADVICE = "The page Doctor examines the addresses and the cluster."
 async def _show_client_error(request: Request, error: Exception) -> Response:
     status = status_of(error) if isinstance(error, ClientError) else 502
     if status in (400, 403, 404):
-        return _problem(request, status, str(error), right=missing_right(error, request))
+        text = absent_text(error, request) or str(error)
+        return _problem(request, status, text, right=missing_right(error, request))
     if isinstance(error, ClusterDownError):
         return _last_page(request, error) or _show_outage(request)
     is_late = isinstance(error, ClientTimeoutError | NoBrokersError)

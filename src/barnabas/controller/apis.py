@@ -37,9 +37,9 @@ from barnabas.controller.partitions.elections import (
 from barnabas.controller.partitions.in_sync_replicas import IsrControl
 from barnabas.controller.partitions.new_partitions import (
     PartitionControl,
-    StripedPlacer,
     refuse_create_partitions,
 )
+from barnabas.controller.partitions.placement import StripedPlacer
 from barnabas.controller.partitions.reassignments import (
     ReassignmentControl,
     refuse_alter_reassignments,

@@ -1,4 +1,4 @@
-"""Every metric of brokers and of streaming queries: its kind, its tags and its meaning.
+"""Every metric of brokers, nodes and streaming queries: its kind, its tags and its meaning.
 
 tools/metrics_page.py generates `docs/metrics.md` from these tables. The process that starts the
 queries of Spark exposes their metrics, not a broker. Their names are those of Prometheus.
@@ -557,4 +557,17 @@ QUERY_CATALOGUE: dict[str, MetricRow] = {
     STATE_ROWS: MetricRow(G, _QUERY, "Rows of state. Missing without state."),
     STATE_BYTES: MetricRow(G, _QUERY, "Memory of the state, bytes. Missing without state."),
     LATE_ROWS: MetricRow(C, _QUERY, "Rows that the watermark dropped because they were late."),
+}
+
+
+PROCESS_UP: Final = "barnabas_node_process_up"
+PROCESS_RESTARTS: Final = "barnabas_node_process_restarts_total"
+
+_PROCESS = ("broker", "roles")
+
+NODE_CATALOGUE: dict[str, MetricRow] = {
+    PROCESS_UP: MetricRow(G, _PROCESS, "1 while the process of the node is ready, else 0."),
+    PROCESS_RESTARTS: MetricRow(
+        C, _PROCESS, "Restarts of the process, because it had ended by itself."
+    ),
 }

@@ -179,6 +179,13 @@ def encode_in_steps(
     return chunks
 
 
+def compile_codecs(cls: type[Message], version: int) -> None:
+    """Compile the functions of a message version now instead of at their first use."""
+    _encoder_of(cls, version)
+    if (cls, version) not in _decoders:
+        _compiled(_decoders, compile_decoder, cls, version)
+
+
 def _encoder_of(cls: type[Message], version: int) -> Encoder:
     """Return the function that encodes messages of this class and version; see encoding.py.
 

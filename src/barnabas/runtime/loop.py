@@ -102,6 +102,14 @@ class ProcessControl:
         """Call `callback` on the loop at each signal `number`."""
         on_signal(self._loop, number, callback)
 
+    def on_input(self, descriptor: int, callback: Callable[[], None]) -> None:
+        """Call `callback` on the loop whenever a pipe or socket has input, or has ended."""
+        self._loop.add_reader(descriptor, callback)
+
+    def ignore_input(self, descriptor: int) -> None:
+        """End the calls of `on_input`. Do this before the descriptor is closed."""
+        self._loop.remove_reader(descriptor)
+
     def request_stop(self) -> None:
         """Handle a stop request as if SIGTERM had arrived."""
         if self._stop_requested or self._on_stop is None:

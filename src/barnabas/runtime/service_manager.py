@@ -13,7 +13,7 @@ import socket
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, MutableMapping
 
     from barnabas.runtime.clock import Cancellable, Timer
 
@@ -28,10 +28,21 @@ _USEC_PER_MS = 1000
 # Delay before a retry when the socket's queue is full.
 _RETRY_MS = 100.0
 _STATUS_CHARACTERS_MAX = 512
+# The message that resets the watchdog.
+WATCHDOG_LINE = b"WATCHDOG=1"
 
 
 class ServiceManager(Protocol):
     """Receives the status of the process."""
+
+    @property
+    def watchdog_limit_ms(self) -> float | None:
+        """Time within which the manager expects a sign of life, ms; None without a limit."""
+        ...
+
+    def watch(self, is_alive: Callable[[], bool]) -> None:
+        """Give signs of life only while `is_alive` returns true."""
+        ...
 
     def starting(self, status: str) -> None:
         """Report that the process is starting."""
@@ -52,6 +63,14 @@ class ServiceManager(Protocol):
 
 class SilentServiceManager:
     """Used when no service manager asks for notifications."""
+
+    @property
+    def watchdog_limit_ms(self) -> float | None:
+        """No limit."""
+        return None
+
+    def watch(self, is_alive: Callable[[], bool]) -> None:
+        """Do nothing."""
 
     def starting(self, status: str) -> None:
         """Do nothing."""
@@ -77,6 +96,8 @@ class SystemdServiceManager:
             watchdog_ms: the time limit of the watchdog, ms; None without a watchdog.
             timer: schedules the watchdog messages.
         """
+        # Whether a watchdog message may be sent now. Replaced by `watch`.
+        self._is_alive: Callable[[], bool] = _always
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._watchdog_interval_ms = (
             None if watchdog_ms is None else watchdog_ms / _MESSAGES_PER_LIMIT
@@ -87,6 +108,16 @@ class SystemdServiceManager:
         # Lines that did not fit into the socket's queue, by name. They are sent again.
         self._unsent: dict[str, str] = {}
         self._watchdog: Cancellable | None = None
+
+    @property
+    def watchdog_limit_ms(self) -> float | None:
+        """The time limit of the watchdog, ms; None without a watchdog."""
+        interval_ms = self._watchdog_interval_ms
+        return None if interval_ms is None else interval_ms * _MESSAGES_PER_LIMIT
+
+    def watch(self, is_alive: Callable[[], bool]) -> None:
+        """Send watchdog messages only while `is_alive` returns true."""
+        self._is_alive = is_alive
 
     def starting(self, status: str) -> None:
         """Report `status` while the process starts."""
@@ -110,7 +141,8 @@ class SystemdServiceManager:
 
     def _send_watchdog(self) -> None:
         if self._watchdog_interval_ms is not None:
-            self._send({"WATCHDOG": "1"})
+            if self._is_alive():
+                self._send({"WATCHDOG": "1"})
             self._watchdog = self._timer.call_later(self._watchdog_interval_ms, self._send_watchdog)
 
     def _send(self, lines: dict[str, str]) -> None:
@@ -153,6 +185,20 @@ def service_manager(timer: Timer, environment: MutableMapping[str, str]) -> Serv
     if limit.isdecimal() and int(limit) > 0 and watched_pid in ("", str(os.getpid())):
         watchdog_ms = int(limit) / _USEC_PER_MS
     return SystemdServiceManager(address, watchdog_ms, timer)
+
+
+def manager_environment(address: str, limit_ms: float) -> dict[str, str]:
+    """Return the variables with which a process sends its notifications to `address`.
+
+    Args:
+        address: path of the socket; a leading "@" means the abstract namespace.
+        limit_ms: the time limit of the watchdog, ms.
+    """
+    return {_SOCKET: address, _WATCHDOG_USEC: str(int(limit_ms * _USEC_PER_MS))}
+
+
+def _always() -> bool:
+    return True
 
 
 def _one_line(text: str) -> str:

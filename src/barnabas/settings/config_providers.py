@@ -8,7 +8,7 @@ their parameters. The class names are Kafka's; the providers are implemented her
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.disk import Disk
 
-__all__ = ["PROVIDERS_KEY", "ConfigProviderError", "resolve_variables"]
+__all__ = [
+    "PROVIDERS_KEY",
+    "ConfigProviderError",
+    "Readable",
+    "resolve_readable",
+    "resolve_variables",
+]
 
 PROVIDERS_KEY = "config.providers"
 _PREFIX = "config.providers."
@@ -75,13 +81,60 @@ def resolve_variables(
         ConfigProviderError: A provider is not set up correctly, or has no value. The message has
             the key, the provider and the place, and never a value.
     """
-    providers = _providers(given, disk, environment)
-    resolved: dict[str, str] = {}
+    providers = {name: _provider(name, given, disk, environment) for name in _listed(given)}
+    return {
+        name: _resolved(name, text, providers) for name, text in given.items() if _is_value(name)
+    }
+
+
+class Readable(NamedTuple):
+    """Properties of which this process cannot resolve all variables."""
+
+    # The resolved values, and those without variables.
+    properties: dict[str, str]
+    # Providers that cannot be used here, with the reason.
+    refused_providers: list[ConfigProviderError]
+    # The keys whose values these providers have.
+    keys_of_refused: list[str]
+    # Keys for which a provider has no value here, for example on another machine.
+    missing: list[ConfigProviderError]
+
+
+def resolve_readable(
+    given: Mapping[str, str], disk: Disk, environment: Mapping[str, str]
+) -> Readable:
+    """Resolve the variables that can be resolved here; collect the errors of the others."""
+    found = Readable({}, [], [], [])
+    providers: dict[str, _Provider] = {}
+    refused: set[str] = set()
+    for provider in _listed(given):
+        try:
+            providers[provider] = _provider(provider, given, disk, environment)
+        except ConfigProviderError as error:
+            found.refused_providers.append(error)
+            refused.add(provider)
     for name, text in given.items():
-        if name == PROVIDERS_KEY or name.startswith(_PREFIX):
+        if not _is_value(name):
             continue
-        resolved[name] = _resolved(name, text, providers)
-    return resolved
+        if any(each[1].strip() in refused for each in _VARIABLE.finditer(text)):
+            found.keys_of_refused.append(name)
+            continue
+        try:
+            found.properties[name] = _resolved(name, text, providers)
+        except ConfigProviderError as error:
+            found.missing.append(error)
+    return found
+
+
+def _is_value(name: str) -> bool:
+    """Return whether a key is not one of the providers themselves."""
+    return name != PROVIDERS_KEY and not name.startswith(_PREFIX)
+
+
+def _listed(given: Mapping[str, str]) -> list[str]:
+    """Return the names of the providers."""
+    names = [each.strip() for each in given.get(PROVIDERS_KEY, "").split(",")]
+    return [each for each in names if each]
 
 
 def _resolved(name: str, text: str, providers: Mapping[str, _Provider]) -> str:
@@ -100,10 +153,14 @@ def _resolved(name: str, text: str, providers: Mapping[str, _Provider]) -> str:
     return _Provided("".join((*pieces, text[end:]))) if pieces else text
 
 
-def _providers(
-    given: Mapping[str, str], disk: Disk, environment: Mapping[str, str]
-) -> dict[str, _Provider]:
-    """Return the listed providers by name."""
+def _provider(
+    name: str, given: Mapping[str, str], disk: Disk, environment: Mapping[str, str]
+) -> _Provider:
+    """Return a listed provider.
+
+    Raises:
+        ConfigProviderError: Its class or its parameters cannot be used.
+    """
     kinds: dict[str, Callable[[Mapping[str, str], str], _Provider]] = {
         "FileConfigProvider": lambda params, prefix: _FileProvider(
             _AllowedPaths(params, prefix, disk), disk
@@ -115,31 +172,23 @@ def _providers(
             params, prefix, environment
         ),
     }
-    found: dict[str, _Provider] = {}
-    for listed in given.get(PROVIDERS_KEY, "").split(","):
-        name = listed.strip()
-        if not name:
-            continue
-        key = f"{_PREFIX}{name}.class"
-        given_class = given.get(key)
-        if given_class is None:
-            raise ConfigProviderError(
-                key, f"missing, but {PROVIDERS_KEY} lists {name}; set it to a class"
-            )
-        make = kinds.get(given_class.strip().removeprefix(_PACKAGE))
-        if make is None:
-            allowed = ", ".join(f"{_PACKAGE}{each}" for each in kinds)
-            raise ConfigProviderError(
-                key, f"{given_class} is unknown; no other class can be loaded than {allowed}"
-            )
-        prefix = f"{_PREFIX}{name}.param."
-        params = {
-            each.removeprefix(prefix): value
-            for each, value in given.items()
-            if each.startswith(prefix)
-        }
-        found[name] = make(params, prefix)
-    return found
+    key = f"{_PREFIX}{name}.class"
+    given_class = given.get(key)
+    if given_class is None:
+        raise ConfigProviderError(
+            key, f"missing, but {PROVIDERS_KEY} lists {name}; set it to a class"
+        )
+    make = kinds.get(given_class.strip().removeprefix(_PACKAGE))
+    if make is None:
+        allowed = ", ".join(f"{_PACKAGE}{each}" for each in kinds)
+        raise ConfigProviderError(
+            key, f"{given_class} is unknown; no other class can be loaded than {allowed}"
+        )
+    prefix = f"{_PREFIX}{name}.param."
+    params = {
+        each.removeprefix(prefix): value for each, value in given.items() if each.startswith(prefix)
+    }
+    return make(params, prefix)
 
 
 class _AllowedPaths:

@@ -36,7 +36,8 @@ def between(minimum: float, maximum: float) -> Range:
 
 def one_of(*allowed: str) -> Range:
     """Allow exactly one of these words."""
-    return Range("one of " + ", ".join(allowed), lambda value: value in allowed)
+    words = ", ".join(each or "an empty value" for each in allowed)
+    return Range(f"one of {words}", lambda value: value in allowed)
 
 
 def each_one_of(*allowed: str) -> Range:

@@ -160,7 +160,8 @@ class ClusterProcess:
         roles = dict.fromkeys(range(1, brokers + 1), broker_roles)
         for number in range(FIRST_CONTROLLER, FIRST_CONTROLLER + controllers):
             roles[number] = ("controller",)
-        listeners = _listeners(roles, separate=network is not None)
+        hosts = {number: self.host_of(number) for number in roles}
+        listeners = _listeners(roles, hosts, separate=network is not None)
         self._reached = {
             number: self._reached_at(number, named) for number, named in listeners.items()
         }
@@ -185,6 +186,10 @@ class ClusterProcess:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.bootstrap!r})"
+
+    def host_of(self, number: int) -> str:
+        """Return the host of a node's listeners; a subclass can put nodes on several machines."""
+        return HOST
 
     def node(self, number: int) -> NodeProcess:
         """Return the node with this id."""
@@ -311,7 +316,7 @@ class ClusterProcess:
 
 
 def _listeners(
-    roles: Mapping[int, tuple[str, ...]], *, separate: bool
+    roles: Mapping[int, tuple[str, ...]], hosts: Mapping[int, str], *, separate: bool
 ) -> dict[int, dict[str, Address]]:
     """Choose addresses for all listeners; `separate` adds a listener between brokers."""
     names: dict[int, list[str]] = {}
@@ -323,7 +328,8 @@ def _listeners(
             named.append(CONTROLLER_LISTENER)
     ports = iter(free_ports(sum(map(len, names.values()))))
     return {
-        number: {name: (HOST, next(ports)) for name in named} for number, named in names.items()
+        number: {name: (hosts[number], next(ports)) for name in named}
+        for number, named in names.items()
     }
 
 

@@ -108,14 +108,27 @@ def test_a_broker_with_replicas_is_unregistered_only_after_a_question(
     run: Callable[..., Result],
 ) -> None:
     unregistered: list[int] = []
-    client = cluster_client(unregistered, (1, 3), (3,), (1,))
+    client = cluster_client(unregistered, (1, 3), (1,))
     done = run(client, "brokers", "unregister", "3", has_terminal=True)
-    assert "It has 2 replicas, 1 of them without another replica" in done.output
+    assert "It has 1 replica" in done.output
     done = run(client, "brokers", "unregister", "3", has_terminal=False)
     assert (done.exit_code, unregistered) == (1, [])
-    assert "broker 3 has 2 replicas" in done.stderr
+    assert "broker 3 has 1 replica" in done.stderr
     assert run(client, "brokers", "unregister", "3", "--yes", has_terminal=False).exit_code == 0
     assert unregistered == [3]
+
+
+def test_a_broker_with_the_only_replica_in_sync_is_unregistered_only_by_force(
+    run: Callable[..., Result],
+) -> None:
+    unregistered: list[int] = []
+    client = cluster_client(unregistered, (1, 3), (3,), (1,))
+    done = run(client, "brokers", "unregister", "3", "--yes", has_terminal=False)
+    assert (done.exit_code, unregistered) == (1, [])
+    assert "broker 3 has the only in-sync replica of 1 partition: t-1" in done.stderr
+    assert "barnabas rebalance --exclude-broker 3" in done.stderr
+    forced = run(client, "brokers", "unregister", "3", "--yes", "--force", has_terminal=False)
+    assert (forced.exit_code, unregistered) == (0, [3])
 
 
 def test_a_broker_without_replicas_is_unregistered_by_scripts(run: Callable[..., Result]) -> None:

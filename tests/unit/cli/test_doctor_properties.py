@@ -79,3 +79,21 @@ def test_keys_of_an_issuer_that_cannot_be_read_are_wrong(tmp_path: Path) -> None
     assert wrong.startswith(f"the keys of the issuer of tokens cannot be read: {keys}: ")
     keys.write_text('{"keys": []}')
     assert problems(tmp_path, text) == []
+
+
+def test_the_processes_of_a_node_are_examined(tmp_path: Path) -> None:
+    node = "listeners=PLAINTEXT://127.0.0.1:0\nbarnabas.node.brokers=2"
+    found = findings(tmp_path, node)
+    assert ("ok", "a node of several processes: controller 1, broker 101, broker 102") in found
+    folders = [f"{tmp_path}/data/{name}" for name in ("controller.1", "broker.101", "broker.102")]
+    for folder in folders:
+        assert any(what.startswith(f"{folder} does not exist yet") for _, what in found)
+
+
+def test_processes_of_a_node_that_would_share_a_port_are_wrong(tmp_path: Path) -> None:
+    (wrong,) = problems(
+        tmp_path,
+        "listeners=PLAINTEXT://127.0.0.1:29092\nbarnabas.node.brokers=2\n"
+        "barnabas.node.broker.2.listeners=PLAINTEXT://127.0.0.1:29092",
+    )
+    assert "broker 101 already uses 29092" in wrong

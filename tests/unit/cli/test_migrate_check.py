@@ -72,6 +72,7 @@ def test_a_plain_node_moves(tmp_path: Path) -> None:
         ("remote.log.metadata.manager.impl.prefix=x", "there is no tiered storage"),
         ("plug.in.key=1", "plug.in.key: no effect"),
         ("zookeeper.connect=127.0.0.1:2181", "zookeeper.connect: no effect"),
+        ("confluent.license.topic=_license", "1 key of Confluent Server"),
     ],
 )
 def test_a_key_without_effect_is_told(line: str, says: str, tmp_path: Path) -> None:
@@ -90,6 +91,15 @@ def test_a_key_without_effect_is_told(line: str, says: str, tmp_path: Path) -> N
         ("client.quota.callback.class=com.example.Quotas", "set quotas by"),
         ("group.consumer.assignors=com.example.Assignor", "remove other assignors"),
         ("remote.log.storage.system.enable=true", "no tiered storage"),
+        ("confluent.tier.feature=true", "copy the cluster"),
+        (
+            "config.providers=vault\nconfig.providers.vault.class=com.example.Vault",
+            "are not loaded",
+        ),
+        (
+            "listener.name.plaintext.plain.sasl.server.callback.handler.class=com.example.Ldap",
+            "log in by SCRAM-SHA-512",
+        ),
         ("zookeeper.metadata.migration.enable=true", "is not finished"),
         ("log.retention.hours=long", "correct log.retention.hours"),
         (
@@ -148,3 +158,39 @@ def test_a_directory_of_another_machine_is_named_as_not_examined(tmp_path: Path)
     status, found = check(file)
     assert status == 3
     assert any("not examined" in text for text in found["but"])
+
+
+def test_a_file_without_directories_is_told_the_default_of_kafka(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(NODE)
+    status, found = check(file)
+    assert status == 1
+    assert any("add log.dirs=/tmp/kafka-logs" in text for text in found["stops"])
+
+
+PROVIDERS = """\
+config.providers=env,vault
+config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider
+config.providers.vault.class=com.example.Vault
+"""
+
+
+def test_variables_of_another_machine_do_not_hide_other_findings(tmp_path: Path) -> None:
+    lines = "broker.rack=${env:RACK_OF_NO_MACHINE}\nssl.key.password=${vault:key}\n"
+    classes = "authorizer.class.name=com.example.A\n"
+    status, found = check(node(tmp_path, PROVIDERS + lines + classes))
+    assert status == 1
+    provider, authorizer = sorted(found["stops"], key=lambda text: "authorizer" in text)
+    assert "com.example.Vault" in provider
+    assert "access control entries" in authorizer
+    unknown = " ".join(found["but"])
+    assert "RACK_OF_NO_MACHINE is not set" in unknown
+    assert "ssl.key.password: not known without their provider" in unknown
+    assert any("node 1 of cluster" in text for text in found["moves"])
+
+
+def test_a_missing_variable_leaves_the_check_incomplete(tmp_path: Path) -> None:
+    lines = "broker.rack=${env:RACK_OF_NO_MACHINE}\n"
+    given = PROVIDERS.replace("env,vault", "env") + lines
+    status, found = check(node(tmp_path, given))
+    assert (status, found["stops"]) == (3, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -119,6 +120,38 @@ def test_a_replica_of_a_broker_that_becomes_empty_goes_to_another_rack() -> None
     assert [set(nodes) for nodes in planned.values()] == [{1, 4}]
 
 
+MACHINES = {10: "host1", 11: "host1", 20: "host2", 21: "host2", 30: "host3", 31: "host3"}
+
+
+def test_replicas_leave_a_shared_machine_and_nothing_else_is_copied() -> None:
+    current, loads = cluster(
+        ([10, 11], GIB, 1.0), ([20, 30], GIB, 1.0), ([21, 31], GIB, 1.0), ([30, 20], GIB, 1.0)
+    )
+    planned = plan_balance(current, loads, racks(*MACHINES), machines=MACHINES, tolerance=1.0)
+    assert planned[TopicPartition("t", 0)][0] == 10
+    assert len({MACHINES[node] for node in planned[TopicPartition("t", 0)]}) == 2
+    assert copied(current, planned, loads) == GIB
+
+
+def test_replicas_of_a_machine_that_becomes_empty_do_not_share_another_one() -> None:
+    machines = {**MACHINES, 40: "host4", 41: "host4"}
+    current, loads = cluster(*[([10 + n % 2, 20 + n % 2, 30 + n % 2], GIB, 1.0) for n in range(8)])
+    used = racks(*(broker for broker in machines if broker not in (10, 11)))
+    planned = plan_balance(current, loads, used, machines=machines)
+    for nodes in planned.values():
+        assert {machines[node] for node in nodes} == {"host2", "host3", "host4"}
+    assert copied(current, planned, loads) == 8 * GIB
+
+
+def test_a_broker_that_becomes_a_machine_of_several_gets_no_second_replica() -> None:
+    machines = {1: "host1", 2: "host2", 3: "host3", 4: "host3"}
+    current, loads = cluster(*[([n % 3 + 1, (n + 1) % 3 + 1], GIB, 1.0) for n in range(12)])
+    planned = plan_balance(current, loads, racks(*machines), machines=machines)
+    assert all(len({machines[node] for node in nodes}) == 2 for nodes in planned.values())
+    assert {node for move in moves(current, planned) for node in move.adding} == {4}
+    assert [load.size for load in broker_loads(planned, loads, machines).values()] == [6 * GIB] * 4
+
+
 def test_broker_loads_count_replicas_and_preferred_leaders() -> None:
     current, loads = cluster(([1, 2], GIB, 5.0), ([1], 2 * GIB, 1.0))
     assert broker_loads(current, loads, (1, 2, 3)) == {
@@ -229,6 +262,27 @@ def test_a_plan_keeps_replicas_apart_and_never_increases_the_imbalance(
     assert copied(current, planned, loads) <= sum(
         loads[tp].size * len(nodes) for tp, nodes in current.items()
     )
+
+
+@settings(max_examples=200)
+@given(clusters(), st.data())
+def test_replicas_share_a_machine_only_if_there_are_fewer_machines(
+    case: tuple[Replicas, Loads, Racks], data: st.DataObject
+) -> None:
+    current, loads, where = case
+    hosts = st.sampled_from(["host1", "host2", "host3", "host4"])
+    machines = {broker: data.draw(hosts) for broker in where}
+    planned = plan_balance(current, loads, dict.fromkeys(where), machines=machines)
+    used = Counter(machines.values())
+    for tp, before in current.items():
+        after = planned[tp]
+        assert len(after) == len(before) == len(set(after))
+        if len(used) > 1:
+            on = Counter(machines[node] for node in after)
+            free = [host for host in used if on[host] < used[host]]
+            assert not free or max(on.values()) - min(on[host] for host in free) <= 1
+    again = plan_balance(planned, loads, dict.fromkeys(where), machines=machines)
+    assert again == planned
 
 
 @settings(max_examples=100)

@@ -7,7 +7,13 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from barnabas.cli.partitions.planning import Move, PlanError, moves, plan_assignment
+from barnabas.cli.partitions.planning import (
+    Move,
+    PlanError,
+    moves,
+    plan_assignment,
+    sharing_machines,
+)
 from barnabas.client.topic_partition import TopicPartition
 
 
@@ -71,6 +77,25 @@ def test_more_replicas_than_brokers_are_refused() -> None:
 def test_a_move_lists_added_and_removed_replicas() -> None:
     move = Move(tp(0), (1, 2), (2, 3))
     assert (move.adding, move.removing) == ((3,), (1,))
+
+
+MACHINES = {10: "host1", 11: "host1", 20: "host2", 21: "host2", 30: "host3", 31: "host3"}
+
+
+def test_replicas_go_to_different_machines() -> None:
+    current = assignment([10, 11], [20, 21], [30, 31])
+    planned = plan_assignment(current, no_racks(*MACHINES), machines=MACHINES)
+    assert all(len({MACHINES[node] for node in nodes}) == 2 for nodes in planned.values())
+    assert sum(len(move.adding) for move in moves(current, planned)) == 3
+    more = plan_assignment(current, no_racks(*MACHINES), 3, MACHINES)
+    assert all(len({MACHINES[node] for node in nodes}) == 3 for nodes in more.values())
+
+
+def test_partitions_that_share_a_machine_without_need_are_named() -> None:
+    current = assignment([10, 11], [10, 20], [10, 20, 21])
+    assert sharing_machines(current, MACHINES, MACHINES) == [tp(0), tp(2)]
+    assert sharing_machines(current, MACHINES, [10, 11]) == []
+    assert sharing_machines(current, dict.fromkeys(MACHINES, "host"), MACHINES) == []
 
 
 @st.composite

@@ -18,7 +18,7 @@ from barnabas.client.topic_partition import TopicPartition
 
 
 def node(broker: int) -> NodeInfo:
-    return NodeInfo(broker, "h", 9092, f"rack-{broker}")
+    return NodeInfo(broker, "host1" if broker < 3 else "host2", 9092, f"rack-{broker}")
 
 
 class Cluster:
@@ -44,7 +44,7 @@ CLIENT: Any = Cluster()
 def test_brokers_are_chosen_or_left_out(
     brokers: str | None, excluded: list[str], used: list[int]
 ) -> None:
-    assert used_brokers(CLIENT, brokers, excluded) == {each: f"rack-{each}" for each in used}
+    assert used_brokers(CLIENT, brokers, excluded) == {each: node(each) for each in used}
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,33 @@ def test_a_broker_that_cannot_be_used_is_named(
 
 
 def test_a_broker_is_not_both_chosen_and_left_out() -> None:
-    with pytest.raises(click.UsageError, match="broker 2 is in --brokers and in --exclude-broker"):
+    with pytest.raises(click.UsageError, match="broker 2 is in --brokers and is also excluded"):
         used_brokers(CLIENT, "1,2", ["2"])
+
+
+def test_all_brokers_of_a_machine_are_left_out() -> None:
+    assert used_brokers(CLIENT, None, [], ["HOST2"]) == {1: node(1), 2: node(2)}
+
+
+def test_a_machine_without_brokers_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        used_brokers(CLIENT, None, [], ["host3"])
+    assert "no broker has the host host3; the hosts are host1, host2" in capsys.readouterr().err
 
 
 def test_the_json_of_a_plan_has_loads_and_is_a_file_of_reassignments(tmp_path: Any) -> None:
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
     current, wanted = {first: [1], second: [1]}, {first: [1], second: [2]}
     loads = dict.fromkeys(current, PartitionLoad(100, 2.5))
-    balance = Balance({1: "a", 2: "b"}, current, wanted, loads, moves(current, wanted))
+    balance = Balance(
+        {each: node(each) for each in (1, 2, 3)}, current, wanted, loads, moves(current, wanted)
+    )
     shown = balance_json(balance)
     assert shown["bytes_to_copy"] == 100
     assert shown["brokers"][1] == {
         "broker": 2,
-        "rack": "b",
+        "rack": "rack-2",
+        "machine": "host1",
         "before": {"replicas": 0, "preferred_leaders": 0, "bytes": 0, "bytes_per_second": 0.0},
         "after": {"replicas": 1, "preferred_leaders": 1, "bytes": 100, "bytes_per_second": 2.5},
     }

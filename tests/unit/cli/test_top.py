@@ -10,7 +10,13 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from barnabas.cli.common.units import amount, size
-from barnabas.cli.load.metrics import broker_metrics, parse_metrics, query_samples, scrape_queries
+from barnabas.cli.load.metrics import (
+    broker_metrics,
+    by_process,
+    parse_metrics,
+    query_samples,
+    scrape_queries,
+)
 from barnabas.cli.load.rates import GroupSample, Rates, Sample, TopicSample, rates_between
 from barnabas.cli.load.top import top
 from barnabas.cli.load.top_screen import Screen, render
@@ -341,3 +347,19 @@ def test_a_listener_that_stops_answering_does_not_hide_the_others() -> None:
     lines = [line.split() for line in shown(rates, Screen(2.0)).splitlines()]
     assert ["m:2", "no", "answer", "-", "-", "-", "-", "-"] in lines
     assert any(line[:1] == ["m:1"] for line in lines)
+
+
+def test_the_metrics_of_a_node_of_several_processes_are_told_apart() -> None:
+    text = (
+        'barnabas_node_process_up{broker="1",roles="controller"} 1.0\n'
+        'process_cpu_seconds_total{broker="1"} 1.0\n'
+        'process_cpu_seconds_total{broker="101"} 2.0\n'
+        'kafka_network_requestmetrics_requests_total{broker="101",request="Fetch"} 7.0\n'
+    )
+    processes = by_process(parse_metrics(text))
+    assert sorted(processes) == ["1", "101"]
+    assert broker_metrics(processes["1"]).cpu_seconds == 1.0
+    assert broker_metrics(processes["101"]).cpu_seconds == 2.0
+    assert broker_metrics(processes["101"]).requests == {"Fetch": 7.0}
+    single = parse_metrics("process_cpu_seconds_total 3.0\n")
+    assert by_process(single) == {"": single}

@@ -103,7 +103,7 @@ def test_a_refused_form_keeps_what_was_typed_and_shows_the_problem_at_its_field(
     assert console.post("/produce", topic=typed, **fields).status == 303
     again = console.get("/produce").text
     assert "&lt;&#34;typed&#34;&gt;\u202e</textarea>" in again
-    assert 'id="problem-partition">partition must be a whole number' in again
+    assert 'id="problem-partition">Partition must be a whole number' in again
     assert "typed" not in console.get("/produce").text
 
 

@@ -8,7 +8,8 @@ from barnabas.controller.config import CONTROLLER_CONFIGS, ControllerConfig
 from barnabas.controller.config_changes import ConfigControl
 from barnabas.controller.config_rules import TopicConfigs
 from barnabas.controller.partitions.elections import Elections
-from barnabas.controller.partitions.new_partitions import PartitionControl, StripedPlacer
+from barnabas.controller.partitions.new_partitions import PartitionControl
+from barnabas.controller.partitions.placement import StripedPlacer
 from barnabas.controller.partitions.topics import TopicControl
 from barnabas.controller.policy_checks import PolicyChecks
 from barnabas.controller.result import ControllerView

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from barnabas.controller.config_rules import TopicConfigs
-from barnabas.controller.partitions.new_partitions import StripedPlacer
+from barnabas.controller.partitions.placement import StripedPlacer
 from barnabas.controller.partitions.topics import TopicControl
 from barnabas.controller.policy_checks import PolicyChecks
 from barnabas.metadata.configs_image import TOPIC

@@ -196,6 +196,30 @@ def test_a_restarted_follower_has_caught_up_at_the_leaders_high_watermark() -> N
     assert not core.has_caught_up(3, 0)
 
 
+def test_a_new_leader_returns_no_high_watermark_before_a_commit_of_its_epoch() -> None:
+    # A follower may know a higher one from the earlier leader, and Kafka's would end its process.
+    log = MemoryLog()
+    log.entries = [(1, "a"), (1, "b")]
+    core = core_of(log=log)
+    core.start(0)
+    token = make_follower(core)
+    core.step(0, FetchResponse(high_watermark=1, token=token, epoch=1, leader_id=3))
+    assert core.high_watermark == 1
+    election = core.tick(10_000)
+    elected = core.step(10_000, VoteResponse(granted=True, token=token_of(election, 2), epoch=1))
+    core.step(10_000, VoteResponse(granted=True, token=token_of(elected, 2), epoch=2))
+    assert core.is_leader
+    log.entries.append((2, "leader-1"))
+    behind = response_to(core.step(10_000, fetch_of(2, 2, 2, 1)))
+    assert isinstance(behind, FetchResponse)
+    assert (behind.high_watermark, core.high_watermark) == (-1, 1)
+    core.on_appended(10_000)
+    core.on_synced(10_000, 3)
+    current = response_to(core.step(10_000, fetch_of(2, 2, 3, 2)))
+    assert isinstance(current, FetchResponse)
+    assert (current.high_watermark, core.high_watermark) == (3, 3)
+
+
 def test_a_former_leader_does_not_vote_again_in_its_epoch() -> None:
     core = core_of(stored_state=ElectionState(5, 1))
     core.start(0)

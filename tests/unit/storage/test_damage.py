@@ -134,3 +134,13 @@ def test_flipped_body_bits_truncate_the_log_after_a_kill() -> None:
         flip(bench, f"{FIRST}.log", 2 * size * 8 + bit)
         bench.kill_and_reopen(recovery_point=0)
         assert values(bench) == whole[:2], bit
+
+
+def test_an_epoch_that_starts_at_the_end_of_an_empty_log_is_no_damage() -> None:
+    # Kafka's leader of a partition writes its epoch before the first record.
+    bench = Bench()
+    bench.log.close()
+    bench.disk.write_atomically(f"{DIRECTORY}/leader-epoch-checkpoint", b"0\n1\n4 0\n")
+    bench.open(clean_shutdown=True)
+    assert bench.log_dependencies.damage.counts[DamageKind.GAP] == 0
+    assert bench.log.log_end_offset == 0

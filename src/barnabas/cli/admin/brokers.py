@@ -2,6 +2,7 @@
 
 The commands list and unregister brokers, change the feature levels that the cluster has finalized
 (KIP-584), and show the contents of the brokers' data directories (KIP-113, KIP-827).
+`broker_removal` checks whether brokers may stop.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from barnabas.cli.admin.broker_removal import check_brokers, refusal_to_unregister
 from barnabas.cli.common import terminal
 from barnabas.cli.common.named_topics import topic_arguments
 from barnabas.cli.common.output import (
@@ -39,6 +41,7 @@ BROKERS_EXAMPLES = """\b
 Examples:
   barnabas brokers list
   barnabas brokers list --json
+  barnabas brokers check 3
   barnabas brokers unregister 3
 """
 _FENCED = "fenced"
@@ -46,7 +49,10 @@ _FENCED = "fenced"
 
 @click.group(epilog=BROKERS_EXAMPLES)
 def brokers() -> None:
-    """List and unregister brokers."""
+    """List, check and unregister brokers."""
+
+
+brokers.add_command(check_brokers)
 
 
 @brokers.command(
@@ -91,14 +97,19 @@ def list_brokers(options: ClientOptions) -> None:
 )
 @click.argument("broker", type=click.IntRange(0), metavar="BROKER")
 @click.option(
-    "-f", "--force", is_flag=True, help="Unregister the broker even if it still serves clients."
+    "-f",
+    "--force",
+    is_flag=True,
+    help="Unregister the broker even if it still serves clients, or has the only in-sync replica "
+    "of a partition.",
 )
 @terminal.yes_option
 @client_options
 def unregister_broker(broker: int, force: bool, options: ClientOptions) -> None:
     """Remove a broker from the cluster's metadata. Asks for confirmation on a terminal.
 
-    Without a terminal, a broker that has replicas is only unregistered with --yes.
+    Without a terminal, a broker that has replicas is only unregistered with --yes. A broker that
+    has the only in-sync replica of a partition is only unregistered with --force.
     """
     with connected(options) as client:
         serving = [each.id for each in client.describe_cluster().brokers]
@@ -107,6 +118,9 @@ def unregister_broker(broker: int, force: bool, options: ClientOptions) -> None:
                 f"broker {broker} still serves clients: stop it first, or give --force (it would "
                 f"register itself again)"
             )
+        refusal = None if force else refusal_to_unregister(client, broker)
+        if refusal is not None:
+            fail(f"{refusal}; --force unregisters it anyway, and its records are lost")
         replicas = _replicas_text(client, broker)
         if replicas and not (terminal.is_confirmed() or terminal.has_terminal()):
             fail(f"broker {broker} has {replicas}; to unregister it anyway, give --yes")

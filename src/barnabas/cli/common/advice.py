@@ -62,6 +62,7 @@ class Advice(Enum):
     LIST_QUOTAS = "quotas list"
     LIST_REASSIGNMENTS = "partitions reassign --status"
     PURGE_TOPIC = "topics purge TOPIC --before-time TIME"
+    REBALANCE = "rebalance"
     REASSIGN_TOPIC = "partitions reassign --brokers {brokers} -- {topic}"
     REPAIR_LOG = "log repair {directory}"
     REPAIR_LOG_APPLY = "log repair {directory} --apply"

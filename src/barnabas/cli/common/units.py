@@ -86,7 +86,7 @@ class Seconds(NumberRange):
 
 def duration_ms(text: str) -> int | None:
     """Return the milliseconds of a duration like 90s, 15m, 2h, 7d or PnDTnHnMnS, else None."""
-    simple = re.fullmatch(r"(\d+)(ms|s|m|h|d|w)", text)
+    simple = re.fullmatch(r"(\d+) ?(ms|s|m|h|d|w)", text)
     if simple is not None:
         return int(simple[1]) * _UNITS_MS[simple[2]]
     parts = _ISO_DURATION.fullmatch(text)

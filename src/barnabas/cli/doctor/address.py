@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.admin.held_back import gather_held_back
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.machine_lines import machine_lines
 from barnabas.cli.doctor.brokers import (
     examine_brokers,
     examine_moves,
@@ -26,6 +27,11 @@ from barnabas.cli.doctor.diagnosis import Diagnosis, dangers
 from barnabas.cli.doctor.directory import check_space
 from barnabas.cli.doctor.groups import examine_groups
 from barnabas.cli.doctor.links import examine_links
+from barnabas.cli.doctor.machines import (
+    examine_racks_of_machines,
+    examine_replica_machines,
+    examine_voter_machines,
+)
 from barnabas.cli.doctor.probe import Peer, offered_mechanisms, report_failed_login, responder
 from barnabas.cli.doctor.traffic import examine_traffic, partitions_of, read_ends
 from barnabas.cli.doctor.versions import examine_versions
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.admin.held_back import HeldBack
     from barnabas.cli.doctor.probe import Address, Probes
+    from barnabas.client.admin.cluster import ClusterDescription
     from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.fetch.offset_lookups import ListedOffset
     from barnabas.client.topic_partition import TopicPartition
@@ -47,6 +54,8 @@ if TYPE_CHECKING:
 
 # Common ports of brokers.
 _USUAL_PORTS = (9092, 9093, 9094, 19092, 29092)
+# Beginning of the keys that only brokers of Barnabas describe.
+_OWN_KEYS = "barnabas."
 
 
 def examine_address(
@@ -151,6 +160,8 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
     count = len(cluster.brokers) + len(cluster.fenced)
     words = f"cluster {cluster.cluster_id} with {count} broker{'' if count == 1 else 's'}"
     diagnosis.ok(f"{words}, {leader}")
+    for line in machine_lines((*cluster.brokers, *cluster.fenced), state.description):
+        diagnosis.ok(line)
     if state.is_lost:
         report_lost_quorum(client, cluster, probes, diagnosis)
     look = look_at_brokers(client, cluster, probes, state)
@@ -160,13 +171,17 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
     ends = None if down else read_ends(client)
 
     def partitions() -> None:
-        examine_partitions(client, client.describe_topics(), down, diagnosis)
+        topics = client.describe_topics()
+        examine_partitions(client, topics, down, diagnosis)
+        examine_replica_machines(cluster, topics, diagnosis)
+        examine_voter_machines(state.description, diagnosis)
 
     checks: list[Callable[[], None]] = [
         partitions,
         lambda: examine_versions(client, found.answering, diagnosis),
         lambda: _examine_directories(client, found.answering, diagnosis),
         lambda: _examine_configs(client, found.answering, count, diagnosis),
+        lambda: _examine_controller(client, cluster, state.leader, diagnosis),
     ]
     if not state.is_lost:
         checks.append(
@@ -212,6 +227,23 @@ def _examine_configs(
         given = {e.name for e in entries if not e.is_default}
         for what, remedy in dangers(values, given, brokers=brokers):
             diagnosis.note(f"broker {resource.name}: {what}", remedy)
+
+
+def _examine_controller(
+    client: Client, cluster: ClusterDescription, leader: int | None, diagnosis: Diagnosis
+) -> None:
+    """Report machines without racks, if a broker of Apache Kafka is the active controller.
+
+    The configs of a controller that is no broker cannot be read from brokers.
+    """
+    if not any(node.id == leader for node in cluster.brokers):
+        return
+    resource = ConfigResource(ResourceType.BROKER, str(leader))
+    entries = client.admin.describe_configs([resource])[resource]
+    if isinstance(entries, ClientError):
+        raise entries
+    if not any(entry.name.startswith(_OWN_KEYS) for entry in entries):
+        examine_racks_of_machines(cluster, diagnosis)
 
 
 def examine_all(

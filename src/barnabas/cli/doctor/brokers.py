@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
 from barnabas.cli.common.advice import Advice
-from barnabas.cli.doctor.diagnosis import listed, named_brokers
+from barnabas.cli.common.named_brokers import listed, named_brokers
 from barnabas.cli.doctor.probe import BROKERS, Peer, Probes, Reply, tls_of
 from barnabas.cli.why.reasons import duration
 from barnabas.client.admin.configs import ConfigResource, ResourceType

@@ -36,7 +36,8 @@ class ClientExamination:
     def __init__(self, addresses: Iterable[str], diagnosis: Diagnosis) -> None:
         self._diagnosis = diagnosis
         self._began_s = time.monotonic()
-        self._before = self._scraped(addresses)
+        self._addresses = list(addresses)
+        self._before = self._scraped()
 
     def finish(self) -> None:
         """Scrape again, and report the client that writes most."""
@@ -44,14 +45,14 @@ class ClientExamination:
             return
         time.sleep(max(0.0, self._began_s + _WINDOW_S - time.monotonic()))
         seconds = time.monotonic() - self._began_s
-        after = self._scraped(self._before)
+        after = self._scraped()
         report_clients(rates_of_clients(self._before, after, seconds), self._diagnosis)
 
-    def _scraped(self, addresses: Iterable[str]) -> dict[str, BrokerMetrics]:
-        found = {}
-        for address in addresses:
+    def _scraped(self) -> dict[str, BrokerMetrics]:
+        found: dict[str, BrokerMetrics] = {}
+        for address in self._addresses:
             try:
-                found[address] = scrape(address)
+                found |= scrape(address)
             except MetricsError as error:
                 self._diagnosis.unexamined(str(error))
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Set as AbstractSet
+    from collections.abc import Iterator, Mapping, Set as AbstractSet
 
 _UNEXAMINED = "not examined: "
 Verdict = Literal["ok", "note", "wrong"]
@@ -188,13 +188,3 @@ def _limits(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 def _number(values: Mapping[str, str], key: str, default: int) -> int:
     text = values.get(key, "")
     return int(text) if text.lstrip("-").isdigit() else default
-
-
-def named_brokers(ids: Collection[int]) -> str:
-    """Return "broker 1", or "brokers 1, 2"."""
-    return f"broker{'' if len(ids) == 1 else 's'} {listed(ids)}"
-
-
-def listed(ids: Iterable[int]) -> str:
-    """Return ids in ascending order, separated by commas."""
-    return ", ".join(map(str, sorted(ids)))

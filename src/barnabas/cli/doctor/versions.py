@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
-from barnabas.cli.doctor.diagnosis import named_brokers
+from barnabas.cli.common.named_brokers import named_brokers
 from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.protocol.api_keys import ApiKey
 

@@ -28,6 +28,9 @@ _THROTTLE_TIMES = tuple(
 _REQUEST_TIMES = "barnabas_request_seconds_bucket"
 _CLIENTS = "barnabas_client_"
 _ANONYMOUS = "User:ANONYMOUS"
+# Metrics of the supervisor of a node, and the label that it adds to those of its processes.
+_SUPERVISOR = "barnabas_node_"
+_PROCESS = "broker"
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -70,13 +73,39 @@ class BrokerMetrics:
     clients: dict[ClientKey, Traffic]
 
 
-def scrape(address: str) -> BrokerMetrics:
+def scrape(address: str) -> dict[str, BrokerMetrics]:
     """Return the metrics at HOST:PORT that `top` shows.
+
+    Returns:
+        By the address; for a node of several processes by the address and the id of each process.
 
     Raises:
         MetricsError: The listener does not answer, or its response cannot be read.
     """
-    return broker_metrics(fetch_metrics(address))
+    processes = by_process(fetch_metrics(address))
+    return {
+        f"{address} {process}".rstrip(): broker_metrics(found)
+        for process, found in processes.items()
+    }
+
+
+def by_process(
+    found: dict[str, dict[Labels, float]],
+) -> dict[str, dict[str, dict[Labels, float]]]:
+    """Divide the metrics of a node of several processes, and take away the label of the process.
+
+    Returns:
+        The metrics by the id of the process; by the empty text if the node is one process.
+    """
+    processes: dict[str, dict[str, dict[Labels, float]]] = {}
+    for name, samples in found.items():
+        if name.startswith(_SUPERVISOR):
+            continue
+        for labels, value in samples.items():
+            process = next((text for label, text in labels if label == _PROCESS), "")
+            own = tuple(each for each in labels if each[0] != _PROCESS)
+            processes.setdefault(process, {}).setdefault(name, {})[own] = value
+    return processes or {"": {}}
 
 
 def fetch_metrics(address: str) -> dict[str, dict[Labels, float]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.admin.group_lag import end_offsets, group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
+from barnabas.cli.common.machine_lines import brokers_by_host
 from barnabas.cli.load.metrics import (
     MetricsError,
     PrincipalMetrics,
@@ -52,6 +53,8 @@ class TopicSample:
     log_bytes: int | None
     # End offsets by partition, of those with a leader.
     ends: Mapping[int, int] = field(default_factory=dict)
+    # Replicas of the partition that has the most.
+    replicas: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ class Sample:
     silent: tuple[str, ...] = ()
     # By broker id.
     nodes: dict[int, NodeSample] = field(default_factory=dict)
+    # Number of hosts with brokers.
+    machines: int = 0
 
 
 class Sampler:
@@ -159,31 +164,35 @@ class Sampler:
         at = time.monotonic()
         directories = client.admin.describe_log_dirs(broker.id for broker in cluster.brokers)
         sizes = _sizes(directories)
-        metrics = self._scraped()
+        metrics, silent = self._scraped()
         return Sample(
             at=at,
             cluster_id=cluster.cluster_id,
             brokers=len(cluster.brokers),
+            machines=len(brokers_by_host(cluster.brokers)),
             topics={name: _topic_sample(topic, ends, sizes) for name, topic in topics.items()},
             groups=groups,
             group_count=count,
             metrics=metrics,
-            silent=tuple(each for each in self._metrics if each not in metrics),
+            silent=silent,
             queries={address: scrape_queries(address) for address in self._queries},
             nodes=_nodes(topics.values(), directories),
         )
 
-    def _scraped(self) -> dict[str, BrokerMetrics]:
-        found = {}
+    def _scraped(self) -> tuple[dict[str, BrokerMetrics], tuple[str, ...]]:
+        """Return the metrics, and the addresses that answered before and do not now."""
+        found: dict[str, BrokerMetrics] = {}
+        silent = []
         for address in self._metrics:
             try:
-                found[address] = scrape(address)
+                found |= scrape(address)
+                self._answered.add(address)
             except MetricsError:
                 # A broker that has stopped does not hide the others.
                 if address not in self._answered:
                     raise
-        self._answered.update(found)
-        return found
+                silent.append(address)
+        return found, tuple(silent)
 
     def _ends(self, topics: dict[str, TopicInfo]) -> dict[TopicPartition, int]:
         wanted = [TopicPartition(name, n) for name, t in topics.items() for n in t.available]
@@ -264,6 +273,7 @@ def _topic_sample(
         sum(ends.get(tp, 0) for tp in partitions),
         None if sizes is None else sum(sizes.get(tp, 0) for tp in partitions),
         {tp.partition: ends[tp] for tp in partitions if tp in ends},
+        max((len(each.replicas) for each in topic.partitions.values()), default=0),
     )
 
 
@@ -371,6 +381,8 @@ class Rates:
     clients: dict[ClientKey, ClientRates]
     # Addresses of metrics listeners that do not answer any more.
     silent: tuple[str, ...]
+    # Number of hosts with brokers.
+    machines: int = 0
 
     def kinds(self) -> tuple[Mapping[Any, object], ...]:
         """Return everything by name, kind by kind."""
@@ -445,6 +457,7 @@ def rates_between(before: Sample, after: Sample) -> Rates:
         seconds=seconds,
         cluster_id=after.cluster_id,
         brokers=after.brokers,
+        machines=after.machines,
         topics={name: _topic(name, before, after, seconds) for name in sorted(after.topics)},
         groups=after.groups,
         lag_growth=growth,

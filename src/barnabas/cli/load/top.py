@@ -133,8 +133,11 @@ def _named_listeners(client: Client) -> list[str]:
             if not host or port == "0":
                 continue
             address = f"{broker.host if is_wildcard(host.strip('[]')) else host}:{port}"
-            # The listener may serve another network only.
+            # The brokers of a node of several processes name the same listener. A listener may
+            # serve another network only.
             with suppress(MetricsError):
+                if address in found:
+                    continue
                 scrape(address)
                 found.append(address)
     return found

@@ -119,9 +119,12 @@ def _head(rates: Rates | None, screen: Screen) -> RenderableType:
 
     if rates is None:
         return Text("looking…", style="dim")
+    # Several brokers of a host are one node for its operator.
+    shares = 0 < rates.machines < rates.brokers
+    on_nodes = f" on {counted(rates.machines, 'node')}" if shares else ""
     head = Text.assemble(
         ("barnabas top", "bold"),
-        f"  {counted(rates.brokers, 'broker')}  {counted(len(rates.topics), 'topic')}"
+        f"  {counted(rates.brokers, 'broker')}{on_nodes}  {counted(len(rates.topics), 'topic')}"
         f"  {counted(rates.group_count, 'group')}",
         (f"   every {screen.interval:g} s\n", "dim"),
         "in ",

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import counted
-from barnabas.cli.common.variables import without_variables
 from barnabas.cli.log.segment_files import is_locked
 from barnabas.cli.log.verify_directory import topics_with_config
 from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.process import environment
 from barnabas.server.configs.config import log_directories
 from barnabas.server.configs.configuration import (
     BROKER_KEYS,
@@ -24,6 +24,7 @@ from barnabas.server.configs.configuration import (
 from barnabas.server.configs.policies import check_policies
 from barnabas.server.configs.tls_config import check_classes
 from barnabas.server.startup.features import UnsupportedFeaturesError, check_features
+from barnabas.settings.config_providers import resolve_readable
 from barnabas.settings.key import ConfigError, without_listener
 from barnabas.settings.properties import PropertiesError, parse_properties
 from barnabas.storage.errors import InconsistentDirectoryError
@@ -34,13 +35,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.settings.config_providers import Readable
 
 TIERED_TOPIC_KEY = "remote.storage.enable"
-_TIERED_KEY = "remote.log.storage.system.enable"
+# Of Apache Kafka, and of Confluent Server.
+_TIERED_KEYS = (
+    "remote.log.storage.system.enable",
+    "confluent.tier.feature",
+    "confluent.tier.enable",
+)
+_CONFLUENT = "confluent."
 _TIERED_PREFIX = "remote.log."
 _ROLES = "process.roles"
 _LISTENER_KEYS = ("listeners", "controller.listener.names")
 _ZOOKEEPER = "zookeeper."
+_DIRECTORY_KEYS = ("log.dir", "log.dirs")
 _REPORTERS = ("metric.reporters", "kafka.metrics.reporters")
 _JMX_REPORTER = "org.apache.kafka.common.metrics.JmxReporter"
 # What takes the place of a plug-in.
@@ -51,8 +60,23 @@ _REPLACEMENTS = {
     "write the entries for the names that Kafka's own builder makes",
     "create.topic.policy.class.name": "write the policy in Python: docs/security.md",
     "alter.config.policy.class.name": "write the policy in Python: docs/security.md",
+    "sasl.server.callback.handler.class": "let clients log in by SCRAM-SHA-512, OAUTHBEARER or "
+    "certificates: docs/security.md",
+    "client.quota.callback.class": "set the quotas of users and clients: `barnabas quotas set`",
 }
+_PROVIDER_REMEDY = (
+    "Java classes are not loaded: write the secrets to files that only the broker's user can read, "
+    "or to its environment, and name one of these classes"
+)
 _TO_KRAFT = "move the cluster to KRaft first, with the tools of Apache Kafka 3.9"
+_END_OF_CONFLUENT_TIERS = (
+    "copy the cluster instead of moving its nodes, for example with MirrorMaker 2; "
+    "docs/migration.md tells more"
+)
+_LOGIN_CLASS = "sasl.server.callback.handler.class"
+_KAFKA_PACKAGE = "org.apache.kafka."
+# The default of log.dirs in Apache Kafka.
+_KAFKA_DIRECTORY = "/tmp/kafka-logs"  # noqa: S108 - named, never written
 # One wrong value can hide the next one, so the check is repeated without it.
 _REPEATS_MAX = 20
 _NAMES_MAX = 5
@@ -61,19 +85,49 @@ _NAMES_MAX = 5
 def check_properties(path: str, found: Diagnosis) -> None:
     """Check a server.properties of Apache Kafka, and the data directories that it names."""
     try:
-        given = parse_properties(RealDisk().read(path).decode("latin-1"))
-        given = without_variables(given)
-    except (PropertiesError, ConfigError) as error:
+        text = parse_properties(RealDisk().read(path).decode("latin-1"))
+    except PropertiesError as error:
         found.wrong(f"{path}: {error}", "correct the file; Kafka refuses it too")
         return
-    given = {RENAMED_KEYS.get(name, name): value for name, value in given.items()}
+    except OSError as error:
+        found.unexamined(f"{path}: {error.strerror}", "run the check as the user of the broker")
+        return
+    readable = resolve_readable(text, RealDisk(), environment())
+    given = {RENAMED_KEYS.get(name, name): value for name, value in readable.properties.items()}
     if _uses_zookeeper(given, found):
         return
     allowed = check_keys(given, found, path)
-    _check_together(allowed, found)
+    if readable.refused_providers or readable.missing:
+        _report_unresolved(readable, path, found)
+    else:
+        _check_together(allowed, found)
     node_id = given.get("node.id", "")
-    for directory in log_directories(BROKER_KEYS.parse(allowed)):
-        check_directory(directory, found, int(node_id) if node_id.isdigit() else None)
+    if not any(name in text for name in _DIRECTORY_KEYS):
+        found.wrong(
+            f"{path}: log.dirs is not given: Apache Kafka then uses {_KAFKA_DIRECTORY}, and "
+            "Barnabas a directory of its own",
+            f"add log.dirs={_KAFKA_DIRECTORY}",
+        )
+    elif all(name in given for name in _DIRECTORY_KEYS if name in text):
+        for directory in log_directories(BROKER_KEYS.parse(allowed)):
+            check_directory(directory, found, int(node_id) if node_id.isdigit() else None)
+
+
+def _report_unresolved(readable: Readable, path: str, found: Diagnosis) -> None:
+    """Report variables without a value. Values of other keys cannot be checked together then."""
+    for error in readable.refused_providers:
+        found.wrong(f"{path}: {error}", _PROVIDER_REMEDY)
+    if readable.keys_of_refused:
+        found.unexamined(
+            f"{path}: {', '.join(readable.keys_of_refused)}: not known without their provider",
+            "let one of these three classes provide them, and run the check again",
+        )
+    for error in readable.missing:
+        found.unexamined(
+            f"{path}: {error}",
+            "run the check on the node, as the user of the broker and with its environment",
+        )
+    found.unexamined(f"{path}: whether all values fit together, because some are not known")
 
 
 def _uses_zookeeper(given: Mapping[str, str], found: Diagnosis) -> bool:
@@ -109,22 +163,31 @@ def check_keys(given: Mapping[str, str], found: Diagnosis, source: str) -> dict[
     refusals = {name: _refusal(name, value) for name, value in given.items()}
     for name, refusal in refusals.items():
         if refusal is not None:
-            remedy = _REPLACEMENTS.get(name, f"correct {name}, or remove it")
-            found.wrong(f"{source}: {refusal}", remedy)
+            found.wrong(f"{source}: {refusal}", _remedy(name, f"correct {name}, or remove it"))
     allowed = {name: value for name, value in given.items() if refusals[name] is None}
     listeners = BROKER_KEYS.parse({key: given[key] for key in _LISTENER_KEYS if key in given})
     known = [name for name in allowed if name in BROKER_KEYS or is_listener_key(listeners, name)]
     if known:
         found.ok(f"{source}: {counted(len(known), 'key')} with the same meaning")
+    _report_without_effect(
+        {name: value for name, value in allowed.items() if name not in known}, found, source
+    )
+    return allowed
+
+
+def _report_without_effect(given: Mapping[str, str], found: Diagnosis, source: str) -> None:
+    """Report keys that a start ignores, by the reason."""
     by_reason: dict[str, list[str]] = {}
-    unknown = []
-    for name, value in allowed.items():
-        if name in known or name.startswith(_ZOOKEEPER):
+    unknown, of_confluent = [], []
+    for name, value in given.items():
+        if name.startswith(_ZOOKEEPER):
             continue
-        if name.startswith(_TIERED_PREFIX) or name == _TIERED_KEY:
+        if name.startswith(_TIERED_PREFIX) or name in _TIERED_KEYS:
             _check_tiered(name, value, found)
         elif name in _REPORTERS:
             _check_reporters(name, value, found)
+        elif name.startswith(_CONFLUENT):
+            of_confluent.append(name)
         elif (base := without_listener(name)) in IGNORED_KEYS:
             by_reason.setdefault(IGNORED_KEYS[base], []).append(name)
         else:
@@ -134,13 +197,23 @@ def check_keys(given: Mapping[str, str], found: Diagnosis, source: str) -> dict[
             f"{source}: {', '.join(sorted(names))}: no effect: {reason}",
             "they may stay in the file",
         )
+    if of_confluent:
+        found.note(
+            f"{source}: {counted(len(of_confluent), 'key')} of Confluent Server, which begin with "
+            f"{_CONFLUENT}: no effect",
+            "features that Apache Kafka does not have end with the move: docs/migration.md",
+        )
     if unknown:
         found.note(
             f"{source}: {', '.join(sorted(unknown))}: no effect: brokers of Apache Kafka 4.4 and "
             "of Barnabas have no such key",
             "if a plug-in of Kafka reads one of them, look for what replaces the plug-in",
         )
-    return allowed
+
+
+def _remedy(name: str, otherwise: str) -> str:
+    """Return what takes the place of the class that a key names."""
+    return next((text for key, text in _REPLACEMENTS.items() if name.endswith(key)), otherwise)
 
 
 def _refusal(name: str, value: str) -> ConfigError | None:
@@ -149,18 +222,22 @@ def _refusal(name: str, value: str) -> ConfigError | None:
     try:
         check_policies(BROKER_KEYS.parse(given), given)
         check_classes(given)
+        if name.endswith(_LOGIN_CLASS) and not value.strip().startswith(_KAFKA_PACKAGE):
+            raise ConfigError(name, value, "only Kafka's own classes: this broker loads no others")
     except ConfigError as error:
         return error
     return None
 
 
 def _check_tiered(name: str, value: str, found: Diagnosis) -> None:
-    if name != _TIERED_KEY:
+    if name not in _TIERED_KEYS:
         found.note(f"{name}: no effect: there is no tiered storage", "it may stay in the file")
     elif value.strip().lower() == "true":
         found.wrong(
             f"{name}=true: Barnabas has no tiered storage, and does not read remote segments",
-            f"set {TIERED_TOPIC_KEY}=false for all topics (`{TIERED_TOPIC_KEY}=false,"
+            _END_OF_CONFLUENT_TIERS
+            if name.startswith(_CONFLUENT)
+            else f"set {TIERED_TOPIC_KEY}=false for all topics (`{TIERED_TOPIC_KEY}=false,"
             "remote.log.delete.on.disable=true` deletes the remote part), then remove the key",
         )
 
@@ -171,7 +248,7 @@ def _check_reporters(name: str, value: str, found: Diagnosis) -> None:
     if others:
         found.note(
             f"{name}: {', '.join(others)}: no effect: Java classes are not loaded",
-            "let Prometheus read barnabas.metrics.listener; docs/metrics.md has Kafka's names",
+            "let Prometheus read metrics.listener; docs/metrics.md has Kafka's names",
         )
 
 
@@ -183,7 +260,8 @@ def _check_together(given: Mapping[str, str], found: Diagnosis) -> None:
             # `check_keys` reports unknown keys.
             read_configuration(remaining, warns=False)
         except ConfigError as error:
-            found.wrong(str(error), f"correct {error.key}; docs/security.md has examples")
+            otherwise = f"correct {error.key}; docs/security.md has examples"
+            found.wrong(str(error), _remedy(error.key, otherwise))
             if error.key not in remaining:
                 return
             del remaining[error.key]

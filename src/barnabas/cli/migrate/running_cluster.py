@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import counted
+from barnabas.cli.doctor.machines import examine_racks_of_machines, examine_replica_machines
 from barnabas.cli.migrate.node_files import TIERED_TOPIC_KEY, check_keys, report_tiered_topics
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
@@ -15,11 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.client.admin.cluster import ClusterDescription
+    from barnabas.client.admin.topics import TopicState
     from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
 
 _STATIC = "static broker"
 _TOPICS_PER_REQUEST = 500
+# Followers fetch several times a second.
+_VOTER_LAG_MS_MAX = 5_000
 
 
 def check_cluster(client: Client, found: Diagnosis) -> None:
@@ -27,11 +32,13 @@ def check_cluster(client: Client, found: Diagnosis) -> None:
     cluster = client.admin.describe_cluster()
     if not _check_levels(client, found):
         return
+    _check_quorum(client, found)
     for node in cluster.brokers:
         _check_configs(client, node, found)
     names = client.admin.list_topics()
     _check_topics(client, sorted(names), found)
-    _check_replicas(client, sorted(names), found)
+    _check_replicas(client, cluster, sorted(names), found)
+    examine_racks_of_machines(cluster, found)
     _count(client, found)
     found.unexamined(
         "values of secret keys, and data directories",
@@ -60,6 +67,27 @@ def _check_levels(client: Client, found: Diagnosis) -> bool:
     if carried:
         found.ok(f"feature levels: {', '.join(carried)}")
     return True
+
+
+def _check_quorum(client: Client, found: Diagnosis) -> None:
+    """Report voters that do not follow: with another stopped one, there may be no majority."""
+    try:
+        quorum = client.admin.describe_quorum()
+    except ClientError as error:
+        found.unexamined(f"the metadata quorum: {error}", "run the check with more rights")
+        return
+    # The leader reports the current time as the time at which it had all records.
+    times = {each.node_id: each.last_caught_up_timestamp for each in quorum.voters}
+    now = times.get(quorum.leader_id, -1)
+    late = sorted(node for node, time in times.items() if now - time > _VOTER_LAG_MS_MAX)
+    if late:
+        found.wrong(
+            f"controllers {', '.join(map(str, late))} do not follow controller {quorum.leader_id}, "
+            "the leader of the metadata quorum",
+            "wait until `barnabas quorum describe` shows that they do, before each node",
+        )
+    else:
+        found.ok(f"{counted(len(times), 'voter')} of the metadata quorum with all records")
 
 
 def _check_configs(client: Client, node: NodeInfo, found: Diagnosis) -> None:
@@ -94,11 +122,15 @@ def _check_topics(client: Client, names: list[str], found: Diagnosis) -> None:
         report_tiered_topics(tiered, found)
 
 
-def _check_replicas(client: Client, names: list[str], found: Diagnosis) -> None:
+def _check_replicas(
+    client: Client, cluster: ClusterDescription, names: list[str], found: Diagnosis
+) -> None:
     """Report replicas that are out of sync: a node may only stop when there are none."""
     behind, single, partitions = 0, 0, 0
+    every: dict[str, TopicState] = {}
     for start in range(0, len(names), _TOPICS_PER_REQUEST):
         topics = client.admin.describe_topics(names[start : start + _TOPICS_PER_REQUEST])
+        every |= topics
         for topic in topics.values():
             for each in topic.partitions.values():
                 partitions += 1
@@ -116,6 +148,7 @@ def _check_replicas(client: Client, names: list[str], found: Diagnosis) -> None:
             f"{counted(single, 'partition')} with one replica: not served while its node moves",
             "a restart of Apache Kafka has the same effect",
         )
+    examine_replica_machines(cluster, every, found)
 
 
 def _count(client: Client, found: Diagnosis) -> None:

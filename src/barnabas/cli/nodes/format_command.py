@@ -155,11 +155,20 @@ def _echo_random_uuid(*, as_json: bool) -> None:
 def _configuration(properties_file: str, cluster_id: str | None) -> Configuration:
     from barnabas.cli.common.variables import without_variables
     from barnabas.server.configs.configuration import read_configuration
+    from barnabas.server.configs.node_keys import BROKERS_KEY
     from barnabas.settings.properties import parse_properties
 
     properties = parse_properties(RealDisk().read(properties_file).decode("latin-1"))
     if cluster_id is not None:
         properties["cluster.id"] = cluster_id
+    if properties.get(BROKERS_KEY):
+        fail(
+            f"{properties_file} is the file of a node of several processes ({BROKERS_KEY}), which "
+            "format their folders when they start. To format the controller before, for example "
+            "for its first users, give a copy of the file without this key, with "
+            "process.roles=controller, the controller's listeners only, and its folder "
+            "(controller.ID) as log.dirs"
+        )
     return read_configuration(without_variables(properties))
 
 

@@ -12,7 +12,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.runtime.process import process_id
+from barnabas.cli.nodes.start_report import StartError
+from barnabas.runtime.process import discard_standard_output, process_id
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import format_properties
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from barnabas.runtime.clock import Timer
+    from barnabas.runtime.loop import ProcessControl, Runtime
 
 PREFIX = "barnabas.registry."
 LISTENER_KEY = f"{PREFIX}listener"
@@ -211,3 +213,21 @@ class RegistryChild:
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
+
+
+def registry_child(
+    options: RegistryOptions, runtime: Runtime, control: ProcessControl
+) -> RegistryChild:
+    """Return the registry of this process. It is not started yet."""
+
+    def on_ready(url: str) -> None:
+        try:
+            sys.stdout.write(f"registry {url}\n")
+            sys.stdout.flush()
+        except OSError:
+            discard_standard_output()
+
+    def on_failed(reason: str) -> None:
+        control.fail(StartError(reason))
+
+    return RegistryChild(options, runtime.timer, on_ready, on_failed)

@@ -1,19 +1,14 @@
 """The work of `barnabas start`: read the configuration, run the broker, report the result.
 
 The log goes to standard error, as text or as JSON; by default it has only warnings. The options for
-tests add a temporary directory, a ready file and --exit-with. The temporary directory is removed
-when the broker ends, unless by SIGKILL. With --exit-with, the broker ends with another process. It
-then needs no clean stop if its data is deleted anyway.
+tests are in `start_files`. With --brokers, `start_node` runs several processes.
 """
 
 from __future__ import annotations
 
-import errno
 import gc
 import logging
 import os
-import signal
-import socket
 import sys
 import textwrap
 from datetime import UTC, datetime
@@ -22,29 +17,36 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import json_line, printable, printable_lines
 from barnabas.cli.common.variables import without_variables
+from barnabas.cli.nodes.start_files import StartFiles
+from barnabas.cli.nodes.start_options import (
+    FORMAT_KEY,
+    LEVEL_KEY,
+    REGISTRY_PREFIX,
+    first_topics,
+    registry_options,
+)
+from barnabas.cli.nodes.start_report import StartError, fail_start, print_ready, with_remedy
 from barnabas.runtime import system_calls
 from barnabas.runtime.disk import RealDisk
-from barnabas.runtime.process import HANGUP, discard_standard_output
-from barnabas.runtime.system_calls import request_parent_death_signal
+from barnabas.server.configs.node_keys import BROKERS_KEY, MEMBERS_KEY
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.cli.nodes.registry_child import RegistryChild, RegistryOptions
+    from barnabas.cli.nodes.registry_child import RegistryChild
     from barnabas.cli.nodes.start_options import StartOptions
     from barnabas.runtime.clock import Timer
     from barnabas.runtime.loop import ProcessControl, Runtime
-    from barnabas.runtime.process import ParentWatch
     from barnabas.runtime.service_manager import ServiceManager
+    from barnabas.server.configs.configuration import Configuration
     from barnabas.server.process.first_topics import NewTopic
     from barnabas.server.process.node import Node
 
 
 _log = logging.getLogger(__name__)
 
-FAILED = 1
 # Thresholds of the garbage collector. The first is the number of new objects that triggers a
 # collection of the youngest generation. The second is the number of such collections that triggers
 # one of the middle generation. The third is the number of those that triggers a full collection.
@@ -52,24 +54,17 @@ FAILED = 1
 # middle generation is therefore collected at 200,000 objects (10 ms).
 GC_THRESHOLDS = (50_000, 2, 350)
 DEFAULT_DATA_DIR = "barnabas-data"
-FORMAT_KEY = "barnabas.log.format"
-_REGISTRY_PREFIX = "barnabas.registry."
-LEVEL_KEY = "barnabas.log.level"
-
-
-class StartError(Exception):
-    """The reason why the broker does not start, as a message for the operator."""
 
 
 def start_broker(options: StartOptions) -> int:
     """Run a broker until a signal stops it. Return the exit status."""
     if not __debug__:
-        return _fail(
+        return fail_start(
             "do not run with -O or PYTHONOPTIMIZE: the broker checks its invariants "
             "with assertions, which these options disable"
         )
     if not system_calls.CAN_RUN_BROKER:
-        return _fail(system_calls.NO_BROKER)
+        return fail_start(system_calls.NO_BROKER)
     start_files: StartFiles | None = None
     try:
         _check_together(options)
@@ -77,11 +72,16 @@ def start_broker(options: StartOptions) -> int:
         properties = without_variables(_properties(options, start_files.temporary_directory))
         set_up_log(properties.get(FORMAT_KEY, "text"), properties.get(LEVEL_KEY, "warning"))
         raise_open_files_limit()
+        if properties.get(BROKERS_KEY):
+            # Imported only for nodes of several processes.
+            from barnabas.cli.nodes.start_node import run_node
+
+            return run_node(properties, options, start_files)
         return _run(properties, options, start_files)
     except (StartError, ConfigError, PropertiesError, OpenFilesError) as error:
-        return _fail(str(error))
+        return fail_start(str(error))
     except OSError as error:
-        return _fail(_with_remedy(error))
+        return fail_start(with_remedy(error))
     finally:
         if start_files is not None:
             start_files.close()
@@ -90,15 +90,17 @@ def start_broker(options: StartOptions) -> int:
 def _run(properties: dict[str, str], options: StartOptions, start_files: StartFiles) -> int:
     from barnabas.runtime.loop import run
     from barnabas.runtime.service_manager import service_manager
+    from barnabas.server.configs.config import log_directories
     from barnabas.server.configs.configuration import read_configuration
     from barnabas.server.process.node import Node
     from barnabas.server.startup.node_failure import NodeFailedError
+    from barnabas.server.startup.node_folders import check_no_node
     from barnabas.storage.errors import StorageError
 
     _collect_garbage()
-    of_registry = _registry_options(properties)
+    of_registry = registry_options(properties)
+    first = (first_topics(options), _take_members(properties))
     config = read_configuration(properties)
-    topics = _first_topics(options)
     manager: ServiceManager | None = None
     registry: RegistryChild | None = None
 
@@ -108,9 +110,9 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
         manager.starting("starting: opening the logs and waiting for a controller")
 
         def on_running(address: str) -> None:
-            if topics:
+            if first[0]:
                 on_created = partial(on_ready, address)
-                _create_topics(topics, broker, runtime.timer, on_created, control.fail)
+                _create_topics(first, broker, runtime.timer, on_created, control.fail)
             else:
                 on_ready(address)
 
@@ -120,17 +122,12 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
             except OSError as error:
                 control.fail(error)
                 return
-            _print_ready(address, broker.metrics_address)
+            print_ready(address, broker.metrics_address)
             manager.ready(f"ready at {address}")
             if registry is not None:
                 registry.start(address)
             _log_slow_python()
-            # These modules are not needed for the first response, so import them afterwards.
-            from barnabas.server.process.preload import Preloader, needed_modules
-
-            has_authorizer = bool(config.parsed.string("authorizer.class.name"))
-            names = needed_modules(has_authorizer=has_authorizer)
-            Preloader(runtime.timer, names).start()
+            _import_later(config, runtime.timer)
 
         def on_stop() -> None:
             manager.stopping("stopping: handing over partitions and closing the logs")
@@ -139,9 +136,13 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
             else:
                 broker.stop(control.finish)
 
-        broker = Node(config, runtime, on_running, control.fail)
+        if not first[1]:
+            check_no_node(runtime.disk, log_directories(config.parsed))
+        broker = Node(config, runtime, on_running, control.fail, has_supervisor=bool(first[1]))
         if of_registry is not None:
-            registry = _registry_child(of_registry, runtime, control)
+            from barnabas.cli.nodes.registry_child import registry_child
+
+            registry = registry_child(of_registry, runtime, control)
         control.on_stop(on_stop)
         start_files.watch(runtime, control)
         broker.start()
@@ -149,52 +150,45 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
     try:
         run(main)
     except (StorageError, NodeFailedError, StartError) as error:
-        return _fail(str(error), manager)
+        return fail_start(str(error), manager)
     except OSError as error:
-        return _fail(_with_remedy(error), manager)
+        return fail_start(with_remedy(error), manager)
     finally:
         if registry is not None:
             registry.kill()
     return 0
 
 
-def _registry_options(properties: dict[str, str]) -> RegistryOptions | None:
-    """Take the keys of a registry out of the properties; return None if there are none."""
-    if not any(name.startswith(_REGISTRY_PREFIX) for name in properties):
-        return None
-    from barnabas.cli.nodes.registry_child import RegistryOptions, take_registry_properties
+def _import_later(config: Configuration, timer: Timer) -> None:
+    """Import the modules that are not needed for the first response."""
+    from barnabas.server.process.preload import Preloader, needed_modules
 
-    log_format = properties.get(FORMAT_KEY, "text")
-    log_level = properties.get(LEVEL_KEY, "warning")
-    return RegistryOptions(take_registry_properties(properties), log_format, log_level)
+    has_authorizer = bool(config.parsed.string("authorizer.class.name"))
+    Preloader(timer, needed_modules(has_authorizer=has_authorizer)).start()
 
 
-def _registry_child(
-    options: RegistryOptions, runtime: Runtime, control: ProcessControl
-) -> RegistryChild:
-    from barnabas.cli.nodes.registry_child import RegistryChild
-
-    def on_ready(url: str) -> None:
-        try:
-            sys.stdout.write(f"registry {url}\n")
-            sys.stdout.flush()
-        except OSError:
-            discard_standard_output()
-
-    def on_failed(reason: str) -> None:
-        control.fail(StartError(reason))
-
-    return RegistryChild(options, runtime.timer, on_ready, on_failed)
+def _take_members(properties: dict[str, str]) -> frozenset[int]:
+    """Take out the ids of the brokers of this node; they are empty for a single process."""
+    text = properties.pop(MEMBERS_KEY, "")
+    return frozenset(int(each) for each in text.split(",") if each)
 
 
 def _create_topics(
-    topics: list[NewTopic],
+    first: tuple[list[NewTopic], frozenset[int]],
     node: Node,
     timer: Timer,
     on_created: Callable[[], None],
     on_failed: Callable[[BaseException], None],
 ) -> None:
-    """Create the topics of --topic on a node that is ready."""
+    """Create the topics of --topic on a node that is ready.
+
+    Args:
+        first: the topics, and ids of the brokers that must serve before.
+        node: the node.
+        timer: runs the checks.
+        on_created: called when the topics can be used.
+        on_failed: called with the reason instead.
+    """
     from barnabas.server.process.first_topics import FirstTopics
     from barnabas.server.startup.node_failure import NodeFailedError
 
@@ -202,24 +196,7 @@ def _create_topics(
         on_failed(NodeFailedError("--topic requires a node that is a broker"))
     else:
         dependencies = node.broker.dependencies
-        FirstTopics(dependencies, timer, on_created, on_failed).create(topics)
-
-
-def _first_topics(options: StartOptions) -> list[NewTopic]:
-    """Return the topics of --topic.
-
-    Raises:
-        StartError: A topic cannot be read.
-    """
-    if not options.topics:
-        # Most starts have none, so they do not import the module.
-        return []
-    from barnabas.server.process.first_topics import TopicError, parse_topic
-
-    try:
-        return [parse_topic(text) for text in options.topics]
-    except TopicError as error:
-        raise StartError(f"--topic: {error}") from error
+        FirstTopics(dependencies, timer, on_created, on_failed).create(*first)
 
 
 def _collect_garbage() -> None:
@@ -240,48 +217,6 @@ def _log_slow_python() -> None:
         _log.info("Slow Python: %s", UNOPTIMIZED)
 
 
-def _print_ready(address: str, metrics_address: str | None) -> None:
-    # The logs and the metadata also live as long as the broker.
-    gc.freeze()
-    try:
-        sys.stdout.write(f"ready {address}\n")
-        if metrics_address is not None:
-            sys.stdout.write(f"metrics {metrics_address}\n")
-        sys.stdout.flush()
-    except OSError as error:
-        # A broker does not need its output.
-        discard_standard_output()
-        _log.warning("Standard output cannot be written: %s", error.strerror)
-
-
-def _with_remedy(error: OSError) -> str:
-    remedies = {
-        errno.EADDRINUSE: "stop the program that uses this address, or use another port: --listen "
-        "HOST:PORT (port 0 takes any free port)",
-        errno.EADDRNOTAVAIL: "this machine does not have this address; use another one: --listen "
-        "HOST:PORT",
-        errno.EACCES: "use a directory or port for which this user has permission",
-        errno.EPERM: "use a directory or port for which this user has permission",
-        errno.ENOTDIR: "a file with this name exists; use another directory: --data-dir DIR",
-        errno.EEXIST: "a file with this name exists; use another directory: --data-dir DIR",
-        errno.EROFS: "the file system is read-only; use another directory: --data-dir DIR",
-        errno.ENOSPC: "free disk space, or use a directory on another disk: --data-dir DIR",
-    }
-    remedy = remedies.get(error.errno or 0)
-    if isinstance(error, socket.gaierror):
-        remedy = "use a name or address of this machine: --listen HOST:PORT"
-    reason = error.strerror or str(error)
-    text = f"{error.filename}: {reason}" if error.filename else reason
-    return f"{text}; {remedy}" if remedy else text
-
-
-def _fail(text: str, manager: ServiceManager | None = None) -> int:
-    sys.stderr.write(f"barnabas: {text}\n")
-    if manager is not None:
-        manager.failed(text)
-    return FAILED
-
-
 def _check_together(options: StartOptions) -> None:
     """Check that the options do not contradict each other.
 
@@ -299,7 +234,7 @@ def _properties(options: StartOptions, temporary_directory: str | None) -> dict[
     properties: dict[str, str] = {}
     if options.properties_file is not None:
         try:
-            text = RealDisk().read(options.properties_file).decode("latin-1")
+            text = _read_file(options.properties_file).decode("latin-1")
         except OSError as error:
             raise StartError(f"cannot read {options.properties_file}: {error.strerror}") from error
         properties = parse_properties(text)
@@ -310,7 +245,8 @@ def _properties(options: StartOptions, temporary_directory: str | None) -> dict[
         properties[key.strip()] = value
     given = {
         "metrics.listener": options.metrics,
-        f"{_REGISTRY_PREFIX}listener": options.registry,
+        f"{REGISTRY_PREFIX}listener": options.registry,
+        BROKERS_KEY: options.brokers,
         FORMAT_KEY: options.log_format,
         LEVEL_KEY: options.log_level,
     }
@@ -334,100 +270,16 @@ def _properties(options: StartOptions, temporary_directory: str | None) -> dict[
     return properties
 
 
+def _read_file(path: str) -> bytes:
+    return sys.stdin.buffer.read() if path == "-" else RealDisk().read(path)
+
+
 def _listeners(address: str) -> str:
     from barnabas.server.configs.endpoints import parse_address
 
     if parse_address(address) is None:
         raise StartError(f"--listen takes HOST:PORT, for example 127.0.0.1:9092, not {address!r}")
     return f"PLAINTEXT://{address}"
-
-
-_NAME = "barnabas-temporary-"
-
-
-class StartFiles:
-    """Creates the files that `options` request, and removes them in `close`.
-
-    Raises:
-        OSError: The temporary directory cannot be created, or the old ready file not removed.
-    """
-
-    def __init__(self, options: StartOptions) -> None:
-        self._options = options
-        self._watch: ParentWatch | None = None
-        # The data directory that was created here; None if there is none.
-        self.temporary_directory: str | None = None
-        self._remove_ready_file()
-        if options.temporary:
-            self.temporary_directory = _make_directory()
-
-    def watch(self, runtime: Runtime, control: ProcessControl) -> None:
-        """Make the process end when the watched process ends.
-
-        With --temporary, it also ends when the terminal closes.
-        """
-        options = self._options
-        is_hangup_ignored = signal.getsignal(HANGUP) is signal.SIG_IGN
-        if options.temporary and not is_hangup_ignored:
-            control.on_signal(HANGUP, control.request_stop)
-        if options.exit_with is None:
-            return
-        from barnabas.runtime.process import WAKING_SIGNAL, ParentWatch
-
-        throws_away = options.temporary or options.remove_orphaned is not None
-        self._watch = ParentWatch(
-            runtime.timer,
-            options.exit_with,
-            control.finish if throws_away else control.request_stop,
-        )
-        control.on_signal(WAKING_SIGNAL, self._watch.check)
-        self._watch.start()
-
-    def on_ready(self, address: str) -> None:
-        """Write the ready file; ask the kernel for a signal when the parent process ends.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        path = self._options.ready_file
-        if path is not None:
-            # The readers of the file run now, so the file need not survive a power loss.
-            disk = RealDisk()
-            disk.write_atomically(disk.absolute(path), f"{address}\n".encode(), sync=False)
-        if self._watch is not None:
-            from barnabas.runtime.process import WAKING_SIGNAL
-
-            request_parent_death_signal(WAKING_SIGNAL)
-            # The parent may have ended before the request for a signal.
-            self._watch.check()
-
-    def close(self) -> None:
-        """Remove the ready file and the temporary directory.
-
-        If the watched process has ended, also remove the directory of --remove-orphaned.
-        """
-        self._remove_ready_file()
-        left = [self.temporary_directory]
-        if self._watch is not None and self._watch.has_ended:
-            left.append(self._options.remove_orphaned)
-        for directory in left:
-            if directory is not None:
-                import shutil
-
-                shutil.rmtree(directory, ignore_errors=True)
-
-    def _remove_ready_file(self) -> None:
-        path = self._options.ready_file
-        if path is not None and RealDisk().exists(path):
-            RealDisk().remove(path)
-
-
-def _make_directory() -> str:
-    """Create an empty directory for this user only; importing tempfile would take 20 ms."""
-    parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - the name below it is random
-    path = f"{parent}/{_NAME}{os.urandom(8).hex()}"
-    os.mkdir(path, 0o700)  # noqa: PTH102 - paths are strings here
-    return path
 
 
 # Before each line of a traceback.

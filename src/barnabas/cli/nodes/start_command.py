@@ -20,6 +20,7 @@ Examples:
   barnabas start --temporary --port 0 --topic orders:3 --ready-file broker.address
   barnabas start --set log.retention.hours=24 --set auto.create.topics.enable=false
   barnabas start node-1.properties --set cluster.id=CLUSTER_ID
+  barnabas start server.properties --brokers auto
 
 \b
 Exit status: 0 after a stop by SIGTERM or SIGINT, 1 if the broker cannot start or run, 2 for wrong
@@ -90,6 +91,12 @@ usage.
     help="Address of a schema registry, which runs in a process of its own. Default: none.",
 )
 @click.option(
+    "--brokers",
+    metavar="auto|N",
+    help="Run one broker process on each usable core, or N of them, and a controller process. "
+    "Default: one process.",
+)
+@click.option(
     "--log-format", type=click.Choice(["text", "json"]), help="Format of the log. Default: text."
 )
 @click.option(
@@ -103,6 +110,8 @@ def start(**given: Any) -> None:
     By default, the node is a broker and the only controller of its cluster. Prints the line
     "ready HOST:PORT" on standard output when the node answers, and with --metrics the line
     "metrics HOST:PORT". With --registry, the line "registry URL" follows when the registry
-    answers. The log goes to standard error. Keys and defaults are those of Apache Kafka.
+    answers. The log goes to standard error. Keys and defaults are those of Apache Kafka. With
+    --brokers, the node has several processes, and "ready" is followed by the addresses of all
+    brokers. - in place of the file reads the keys from standard input.
     """
     sys.exit(start_broker(StartOptions(**given)))

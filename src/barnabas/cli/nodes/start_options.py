@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.cli.nodes.start_report import StartError
+
+if TYPE_CHECKING:
+    from barnabas.cli.nodes.registry_child import RegistryOptions
+    from barnabas.server.process.first_topics import NewTopic
+
+FORMAT_KEY = "barnabas.log.format"
+LEVEL_KEY = "barnabas.log.level"
+REGISTRY_PREFIX = "barnabas.registry."
 
 _TAKES_VALUE = (
     "--listen",
@@ -17,13 +27,14 @@ _TAKES_VALUE = (
     "--exit-with",
     "--remove-orphaned",
     "--registry",
+    "--brokers",
 )
 
 
 class StartOptions(NamedTuple):
     """The options that the user gave."""
 
-    # Path of a Java .properties file, or None.
+    # Path of a Java .properties file, "-" for standard input, or None.
     properties_file: str | None = None
     # "HOST:PORT". None: taken from the file, else the default.
     listen: str | None = None
@@ -49,6 +60,8 @@ class StartOptions(NamedTuple):
     remove_orphaned: str | None = None
     # "HOST:PORT" of a schema registry. None: taken from the file, else no registry.
     registry: str | None = None
+    # "auto", or the number of broker processes. None: taken from the file, else one process.
+    brokers: str | None = None
 
     @classmethod
     def parse(cls, words: list[str]) -> StartOptions | None:
@@ -74,7 +87,7 @@ class StartOptions(NamedTuple):
                     single[name] = value
             elif word == "--temporary":
                 temporary = True
-            elif word.startswith("-") or file is not None:
+            elif (word.startswith("-") and word != "-") or file is not None:
                 return None
             else:
                 file = word
@@ -96,4 +109,33 @@ class StartOptions(NamedTuple):
             exit_with=int(numbers["--exit-with"]) if "--exit-with" in numbers else None,
             remove_orphaned=single.get("--remove-orphaned"),
             registry=single.get("--registry"),
+            brokers=single.get("--brokers"),
         )
+
+
+def first_topics(options: StartOptions) -> list[NewTopic]:
+    """Return the topics of --topic.
+
+    Raises:
+        StartError: A topic cannot be read.
+    """
+    if not options.topics:
+        # Most starts have none, so they do not import the module.
+        return []
+    from barnabas.server.process.first_topics import TopicError, parse_topic
+
+    try:
+        return [parse_topic(text) for text in options.topics]
+    except TopicError as error:
+        raise StartError(f"--topic: {error}") from error
+
+
+def registry_options(properties: dict[str, str]) -> RegistryOptions | None:
+    """Take the keys of a registry out of the properties; return None if there are none."""
+    if not any(name.startswith(REGISTRY_PREFIX) for name in properties):
+        return None
+    from barnabas.cli.nodes.registry_child import RegistryOptions, take_registry_properties
+
+    log_format = properties.get(FORMAT_KEY, "text")
+    log_level = properties.get(LEVEL_KEY, "warning")
+    return RegistryOptions(take_registry_properties(properties), log_format, log_level)

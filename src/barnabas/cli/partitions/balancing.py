@@ -4,7 +4,8 @@ Each broker has a load in three dimensions: the bytes of its replicas, the bytes
 replicas receive, and the number of its replicas. Loads are divided by the average load of the
 brokers, so that 1 is the average in each dimension.
 
-First, replicas leave the brokers that must be empty. Then replicas move from a broker above the
+First, replicas leave the brokers that must be empty, and machines that have another replica of the
+same partition, if a machine without one is there. Then replicas move from a broker above the
 average to a broker below it. A broker that differs from the average by more than the tolerance
 starts this, and it goes on until all brokers are within half of the tolerance: after the moves,
 a little more traffic is no reason for further ones. Of the replicas that fit, the replica with the
@@ -12,8 +13,8 @@ largest effect per copied byte moves. At last, preferred leaders change, which c
 
 Each move reduces the weighted sum of all squared loads. Planning ends when no move does, so a
 second plan has nothing to move; thousands of partitions may need more passes than the limit. The
-number of racks with a replica of a partition never becomes smaller, except when a rack has no
-broker left.
+number of racks, and of machines, with a replica of a partition never becomes smaller, except when
+a rack has no broker left.
 
 A search for the best plan was turned down: it takes minutes for thousands of partitions, and the
 loads change before the moves end.
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.partitions.planning import too_few_brokers
+from barnabas.cli.partitions.planning import told_apart, too_few_brokers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -94,6 +95,7 @@ def plan_balance(
     *,
     movable: Collection[TopicPartition] | None = None,
     tolerance: float = TOLERANCE,
+    machines: Mapping[int, str] | None = None,
 ) -> dict[TopicPartition, list[int]]:
     """Return the planned replicas of each partition, preferred leader first.
 
@@ -103,15 +105,28 @@ def plan_balance(
         racks: The brokers to use, with their racks. All other brokers become empty.
         movable: The partitions that may change; None for all of them.
         tolerance: The share of the average load by which a broker may differ from it.
+        machines: Machine by broker; None if each broker has its own.
 
     Raises:
         PlanError: There are fewer brokers than replicas of a partition.
     """
-    balancer = _Balancer(current, loads, racks, current if movable is None else movable, tolerance)
+    places = {
+        broker: _Place(racks[broker], machine)
+        for broker, machine in told_apart(machines, sorted(racks)).items()
+    }
+    balancer = _Balancer(current, loads, places, current if movable is None else movable, tolerance)
     balancer.empty_other_brokers()
+    balancer.separate_machines()
     balancer.even_out()
     balancer.spread_leaders()
     return balancer.replicas
+
+
+class _Place(NamedTuple):
+    """Where a broker runs."""
+
+    rack: str | None
+    machine: object
 
 
 class _Balancer:
@@ -121,12 +136,13 @@ class _Balancer:
         self,
         current: Mapping[TopicPartition, Sequence[int]],
         loads: Mapping[TopicPartition, PartitionLoad],
-        racks: Mapping[int, str | None],
+        places: Mapping[int, _Place],
         movable: Collection[TopicPartition],
         tolerance: float,
     ) -> None:
         self._current = current
-        self._racks = racks
+        # The brokers to use.
+        self._places = places
         self._movable = frozenset(movable)
         # Brokers outside these bounds are balanced, until they are within the inner bounds.
         self._high, self._low = 1 + tolerance, 1 - tolerance
@@ -144,7 +160,7 @@ class _Balancer:
             )
             for tp in current
         }
-        self._load: dict[int, list[float]] = {broker: [0.0, 0.0, 0.0] for broker in sorted(racks)}
+        self._load: dict[int, list[float]] = {broker: [0.0, 0.0, 0.0] for broker in places}
         # The partitions of each broker; a dictionary keeps their order.
         self._on: dict[int, dict[TopicPartition, None]] = {broker: {} for broker in self._load}
         for tp, nodes in self.replicas.items():
@@ -158,11 +174,11 @@ class _Balancer:
         for tp, nodes in self._current.items():
             # Replicas of other partitions stay where they are, also on brokers that are not used.
             is_movable = tp in self._movable
-            replicas = len(nodes) if is_movable else sum(node in self._racks for node in nodes)
+            replicas = len(nodes) if is_movable else sum(node in self._places for node in nodes)
             size += loads[tp].size * replicas
             rate += loads[tp].rate * replicas
             count += replicas
-        brokers = len(self._racks)
+        brokers = len(self._places)
         return size / brokers, rate / brokers, count / brokers
 
     def _add(self, tp: TopicPartition, broker: int) -> None:
@@ -184,33 +200,55 @@ class _Balancer:
         leaving = [
             tp
             for tp, nodes in self.replicas.items()
-            if tp in self._movable and not all(node in self._racks for node in nodes)
+            if tp in self._movable and not all(node in self._places for node in nodes)
         ]
         for tp in sorted(leaving, key=lambda tp: (-self._sizes[tp], tp)):
             nodes = self.replicas[tp]
-            if len(nodes) > len(self._racks):
-                raise too_few_brokers(tp, len(nodes), self._racks)
+            if len(nodes) > len(self._places):
+                raise too_few_brokers(tp, len(nodes), self._places)
             for index, node in enumerate(nodes):
-                if node not in self._racks:
+                if node not in self._places:
                     nodes[index] = self._target(tp, index)
                     self._add(tp, nodes[index])
 
     def _target(self, tp: TopicPartition, index: int) -> int:
-        """Return the broker for a replica: in a rack without another replica, with little load."""
+        """Return the broker for a replica: with few replicas on its machine, and little load.
+
+        Of the brokers with equally few ones, a broker in a rack without another replica is chosen.
+        """
         nodes = self.replicas[tp]
-        others = {
-            self._racks[node]
-            for place, node in enumerate(nodes)
-            if place != index and node in self._racks
-        }
+        others = self._places_of(node for place, node in enumerate(nodes) if place != index)
         weights = self._weights[tp]
 
-        def rank(broker: int) -> tuple[bool, float, int]:
-            rack = self._racks[broker]
+        def rank(broker: int) -> tuple[int, bool, float, int]:
+            place = self._places[broker]
             load = max(has + more for has, more in zip(self._load[broker], weights, strict=True))
-            return rack is not None and rack in others, load, broker
+            shares_rack = place.rack is not None and any(place.rack == o.rack for o in others)
+            return _count_on(place.machine, others), shares_rack, load, broker
 
         return min((broker for broker in self._load if broker not in nodes), key=rank)
+
+    def _places_of(self, nodes: Iterable[int]) -> list[_Place]:
+        """Return the places of those nodes that the plan uses."""
+        return [self._places[node] for node in nodes if node in self._places]
+
+    def separate_machines(self) -> None:
+        """Move replicas that share a machine to machines with fewer replicas of the partition."""
+        for tp in sorted(self._movable, key=lambda tp: (-self._sizes[tp], tp)):
+            nodes = self.replicas[tp]
+            if len(nodes) == len(self._places):
+                continue
+            # The preferred leader comes last, so that it stays if another replica can move.
+            for index in reversed(range(len(nodes))):
+                others = self._places_of(node for node in nodes if node != nodes[index])
+                shared = _count_on(self._places[nodes[index]].machine, others)
+                if not shared:
+                    continue
+                target = self._target(tp, index)
+                if _count_on(self._places[target].machine, others) < shared:
+                    self._remove(tp, nodes[index])
+                    nodes[index] = target
+                    self._add(tp, target)
 
     def even_out(self) -> None:
         """Move replicas from brokers above the average to brokers below it."""
@@ -316,26 +354,30 @@ class _Balancer:
                 _IMPORTANCE, self._weights[tp], self._load[over], self._load[under], strict=True
             )
         )
-        return change < -_EPSILON and self._keeps_racks(nodes, over, under)
+        return change < -_EPSILON and self._keeps_apart(nodes, over, under)
 
-    def _keeps_racks(self, nodes: Sequence[int], over: int, under: int) -> bool:
-        """Return whether at least as many racks as before have a replica after the move."""
-        racks = self._racks
-        others = {racks.get(node) for node in nodes if node != over}
-        return racks[under] not in others or racks[over] in others
+    def _keeps_apart(self, nodes: Sequence[int], over: int, under: int) -> bool:
+        """Return whether the move lets replicas share neither more racks nor more machines."""
+        places = self._places
+        others = self._places_of(node for node in nodes if node != over)
+        racks = {place.rack for place in others}
+        if places[under].rack in racks and places[over].rack not in racks:
+            return False
+        new, old = (_count_on(places[each].machine, others) for each in (under, over))
+        return new <= old
 
     def spread_leaders(self) -> None:
         """Change preferred leaders, until no change of one partition spreads them better."""
-        led = {tp: nodes for tp, nodes in self.replicas.items() if nodes[0] in self._racks}
+        led = {tp: nodes for tp, nodes in self.replicas.items() if nodes[0] in self._places}
         total_rate = sum(self._weights[tp][1] for tp in led)
         weights = {
             tp: (
-                _divided(self._weights[tp][1], total_rate / len(self._racks)),
-                len(self._racks) / len(led),
+                _divided(self._weights[tp][1], total_rate / len(self._places)),
+                len(self._places) / len(led),
             )
             for tp in led
         }
-        leads = {broker: [0.0, 0.0] for broker in self._racks}
+        leads = {broker: [0.0, 0.0] for broker in self._places}
         for tp, nodes in led.items():
             for dimension, weight in enumerate(weights[tp]):
                 leads[nodes[0]][dimension] += weight
@@ -378,6 +420,10 @@ class _Balancer:
             if is_unbalanced and change < best_change:
                 best, best_change = follower, change
         return best
+
+
+def _count_on(machine: object, places: Iterable[_Place]) -> int:
+    return sum(place.machine == machine for place in places)
 
 
 def _divided(value: float, average: float) -> float:

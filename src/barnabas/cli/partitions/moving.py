@@ -221,6 +221,8 @@ def cancel_moves(client: Client, topics: Sequence[str], *, as_json: bool) -> Non
 
 
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+# The default of these keys, which means that there is no limit.
+_NO_RATE = 2**63 - 1
 _LEADERS = "leader.replication.throttled.replicas"
 _FOLLOWERS = "follower.replication.throttled.replicas"
 
@@ -242,6 +244,23 @@ def set_throttles(client: Client, planned: Sequence[Move], bytes_per_second: int
             _FOLLOWERS: ",".join(f"{m.partition.partition}:{r}" for m in its for r in m.adding),
         }
         client.admin.alter_configs(ConfigResource(ResourceType.TOPIC, topic), lists)
+
+
+def broker_limits(client: Client, brokers: Iterable[int]) -> dict[int, int | None]:
+    """Return the bytes per second to which the moves of each broker are limited; None for no limit.
+
+    Raises:
+        ClientError: The configs of a broker cannot be read.
+    """
+    limits: dict[int, int | None] = {}
+    for broker in brokers:
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        entries = client.admin.describe_configs([resource], keys=_RATES)[resource]
+        if isinstance(entries, ClientError):
+            raise entries
+        values = [int(each.value) for each in entries if each.value and int(each.value) < _NO_RATE]
+        limits[broker] = min(values, default=None)
+    return limits
 
 
 def clear_throttles(client: Client, topics: Iterable[str]) -> None:

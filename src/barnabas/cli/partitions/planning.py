@@ -2,7 +2,7 @@
 
 A plan uses the given brokers only. Brokers differ by at most one in their number of replicas, and
 in the number of partitions whose preferred leader they are. Two replicas of a partition share a
-rack only if every other rack has a replica already.
+rack only if every other rack has a replica already, and the same holds for machines.
 
 No replica moves without need. If one broker has two replicas more than another, it always has a
 partition that the other broker lacks. Moving one replica per surplus is therefore sufficient and
@@ -12,7 +12,7 @@ minimal. A change of the preferred leader only reorders replicas and moves no da
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -32,6 +32,38 @@ def too_few_brokers(tp: TopicPartition, replicas: int, brokers: Iterable[int]) -
         f"{tp} requires {replicas} replicas, but the only brokers are {names}: add a broker, or "
         "lower the replication factor"
     )
+
+
+def told_apart(machines: Mapping[int, str] | None, brokers: Iterable[int]) -> Mapping[int, object]:
+    """Return the machine of each broker; if all brokers share one, as if each had its own.
+
+    Args:
+        machines: Machine by broker; None if each broker has its own.
+        brokers: The brokers that a plan uses.
+    """
+    used = {broker: (machines or {}).get(broker, broker) for broker in brokers}
+    return used if len(set(used.values())) > 1 else {broker: broker for broker in used}
+
+
+def sharing_machines(
+    replicas: Mapping[TopicPartition, Sequence[int]],
+    machines: Mapping[int, str],
+    usable: Iterable[int],
+) -> list[TopicPartition]:
+    """Return the partitions with replicas that share a machine, though another one has none.
+
+    Args:
+        replicas: The replicas of each partition.
+        machines: Machine by broker, of all registered brokers.
+        usable: The brokers that may get replicas.
+    """
+    free = {machines[broker] for broker in usable}
+    found = []
+    for tp, nodes in replicas.items():
+        used = {machines.get(node, str(node)) for node in nodes}
+        if len(used) < len(nodes) and not free <= used:
+            found.append(tp)
+    return found
 
 
 class Move(NamedTuple):
@@ -67,6 +99,7 @@ def plan_assignment(
     current: Mapping[TopicPartition, Sequence[int]],
     racks: Mapping[int, str | None],
     replication_factor: int | None = None,
+    machines: Mapping[int, str] | None = None,
 ) -> dict[TopicPartition, list[int]]:
     """Return the planned replicas of each partition, preferred leader first.
 
@@ -74,11 +107,12 @@ def plan_assignment(
         current: The current replicas.
         racks: The brokers to use, with their racks.
         replication_factor: Number of replicas; None keeps the current number of each partition.
+        machines: Machine by broker; None if each broker has its own.
 
     Raises:
         PlanError: There are fewer brokers than replicas.
     """
-    planner = _Planner(racks)
+    planner = _Planner(racks, told_apart(machines, racks))
     for tp, replicas in current.items():
         count = len(replicas) if replication_factor is None else replication_factor
         if count > len(racks):
@@ -97,13 +131,9 @@ class _Planner:
     """The computation of one plan."""
 
     racks: Mapping[int, str | None]
-    replicas: dict[TopicPartition, list[int]]
-    counts: dict[TopicPartition, int]
-
-    def __init__(self, racks: Mapping[int, str | None]) -> None:
-        self.racks = racks
-        self.replicas = {}
-        self.counts = {}
+    machines: Mapping[int, object]
+    replicas: dict[TopicPartition, list[int]] = field(default_factory=dict)
+    counts: dict[TopicPartition, int] = field(default_factory=dict)
 
     def load(self) -> dict[int, int]:
         """Return the number of replicas per broker."""
@@ -119,36 +149,49 @@ class _Planner:
         for tp, replicas in self.replicas.items():
             while len(replicas) > self.counts[tp]:
                 # Keep the preferred leader if possible; prefer to remove a replica with a shared
-                # rack.
+                # machine or rack.
                 spare = max(
                     replicas[1:] or replicas,
-                    key=lambda r: (self._count_in_rack(r, replicas), load[r], r),
+                    key=lambda r: (*self._sharing(r, replicas), load[r], r),
                 )
                 replicas.remove(spare)
                 load[spare] -= 1
             while len(replicas) < self.counts[tp]:
                 absent = [broker for broker in load if broker not in replicas]
-                added = min(absent, key=lambda b: (self._count_in_rack(b, replicas), load[b], b))
+                added = min(absent, key=lambda b: (*self._sharing(b, replicas), load[b], b))
                 replicas.append(added)
                 load[added] += 1
 
     def spread(self) -> None:
-        """Move replicas that share a rack to racks without a replica."""
+        """Move replicas that share a machine or rack to one without a replica."""
         load = self.load()
         for replicas in self.replicas.values():
             for index, replica in enumerate(replicas):
                 others = replicas[:index] + replicas[index + 1 :]
                 better = [
-                    b for b in load if b not in replicas and not self._count_in_rack(b, others)
+                    broker
+                    for broker in load
+                    if broker not in replicas and self._is_better_place(broker, replica, others)
                 ]
-                if self._count_in_rack(replica, others) and better:
-                    chosen = min(better, key=lambda b: (load[b], b))
+                if better:
+                    chosen = min(better, key=lambda b: (*self._sharing(b, others), load[b], b))
                     replicas[index] = chosen
                     load[replica] -= 1
                     load[chosen] += 1
 
+    def _is_better_place(self, broker: int, replica: int, others: Sequence[int]) -> bool:
+        """Return whether a broker's machine or rack has no replica, and that of `replica` has."""
+        on_machine, in_rack = self._sharing(replica, others)
+        new_on_machine, new_in_rack = self._sharing(broker, others)
+        if on_machine and not new_on_machine:
+            return True
+        return bool(in_rack) and not new_in_rack and new_on_machine <= on_machine
+
     def balance(self) -> None:
-        """Move replicas from brokers with many to brokers with few, without sharing more racks."""
+        """Move replicas from brokers with many to brokers with few.
+
+        No partition shares more machines or racks than before.
+        """
         load = self.load()
         while move := self._next_move(load):
             tp, over, under = move
@@ -167,7 +210,10 @@ class _Planner:
                     if over not in replicas or under in replicas:
                         continue
                     others = [replica for replica in replicas if replica != over]
-                    if self._count_in_rack(under, others) <= self._count_in_rack(over, others):
+                    pairs = zip(
+                        self._sharing(under, others), self._sharing(over, others), strict=True
+                    )
+                    if all(new <= old for new, old in pairs):
                         return tp, over, under
         return None
 
@@ -213,9 +259,13 @@ class _Planner:
                         waiting.append(follower)
         return []
 
-    def _count_in_rack(self, broker: int, replicas: Iterable[int]) -> int:
-        """Return how many of `replicas` share the broker's rack; 0 without racks."""
-        rack = self.racks[broker]
-        if rack is None:
-            return 0
-        return sum(self.racks[each] == rack for each in replicas if each != broker)
+    def _sharing(self, broker: int, replicas: Iterable[int]) -> tuple[int, int]:
+        """Return how many of `replicas` are on the broker's machine, and in its rack.
+
+        The second number is 0 for a broker without a rack.
+        """
+        machine, rack = self.machines[broker], self.racks[broker]
+        others = [each for each in replicas if each != broker]
+        on_machine = sum(self.machines[each] == machine for each in others)
+        in_rack = 0 if rack is None else sum(self.racks[each] == rack for each in others)
+        return on_machine, in_rack

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.common.machine_lines import machines_of
+from barnabas.cli.common.named_brokers import broker_ids
 from barnabas.cli.common.named_topics import topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
@@ -35,7 +37,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.client.facade import Client
 
@@ -54,9 +56,9 @@ Examples:
 
 \b
 --brokers computes a plan that uses these brokers evenly, moves as few replicas as possible, and
-spreads replicas over racks. Without TOPIC, it covers all topics, including internal ones. --json
-prints the plan in the format of --file and of Kafka's tool. --throttle limits the replication rate
-of the moving replicas until all have moved.
+spreads replicas over racks and machines. Without TOPIC, it covers all topics, including internal
+ones. --json prints the plan in the format of --file and of Kafka's tool. --throttle limits the
+replication rate of the moving replicas until all have moved.
 """
 
 
@@ -150,30 +152,14 @@ def _targets(
             if tp not in current:
                 raise click.UsageError(f"{tp.topic} has no partition {tp.partition}")
         return {tp: current[tp] for tp in wanted}, wanted
-    known = {node.id: node.rack for node in client.describe_cluster().brokers}
-    used = {broker: known[broker] for broker in broker_ids(brokers, known, "--brokers")}
+    known = {node.id: node for node in client.describe_cluster().brokers}
+    used = {broker: known[broker].rack for broker in broker_ids(brokers, known, "--brokers")}
     current = current_replicas(client, topics)
     try:
-        planned = plan_assignment(current, used, replication_factor)
+        planned = plan_assignment(current, used, replication_factor, machines_of(known.values()))
     except PlanError as error:
         fail(str(error))
     return current, planned
-
-
-def broker_ids(text: str, known: Collection[int], option: str) -> list[int]:
-    """Parse ids of brokers, separated by commas; end the command if there is no such broker.
-
-    Raises:
-        click.UsageError: The text has another form.
-    """
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdigit() for word in words):
-        raise click.UsageError(f"{option} {text}: write ids such as 1,2,3")
-    ids = sorted({int(word) for word in words})
-    absent = [broker for broker in ids if broker not in known]
-    if absent:
-        fail(f"there is no broker {absent[0]}; the brokers are {sorted(known)}")
-    return ids
 
 
 _SPEC = re.compile(r"(?P<topic>[\w.-]+):(?P<partition>\d+)=(?P<replicas>\d+(?:,\d+)*)", re.ASCII)

@@ -14,6 +14,8 @@ import click
 
 from barnabas.cli.admin.group_lag import known_offsets
 from barnabas.cli.common.groups import DefaultGroup
+from barnabas.cli.common.machine_lines import machines_of
+from barnabas.cli.common.named_brokers import broker_ids, brokers_on, named_brokers
 from barnabas.cli.common.named_topics import topic_arguments
 from barnabas.cli.common.output import (
     EXIT_FAILED,
@@ -31,8 +33,12 @@ from barnabas.cli.common.units import NumberRange, Seconds, Size, size
 from barnabas.cli.partitions.balancing import PartitionLoad, broker_loads, plan_balance
 from barnabas.cli.partitions.move_progress import bytes_to_copy, partition_sizes, replica_sizes
 from barnabas.cli.partitions.moving import cancel_moves, echo_moves, echo_status, run_moves
-from barnabas.cli.partitions.planning import PlanError, moves
-from barnabas.cli.partitions.reassign import DEFAULTS, broker_ids, current_replicas, plan_json
+from barnabas.cli.partitions.planning import (
+    PlanError,
+    moves,
+    sharing_machines,
+)
+from barnabas.cli.partitions.reassign import DEFAULTS, current_replicas, plan_json
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
 
     from barnabas.cli.partitions.balancing import BrokerLoad
     from barnabas.cli.partitions.planning import Move
+    from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
@@ -52,6 +59,7 @@ Examples:
   barnabas rebalance --dry-run                 only show the plan
   barnabas rebalance --throttle 50MB --yes
   barnabas rebalance --exclude-broker 3        move everything away from broker 3
+  barnabas rebalance --exclude-machine host3   move everything away from all brokers of a host
   barnabas rebalance status
   barnabas rebalance stop
 """
@@ -65,10 +73,11 @@ Examples:
 
 \b
 The plan copies few bytes: a broker whose bytes, traffic and number of replicas are within
---tolerance of the average stays as it is. The racks of a partition do not become fewer. Preferred
-leaders are spread too, which copies nothing. Without TOPIC, the plan covers all topics, including
-internal ones. --json prints the plan in the format of `barnabas partitions reassign --file` and of
-Kafka's tool, with more fields.
+--tolerance of the average stays as it is. The racks of a partition do not become fewer. Replicas
+of a partition that share a machine, that is the host of several brokers, move apart while another
+machine is there. Preferred leaders are spread too, which copies nothing. Without TOPIC, the plan
+covers all topics, including internal ones. --json prints the plan in the format of `barnabas
+partitions reassign --file` and of Kafka's tool, with more fields.
 
 \b
 Ctrl-C ends the command but not the moves: `barnabas rebalance status` shows them, and
@@ -88,11 +97,18 @@ def rebalance() -> None:
 class Balance(NamedTuple):
     """The cluster before the plan, and the plan."""
 
-    racks: Mapping[int, str | None]
+    # The brokers that the plan uses.
+    brokers: Mapping[int, NodeInfo]
     current: Mapping[TopicPartition, Sequence[int]]
     wanted: Mapping[TopicPartition, Sequence[int]]
     loads: Mapping[TopicPartition, PartitionLoad]
     planned: Sequence[Move]
+
+    @property
+    def machines(self) -> Mapping[int, str]:
+        """Machine by broker, if there are several machines and one has several brokers."""
+        named = machines_of(self.brokers.values())
+        return named if 1 < len(set(named.values())) < len(named) else {}
 
     @property
     def bytes_to_copy(self) -> int:
@@ -110,6 +126,13 @@ class Balance(NamedTuple):
     multiple=True,
     metavar="ID,...",
     help="Move all replicas away from this broker. May be repeated.",
+)
+@click.option(
+    "--exclude-machine",
+    "machines",
+    multiple=True,
+    metavar="HOST",
+    help="Move all replicas away from the brokers of this host. May be repeated.",
 )
 @click.option(
     "--tolerance",
@@ -142,6 +165,7 @@ def run_rebalance(
     topics: Sequence[str],
     brokers: str | None,
     excluded: Sequence[str],
+    machines: Sequence[str],
     tolerance: float,
     seconds: float,
     throttle: int | None,
@@ -156,8 +180,8 @@ def run_rebalance(
     if dry_run and is_confirmed():
         raise click.UsageError("give either --dry-run or --yes")
     with connected(options, DEFAULTS) as client:
-        racks = used_brokers(client, brokers, excluded)
-        balance = _plan(client, topics, racks, tolerance / 100, seconds)
+        used = used_brokers(client, brokers, excluded, machines)
+        balance = _plan(client, topics, used, tolerance / 100, seconds)
         if options.as_json:
             echo_json(balance_json(balance))
         else:
@@ -173,29 +197,38 @@ def run_rebalance(
             sys.exit(EXIT_FAILED)
         if wait:
             _elect(client, balance.planned)
+            _echo_emptied(client, set(used))
 
 
 def used_brokers(
-    client: Client, brokers: str | None, excluded: Sequence[str]
-) -> dict[int, str | None]:
-    """Return the brokers that may have replicas, with their racks.
+    client: Client, brokers: str | None, excluded: Sequence[str], machines: Sequence[str] = ()
+) -> dict[int, NodeInfo]:
+    """Return the brokers that may have replicas.
 
     A broker that is registered but does not serve is never used. Unless it is left out explicitly,
     the command ends: its replicas should not move because of a restart.
+
+    Args:
+        client: The client of the command.
+        brokers: Ids of brokers to use; None for all.
+        excluded: Ids of brokers that are left out.
+        machines: Hosts whose brokers are left out.
     """
     cluster = client.describe_cluster()
-    serving = {node.id: node.rack for node in cluster.brokers}
-    known = [*serving, *(node.id for node in cluster.fenced)]
+    serving = {node.id: node for node in cluster.brokers}
+    known = {**serving, **{node.id: node for node in cluster.fenced}}
     left_out = {
         broker for text in excluded for broker in broker_ids(text, known, "--exclude-broker")
     }
+    for machine in machines:
+        left_out.update(brokers_on(machine, known.values()))
     if brokers is None:
         used = [broker for broker in known if broker not in left_out]
     else:
         used = broker_ids(brokers, known, "--brokers")
         both = left_out.intersection(used)
         if both:
-            raise click.UsageError(f"broker {min(both)} is in --brokers and in --exclude-broker")
+            raise click.UsageError(f"broker {min(both)} is in --brokers and is also excluded")
     if not used:
         fail("no broker is left")
     for broker in used:
@@ -210,7 +243,7 @@ def used_brokers(
 def _plan(
     client: Client,
     topics: Sequence[str],
-    racks: Mapping[int, str | None],
+    brokers: Mapping[int, NodeInfo],
     tolerance: float,
     seconds: float,
 ) -> Balance:
@@ -225,11 +258,15 @@ def _plan(
     current = current_replicas(client, ())
     loads = measure_loads(client, current, seconds)
     movable = [tp for tp in current if not topics or tp.topic in topics]
+    racks = {broker: node.rack for broker, node in brokers.items()}
+    machines = machines_of(brokers.values())
     try:
-        wanted = plan_balance(current, loads, racks, movable=movable, tolerance=tolerance)
+        wanted = plan_balance(
+            current, loads, racks, movable=movable, tolerance=tolerance, machines=machines
+        )
     except PlanError as error:
         fail(str(error))
-    return Balance(racks, current, wanted, loads, moves(current, wanted))
+    return Balance(brokers, current, wanted, loads, moves(current, wanted))
 
 
 def measure_loads(
@@ -284,7 +321,7 @@ def byte_rate(record_rate: float, records: int, log_bytes: int) -> float:
 
 def _shown_brokers(balance: Balance) -> dict[int, tuple[BrokerLoad, BrokerLoad]]:
     """Return the loads of all brokers that have replicas, before and after the plan."""
-    before = broker_loads(balance.current, balance.loads, balance.racks)
+    before = broker_loads(balance.current, balance.loads, balance.brokers)
     after = broker_loads(balance.wanted, balance.loads, before)
     return {broker: (before[broker], after[broker]) for broker in sorted(before)}
 
@@ -298,7 +335,8 @@ def balance_json(balance: Balance) -> dict[str, Any]:
         "brokers": [
             {
                 "broker": broker,
-                "rack": balance.racks.get(broker),
+                "rack": balance.brokers[broker].rack if broker in balance.brokers else None,
+                "machine": balance.machines.get(broker),
                 "before": _load_json(before),
                 "after": _load_json(after),
             }
@@ -320,10 +358,12 @@ def _echo_balance(balance: Balance) -> None:
     if not balance.planned:
         echo("nothing to do: the brokers are balanced")
         return
-    rows = [
+    machines = balance.machines
+    rows: list[tuple[object, ...]] = [
         (
             broker,
-            balance.racks.get(broker),
+            *([machines.get(broker)] if machines else []),
+            balance.brokers[broker].rack if broker in balance.brokers else None,
             _change(before.replicas, after.replicas),
             _change(before.leaders, after.leaders),
             _change(size(before.size), size(after.size)),
@@ -331,7 +371,8 @@ def _echo_balance(balance: Balance) -> None:
         )
         for broker, (before, after) in _shown_brokers(balance).items()
     ]
-    echo_table(("broker", "rack", "replicas", "leaders", "size", "traffic"), rows)
+    columns = ("rack", "replicas", "leaders", "size", "traffic")
+    echo_table(("broker", "machine", *columns) if machines else ("broker", *columns), rows)
     if sys.stdout.isatty():
         echo()
     shown = balance.planned[:_SHOWN_MOVES_MAX] if sys.stdout.isatty() else balance.planned
@@ -341,7 +382,34 @@ def _echo_balance(balance: Balance) -> None:
         echo(f"and {counted(more, 'more partition')}; --json prints all")
     copies = sum(len(move.adding) for move in balance.planned)
     words = f"{counted(copies, 'replica')} of {size(balance.bytes_to_copy)} will be copied"
+    apart = len(_sharing(balance, balance.current)) - len(_sharing(balance, balance.wanted))
+    if apart > 0:
+        words += f", {counted(apart, 'partition')} will no longer have two replicas on a machine"
     echo(f"{counted(len(balance.planned), 'partition')} will change: {words}", err=True)
+
+
+def _sharing(
+    balance: Balance, replicas: Mapping[TopicPartition, Sequence[int]]
+) -> list[TopicPartition]:
+    """Return the partitions whose replicas share a machine, though another one has none."""
+    machines = balance.machines
+    return sharing_machines(replicas, machines, machines) if machines else []
+
+
+def _echo_emptied(client: Client, used: Collection[int]) -> None:
+    """Print how to remove the brokers that the plan has emptied."""
+    cluster = client.describe_cluster()
+    left_out = {node.id for node in (*cluster.brokers, *cluster.fenced)} - set(used)
+    holders = {node for nodes in current_replicas(client, ()).values() for node in nodes}
+    empty = sorted(left_out - holders)
+    if empty:
+        ids = ",".join(map(str, empty))
+        echo(
+            f"no replica is left on {named_brokers(empty)}: `barnabas brokers check {ids} "
+            "--remove` checks it again; then stop the process, and run "
+            f"`barnabas brokers unregister` for each id",
+            err=True,
+        )
 
 
 def _change(before: object, after: object) -> object:

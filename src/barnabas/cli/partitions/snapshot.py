@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.cli.admin.broker_removal import minimum_isrs
 from barnabas.client.errors import BrokerError, ClientError
 from barnabas.client.topic_partition import TopicPartition
 
@@ -117,7 +117,7 @@ def take_snapshots(
     }
     led = {tp: "latest" for tp, end in leader_ends.items() if isinstance(end, int)}
     high_watermarks = client.admin.list_offsets(led)
-    minima = _min_isr(client, list(topics))
+    minima = minimum_isrs(client, list(topics))
     moving = _reassignments(client, states if names else None)
     return [
         PartitionSnapshot(
@@ -187,15 +187,3 @@ def _watermark(
         assert isinstance(end, ClientError)
         return end
     return _offset(found)
-
-
-def _min_isr(client: Client, names: Sequence[str]) -> dict[str, int]:
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    found = {}
-    for resource, entries in client.admin.describe_configs(resources).items():
-        if isinstance(entries, ClientError):
-            continue
-        for entry in entries:
-            if entry.name == "min.insync.replicas" and entry.value is not None:
-                found[resource.name] = int(entry.value)
-    return found

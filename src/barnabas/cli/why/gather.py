@@ -61,6 +61,10 @@ def _follower_rates(client: Client, brokers: Iterable[int]) -> dict[int, int]:
     return found
 
 
+# When partitions that lag are looked at for the second time (s).
+_FIRST_LOOK_S = 0.1
+
+
 def _broker_configs(client: Client, brokers: Iterable[int]) -> dict[int, dict[str, str]]:
     resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in sorted(brokers)]
     return {
@@ -92,10 +96,7 @@ def gather_partitions(
     before = _snapshots(client, names, only)
     now, elapsed = before, 0.0
     if any(_may_move(each) for each in before.values()):
-        started = time.monotonic()
-        time.sleep(seconds)
-        now = _snapshots(client, names, only)
-        elapsed = time.monotonic() - started
+        now, elapsed = _later_snapshots(client, names, before, seconds)
     troubled = [each for each in now.values() if each.out_of_sync or _may_move(each)]
     brokers = gather_brokers(client, now.values(), rates=bool(troubled))
     details = _Details(client, brokers, troubled)
@@ -159,6 +160,43 @@ def _may_move(snapshot: PartitionSnapshot) -> bool:
     end, watermark = snapshot.end, snapshot.high_watermark
     behind = end is not None and (not isinstance(watermark, int) or watermark < end)
     return behind or (snapshot.state.leader >= 0 and bool(snapshot.out_of_sync))
+
+
+def _later_snapshots(
+    client: Client,
+    names: Sequence[str],
+    before: Mapping[TopicPartition, PartitionSnapshot],
+    seconds: float,
+) -> tuple[dict[TopicPartition, PartitionSnapshot], float]:
+    """Take snapshots again until all partitions have made progress, but no longer than `seconds`.
+
+    A partition that is written to is often behind for a moment. It is healthy as soon as its high
+    watermark has passed the records of the first snapshot.
+
+    Returns:
+        The last snapshots, and the time between them and the first ones (s).
+    """
+    started, pause = time.monotonic(), min(_FIRST_LOOK_S, seconds)
+    waiting = {tp: each for tp, each in before.items() if _may_move(each)}
+    while True:
+        time.sleep(pause)
+        now = _snapshots(client, names, set(before))
+        elapsed = time.monotonic() - started
+        if elapsed >= seconds or not any(
+            _is_held(each, now.get(tp)) for tp, each in waiting.items()
+        ):
+            return now, elapsed
+        pause = min(2 * pause, seconds - elapsed)
+
+
+def _is_held(before: PartitionSnapshot, now: PartitionSnapshot | None) -> bool:
+    """Return whether a partition has not committed the records that it had."""
+    if now is None:
+        return False
+    if now.state.leader >= 0 and now.out_of_sync:
+        return True
+    watermark = now.high_watermark
+    return not isinstance(watermark, int) or (before.end is not None and watermark < before.end)
 
 
 def _led(snapshots: Mapping[TopicPartition, PartitionSnapshot]) -> list[TopicPartition]:

@@ -7,6 +7,7 @@ from itertools import accumulate, chain, islice, repeat
 from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 from barnabas.client.fetch.record_set import ConsumerRecord
+from barnabas.record.batch import MAGIC_V2, TRANSACTIONAL_FLAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -153,6 +154,18 @@ class PartitionRecords(Sequence[ConsumerRecord]):
         """Return only the records of the batches that end at or before `offset`."""
         whole = [piece for piece in self.pieces if piece.batch.span.next_offset <= offset]
         return self.first(sum(piece.stop - piece.start for piece in whole))
+
+    def transactional_ranges(self) -> list[tuple[int, int]]:
+        """Return first offset and end (exclusive) of each batch that belongs to a transaction.
+
+        The headers of the batches tell it, so that no record is decoded. Ranges are in order.
+        """
+        spans = (piece.batch.span for piece in self.pieces)
+        return [
+            (span.base_offset, span.next_offset)
+            for span in spans
+            if span.magic == MAGIC_V2 and span.attributes & TRANSACTIONAL_FLAG
+        ]
 
     def raise_corrupt(self, cause: CorruptBatchError) -> NoReturn:
         """Raise the error that names the batch that could not be decoded.

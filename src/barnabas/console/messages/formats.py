@@ -83,7 +83,8 @@ AUTOMATIC = Formats()
 def _format(query: Fields, name: str) -> str:
     found = query.stripped(name) or AUTO
     if found not in FORMATS:
-        raise FormError(f"{name} must be one of {', '.join(FORMATS)}, not {found!r}")
+        known = ", ".join(FORMATS)
+        raise FormError(f"{query.label(name)}: choose one of {known}, not {found!r}", name)
     return found
 
 

@@ -19,6 +19,7 @@ from barnabas.console.messages.decoded import (
     decode_plain,
 )
 from barnabas.console.messages.formats import AUTOMATIC
+from barnabas.console.messages.one_record import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,6 +51,7 @@ class ShownMessage(NamedTuple):
     words: str = ""
     # Fields of an address that shows the record in the same way.
     choices: Mapping[str, str] = NO_CHOICES
+    fate: Fate = Fate.NONE
 
 
 class DecodedRecord(NamedTuple):
@@ -67,6 +69,8 @@ class DecodedRecord(NamedTuple):
     words: str = ""
     # Fields of an address that shows the record in the same way.
     choices: Mapping[str, str] = NO_CHOICES
+    # What became of its transaction, as far as `TransactionMarks` looked it up.
+    fate: Fate = Fate.NONE
 
     @property
     def size(self) -> int:
@@ -90,6 +94,7 @@ class DecodedRecord(NamedTuple):
             headers=headers,
             words=self.words,
             choices=self.choices,
+            fate=self.fate,
         )
 
 

@@ -95,7 +95,7 @@ def _words(acl: Acl) -> str:
 def _named(kind: type[E], form: Fields, field: str) -> E:
     name = form.required(field)
     if name not in kind.__members__ or name in ("UNKNOWN", "ANY", "MATCH"):
-        raise FormError(f"{field} cannot be {name}")
+        raise FormError(f"{form.label(field)} cannot be {name}", field)
     return kind[name]
 
 
@@ -104,7 +104,7 @@ def set_password(client: Client, form: Fields) -> Done:
     user = form.required("user")
     mechanism = _named(ScramMechanism, form, "mechanism")
     if not form.text("password"):
-        raise FormError("fill in password")
+        raise FormError(f"fill in {form.label('password')}", "password")
     client.admin.alter_scram_credentials([ScramUpsertion(user, mechanism, form.text("password"))])
     return Done(f"set the password of {user} for {mechanism.name}", _PAGE)
 

@@ -141,7 +141,7 @@ BROKER_COLUMNS: tuple[Column[BrokerRow], ...] = (
     Column("rack", "Rack", lambda row: row.rack, kind="text"),
     Column("state", "State", lambda row: row.is_fenced),
     Column(
-        "release", "Like Kafka", lambda row: row.level, numeric=True,
+        "release", "Kafka features", lambda row: row.level, numeric=True,
         hint="the release of Apache Kafka with the newest metadata.version of the broker",
     ),
     Column("leaders", "Leads", _of_node("leaders"), kind="number"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -59,11 +60,16 @@ def _idle(client: Client, name: str) -> GroupDescription:
 async def export_offsets(request: Request) -> Response:
     """Send the offsets of a group as a file, which the form and Kafka's tool read."""
     console, name = console_of(request), query_fields(request).required("id")
-    offsets = await console.cluster.call(
-        lambda client: group_positions(client, _described(client, name))
-    )
+    group, offsets = await console.cluster.call(lambda client: _positions(client, name))
+    if group.state == "Dead" and not offsets:
+        raise HTTPException(404, f"This cluster has no group {name}.")
     headers = {"content-disposition": 'attachment; filename="offsets.csv"'}
     return Response(offsets_csv(offsets), media_type="text/csv", headers=headers)
+
+
+def _positions(client: Client, name: str) -> tuple[GroupDescription, dict[TopicPartition, int]]:
+    group = _described(client, name)
+    return group, group_positions(client, group)
 
 
 def reset_offsets(client: Client, form: Fields) -> Done:

@@ -11,6 +11,7 @@ from barnabas.cli.load.lag_age import LagAges
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.admin.share_groups import ShareRecordState
 from barnabas.client.errors import ClientError
+from barnabas.console.access.users import Role
 from barnabas.console.cluster_history import GROUP
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
 
     from barnabas.cli.admin.group_lag import GroupProgress, PartitionProgress
     from barnabas.cli.load.rates import GroupSample
-    from barnabas.client.admin.group_descriptions import GroupDescription
+    from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
     from barnabas.client.admin.groups import GroupListing
     from barnabas.client.admin.share_groups import ShareState
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.console.plans.assignments import Assignment
     from barnabas.console.plans.config_sources import ExplainedConfig
+    from barnabas.console.tables import Table
 
-_MEMBERS_MAX = 100
 # Share partitions whose stored state the page asks for.
 _STATES_MAX = 100
 _DEAD_LETTERS = "errors.deadletterqueue.topic.name"
@@ -57,7 +58,7 @@ class ListedGroup(NamedTuple):
 
 _LISTED: list[Column[ListedGroup]] = [
     Column("group", "Group", lambda each: each.listing.group_id),
-    Column("type", "Kind", lambda each: each.listing.type, "text"),
+    Column("type", "Type", lambda each: each.listing.type, "text"),
     Column("state", "State", lambda each: each.listing.state),
     Column("members", "Members", lambda each: each.sampled("members"), "number"),
     Column("lag", "Lag", lambda each: each.sampled("lag"), "number"),
@@ -185,10 +186,35 @@ async def show_group(request: Request) -> Response:
             text=lambda each: f"{each.progress.partition} {each.members}",
             sort="partition",
         ),
+        member_table=_member_table(request, found["group"]),
         assignments=assignments,
         changes=_changes_over_time(assignments),
         ages=[now - each.since for each in assignments],
         **{key: value for key, value in found.items() if key != "offsets"},
+    )
+
+
+_MEMBERS: tuple[Column[GroupMember], ...] = (
+    Column("member", "Member", lambda row: row.instance_id or row.member_id),
+    Column("client", "Client", lambda row: row.client_id, "name"),
+    Column("host", "Host", lambda row: row.host, "text"),
+    Column("epoch", "Epoch", lambda row: row.epoch if row.epoch >= 0 else None, "number"),
+    Column("assigned", "Partitions", lambda row: len(row.assignment), "number"),
+    Column("assignment", "Assignment"),
+    Column("change", "Change"),
+)
+
+
+def _member_table(request: Request, group: GroupDescription) -> Table[GroupMember]:
+    """Return the members as a table. Only members of classic groups can be removed."""
+    can_remove = console_of(request).role_of(request) >= Role.OPERATOR and group.type == "classic"
+    return tabulate(
+        request,
+        _MEMBERS if can_remove else _MEMBERS[:-1],
+        group.members,
+        text=lambda row: f"{row.instance_id or ''} {row.member_id} {row.client_id} {row.host}",
+        sort="member",
+        prefix="m",
     )
 
 
@@ -204,7 +230,6 @@ def _load_group(client: Client, name: str) -> dict[str, Any]:
         "coordinator": progress.coordinator,
         "streams": progress.streams,
         "picture": draw_topology(progress.streams.subtopologies) if progress.streams else None,
-        "members": group.members[:_MEMBERS_MAX],
         "offsets": _offsets(client, progress, states),
         "topics": sorted({each.partition.topic for each in progress.partitions}),
         "lag": progress.lag,

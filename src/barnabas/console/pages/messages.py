@@ -9,6 +9,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, StreamingResponse
 from starlette.routing import Route
 
+from barnabas.client.errors import ClientError
+from barnabas.console.absent import require_topic
 from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import Fields, FormError, query_fields
@@ -22,6 +24,7 @@ from barnabas.console.search.jobs import Search, SearchJob, State, make_plan
 from barnabas.console.search.ranges import place_of, places_text, read_partitions
 from barnabas.console.search.scan import Scan
 from barnabas.console.search.streams import Tail
+from barnabas.console.search.transaction_marks import TransactionMarks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -57,10 +60,20 @@ async def show_messages(request: Request) -> Response:
     except FormError as error:
         if not query.stripped("topic"):
             raise
-        return _refused(request, query, str(error))
+        return await _refused(request, query, str(error))
     job = _job_of(console, query, search)
     await job.wait(console.settings.search.page_seconds)
+    if job.is_running and job.plan is None:
+        # The search waits for a topic that may be new. The page says if it does not exist.
+        try:
+            await require_topic(console.cluster, search.topic)
+        except ClientError:
+            console.jobs.stop(job)
+            raise
     problem = job.error if isinstance(job.error, ExpressionError) else None
+    if problem is not None:
+        # Nothing was searched, and the form keeps its choice of partitions.
+        job.partition_count = await require_topic(console.cluster, search.topic)
     if job.error is not None and job.plan is None and problem is None:
         raise job.error
     if job.state in (State.DONE, State.FAILED) and not query.has("job"):
@@ -71,12 +84,13 @@ async def show_messages(request: Request) -> Response:
     return response
 
 
-def _refused(request: Request, query: Fields, reason: str) -> Response:
+async def _refused(request: Request, query: Fields, reason: str) -> Response:
     """Return the form as it was sent, with what is wrong with it."""
     usual = Fields({"topic": query.stripped("topic")})
     search = _search_of(request, usual, zones.UTC_ZONE)
     job = SearchJob("", search, console_of(request).jobs)
     job.end(State.FAILED, reason)
+    job.partition_count = await require_topic(console_of(request).cluster, search.topic)
     return _page(request, query, job, zones.UTC_ZONE, refusal=reason)
 
 
@@ -152,7 +166,7 @@ def _search_of(request: Request, query: Fields, zone: Zone) -> Search:
         conditions=Conditions.of(query),
         columns=tuple(parse_columns(query.stripped("columns") or DEFAULT)),
         limit=min(query.number("limit", _RESULTS_DEFAULT, least=1), _RESULTS_MAX),
-        isolation="read_uncommitted" if query.has("uncommitted") else "read_committed",
+        isolation="read_committed" if query.has("committed") else "read_uncommitted",
         view=console.record_view(request),
         owner=_owner(request),
         address={**dict(query.all_but(*_SHOWN_ONLY)), "zone": zone.name},
@@ -226,9 +240,9 @@ async def tail_messages(request: Request) -> Response:
             can_change=can_change,
         )
 
-    async def begin(consumer: aio.Consumer) -> AsyncGenerator[bytes]:
+    async def begin(consumer: aio.Consumer, marks: TransactionMarks) -> AsyncGenerator[bytes]:
         partitions, _ = await read_partitions(consumer, search.topic, search.partition)
-        tail = Tail(search, console.expressions, console.clock, render)
+        tail = Tail(search, console.expressions, marks, console.clock, render)
         return tail.events(consumer, partitions, console.streams)
 
     parts = await _begin_stream(console, search, begin)
@@ -244,9 +258,9 @@ async def download_messages(request: Request) -> Response:
     writer = make_writer(query.stripped("format") or "jsonl", columns, zone)
     download = Download(search, writer, console.clock, DownloadLimits())
 
-    async def begin(consumer: aio.Consumer) -> AsyncGenerator[bytes]:
+    async def begin(consumer: aio.Consumer, marks: TransactionMarks) -> AsyncGenerator[bytes]:
         plan, _ = await make_plan(consumer, search, console.settings.search.window)
-        scan = Scan(consumer, search.view, search.conditions, console.expressions)
+        scan = Scan(consumer, search.view, search.conditions, console.expressions, marks)
         return download.parts(plan, scan)
 
     parts = await _begin_stream(console, search, begin)
@@ -256,20 +270,22 @@ async def download_messages(request: Request) -> Response:
 
 
 async def _begin_stream(
-    console: Console, search: Search, begin: Callable[[aio.Consumer], Any]
+    console: Console, search: Search, begin: Callable[[aio.Consumer, TransactionMarks], Any]
 ) -> AsyncGenerator[bytes]:
-    """Return a stream that has a consumer of its own; errors at its begin are raised here."""
+    """Return a stream that has consumers of its own; errors at its begin are raised here."""
     if console.streams.is_full:
         raise HTTPException(503, "too many browsers follow messages or download: stop one of them")
     if search.conditions.expression:
         await console.expressions.check(search.conditions.expression)
     consumer = console.cluster.consumer(**{"isolation.level": search.isolation})
+    is_committed = search.isolation == "read_committed"
+    marks = TransactionMarks(console.cluster.consumer, is_committed=is_committed)
     try:
-        parts = await begin(consumer)
+        parts = await begin(consumer, marks)
     except BaseException:
         await consumer.close()
         raise
-    return console.streams.counted(consumer, parts)
+    return console.streams.counted((consumer, marks), parts)
 
 
 ROUTES = [

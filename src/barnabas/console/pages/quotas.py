@@ -120,15 +120,12 @@ def _owner(form: Fields) -> QuotaEntity:
         given[f"default_{kind}"] = form.has(f"default_{kind}")
     owner = tuple(sorted(entity(given).items()))
     if not owner:
-        raise FormError("name a user, a client id or an IP address, or check one of the defaults")
+        raise FormError("write a user, a client id or an IP address, or check one of the defaults")
     return owner
 
 
 def _key(form: Fields) -> str:
-    key = form.required("quota")
-    if key not in _UNITS:
-        raise FormError(f"quota must be one of {', '.join(_UNITS)}, not {key}")
-    return key
+    return form.one_of("quota", _UNITS)
 
 
 def set_quota(client: Client, form: Fields) -> Done:
@@ -137,7 +134,8 @@ def set_quota(client: Client, form: Fields) -> Done:
     try:
         value = float(config_text(key, text))
     except ValueError:
-        raise FormError(f"{key}: {text} is not a number") from None
+        label = form.label("value")
+        raise FormError(f"{label}: {text} is no number for {key}", "value") from None
     client.admin.alter_quotas(owner, {key: value})
     return Done(f"set {key} of {entity_text(owner)} to {quota_text(value)}", _QUOTAS)
 

@@ -1,4 +1,4 @@
-"""Replicas that move, plans of moves, and partitions that are unwell."""
+"""Replicas that move, plans of moves, and partitions with problems."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.routing import Route
 
+from barnabas.cli.common.printable import counted
 from barnabas.cli.common.units import size_bytes
 from barnabas.cli.partitions.move_progress import bytes_to_copy, known_sizes
 from barnabas.cli.partitions.moving import (
+    broker_limits,
     clear_throttles,
     moves_with_progress,
     set_throttles,
     throttled_replicas,
 )
-from barnabas.cli.partitions.planning import moves
+from barnabas.cli.partitions.planning import Move, moves
 from barnabas.cli.partitions.reassign import current_replicas, read_specs
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.plans.move_plans import MOVES_MAX, MovePlan, load_plan
-from barnabas.console.rendering import paged
 from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas.cli.partitions.planning import Move
+    from barnabas.client.admin.partitions import Reassignment
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
 
@@ -43,15 +45,42 @@ async def show_reassignments(request: Request) -> Response:
     """Show the reassignments."""
     console, query = console_of(request), query_fields(request)
     rows = await console.cluster.call(_load_reassignments)
-    page = paged(rows, query.number("page", 1))
-    return console.page(request, "reassignments.html", page=page, topic=query.stripped("topic"))
+    # Only users that may cancel a move have buttons in the table.
+    columns = _ACTIVE if console.role_of(request) >= Role.OPERATOR else _ACTIVE[:-1]
+    table = tabulate(
+        request,
+        columns,
+        rows,
+        text=lambda row: f"{row.partition} {_nodes(row.move.replicas)}",
+        sort="partition",
+    )
+    return console.page(request, "reassignments.html", table=table, topic=query.stripped("topic"))
 
 
-def _load_reassignments(client: Client) -> list[dict[str, Any]]:
+class ActiveMove(NamedTuple):
+    """A partition whose replicas move."""
+
+    partition: TopicPartition
+    move: Reassignment
+    # The part of the log that is copied, from 0 to 1; None if it is unknown.
+    progress: float | None
+
+
+def _load_reassignments(client: Client) -> list[ActiveMove]:
     return [
-        {"partition": shown.partition, "move": move, "progress": progress}
+        ActiveMove(shown.partition, move, progress)
         for shown, move, progress in moves_with_progress(client, ())
     ]
+
+
+_ACTIVE: tuple[Column[ActiveMove], ...] = (
+    Column("partition", "Partition", lambda row: row.partition),
+    Column("copied", "Copied", lambda row: row.progress),
+    Column("replicas", "Replicas", lambda row: _nodes(row.move.replicas), "text"),
+    Column("adding", "Added", lambda row: _nodes(row.move.adding), "text"),
+    Column("removing", "Removed", lambda row: _nodes(row.move.removing), "text"),
+    Column("change", "Change"),
+)
 
 
 _MOVES: list[Column[Move]] = [
@@ -218,6 +247,57 @@ def _active(client: Client, form: Fields) -> dict[TopicPartition, Any]:
     return found
 
 
+def _moving(client: Client) -> list[Move]:
+    """Return the active moves that copy replicas.
+
+    Raises:
+        FormError: There are none.
+    """
+    found = [
+        Move(
+            tp,
+            tuple(node for node in active.replicas if node not in active.adding),
+            tuple(node for node in active.replicas if node not in active.removing),
+        )
+        for tp, active in sorted(client.admin.list_reassignments().items())
+        if active.adding
+    ]
+    if not found:
+        raise FormError("no replicas move, so that there is nothing to limit")
+    return found
+
+
+def preview_limit(client: Client, form: Fields) -> Preview:
+    """Return the limit of each broker now, and after the change."""
+    planned, throttle = _moving(client), _throttle(form)
+    brokers = sorted({node for each in planned for node in (*each.before, *each.adding)})
+    after = "no limit" if throttle is None else f"{size(throttle)}/s"
+    rows: list[tuple[object, ...]] = [
+        (broker, "no limit" if now is None else f"{size(now)}/s", after)
+        for broker, now in broker_limits(client, brokers).items()
+    ]
+    return Preview(
+        f"Change the limit of {counted(len(planned), 'move')}?",
+        "Change the limit",
+        ("Broker", "Limit now", "Limit after"),
+        rows,
+        "Throttles stay after the moves, until they are removed on this page."
+        if throttle is not None
+        else "The replicas are then copied as fast as brokers and network can.",
+    )
+
+
+def change_limit(client: Client, form: Fields) -> Done:
+    """Change the limit of the moves that are active, or remove it."""
+    planned, throttle = _moving(client), _throttle(form)
+    if throttle is None:
+        clear_throttles(client, {each.partition.topic for each in planned})
+        return Done(f"removed the limit of {counted(len(planned), 'move')}", _PAGE)
+    set_throttles(client, planned, throttle)
+    text = f"limited {counted(len(planned), 'move')} to {size(throttle)} a second and broker"
+    return Done(text, _PAGE)
+
+
 def preview_throttles(client: Client, _form: Fields) -> Preview:
     """Return the topics whose replicas are throttled."""
     rows: list[tuple[object, ...]] = [(name,) for name in sorted(throttled_replicas(client))]
@@ -234,7 +314,7 @@ def remove_throttles(client: Client, _form: Fields) -> Done:
     return Done(f"removed the throttles of {len(names)} topics and of all brokers", _PAGE)
 
 
-class UnwellPartition(NamedTuple):
+class ProblemPartition(NamedTuple):
     """A partition without a leader or a replica in sync, or with another leader than preferred."""
 
     partition: TopicPartition
@@ -252,7 +332,7 @@ class UnwellPartition(NamedTuple):
         return "not-preferred" if self.leader != self.replicas[0] else ""
 
 
-_UNWELL: list[Column[UnwellPartition]] = [
+_PROBLEMS: list[Column[ProblemPartition]] = [
     Column("partition", "Partition", lambda each: each.partition),
     Column("problem", "Problem", lambda each: each.problem),
     Column("leader", "Leader", lambda each: each.leader),
@@ -262,34 +342,34 @@ _UNWELL: list[Column[UnwellPartition]] = [
 
 
 async def show_partitions(request: Request) -> Response:
-    """Show the partitions that are unwell, of all topics."""
+    """Show the partitions with problems, of all topics."""
     console = console_of(request)
     topics = await console.cluster.call(lambda client: client.describe_topics())
     every = [
-        UnwellPartition(
+        ProblemPartition(
             TopicPartition(name, number), found.leader, tuple(found.replicas), tuple(found.isr)
         )
         for name, topic in topics.items()
         for number, found in sorted(topic.partitions.items())
     ]
-    unwell = [each for each in every if each.problem]
+    found_problems = [each for each in every if each.problem]
     return console.page(
         request,
         "partitions.html",
         table=tabulate(
             request,
-            _UNWELL,
-            unwell,
+            _PROBLEMS,
+            found_problems,
             text=lambda each: f"{each.partition} {each.problem} leader={each.leader}",
             sort="problem",
         ),
         count=len(every),
-        not_preferred=sum(each.problem == "not-preferred" for each in unwell),
+        not_preferred=sum(each.problem == "not-preferred" for each in found_problems),
     )
 
 
 NAVIGATION = [
-    Entry("Topics", "Unwell partitions", "/partitions"),
+    Entry("Topics", "Partition problems", "/partitions"),
     Entry("Cluster", "Reassignments", _PAGE, ("/reassignments/plan",)),
 ]
 ROUTES = [
@@ -298,5 +378,6 @@ ROUTES = [
     Route("/partitions", show_partitions),
     change("/reassignments/start", start_moves, preview_moves),
     change("/reassignments/cancel", cancel_moves, preview_cancellation),
+    change("/reassignments/limit", change_limit, preview_limit),
     change("/reassignments/throttles", remove_throttles, preview_throttles),
 ]

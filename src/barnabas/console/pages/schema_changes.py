@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.cli.schemas.commands import existing_versions
 from barnabas.console.access.users import Role
 from barnabas.console.differences import compare, schema_lines
-from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, Shown, change
 from barnabas.console.pages.schemas import (
     NOT_FOUND,
@@ -86,8 +85,8 @@ def _changed_lines(
 def set_compatibility(schemas: Schemas, form: Fields) -> Done:
     """Set or remove the compatibility level of a subject, or set that of all others."""
     subject, level = form.stripped("subject"), form.stripped("level")
-    if level and level not in LEVELS:
-        raise FormError(f"level must be one of {', '.join(LEVELS)}, not {level}")
+    if level:
+        form.one_of("level", LEVELS)
     schemas.registry.set_compatibility(level or None, subject)
     words = f"is {level}" if level else "is that of the registry"
     return Done(f"the compatibility of {subject or 'all other subjects'} {words}", _page(subject))
@@ -96,8 +95,8 @@ def set_compatibility(schemas: Schemas, form: Fields) -> Done:
 def set_mode(schemas: Schemas, form: Fields) -> Done:
     """Set or remove the mode of a subject, or set that of all others."""
     subject, mode = form.stripped("subject"), form.stripped("mode")
-    if mode and mode not in MODES:
-        raise FormError(f"mode must be one of {', '.join(MODES)}, not {mode}")
+    if mode:
+        form.one_of("mode", MODES)
     schemas.registry.set_mode(mode or None, subject, force=mode == IMPORT and form.has("force"))
     words = f"is {mode}" if mode else "is that of the registry"
     return Done(f"the mode of {subject or 'all other subjects'} {words}", _page(subject))

@@ -288,9 +288,7 @@ def draft_of(form: Fields) -> Schema:
     Raises:
         FormError: A field is missing or malformed.
     """
-    kind = form.required("type")
-    if kind not in SchemaType.__members__:
-        raise FormError(f"type must be one of {', '.join(SchemaType)}, not {kind}")
+    kind = form.one_of("type", SchemaType.__members__)
     lines = (line.strip() for line in form.text("references").splitlines())
     references = tuple(parse_reference(line) for line in lines if line)
     return Schema(form.required("schema"), SchemaType[kind], references)

@@ -157,7 +157,8 @@ def _purge_limits(
                 for each in chosen
             }
         case other:
-            raise FormError(f"to must be all, offset or time, not {other!r}", "to")
+            label = form.label("to")
+            raise FormError(f"{label}: choose all, offset or time, not {other!r}", "to")
     return {
         each.partition: min(max(wanted[each.partition], each.start), each.end) for each in chosen
     }

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.console.cluster_history import History
+    from barnabas.console.history.topic_facts import TopicFact
 
 
 class ListedTopic(NamedTuple):
@@ -39,6 +40,19 @@ class ListedTopic(NamedTuple):
     rates: TopicRates | None
     # Groups that have committed an offset of the topic, or read it.
     groups: int
+    # None until it is read.
+    fact: TopicFact | None
+
+    @property
+    def records(self) -> int | None:
+        """Number of offsets between the start and the end of the logs; None if it is unknown."""
+        start = None if self.fact is None else self.fact.start_offsets
+        return None if self.sample is None or start is None else self.sample.end_offsets - start
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the logs have gaps where records were compacted."""
+        return self.fact is not None and "compact" in self.fact.cleanup_policy
 
     def sampled(self, name: str) -> Any:
         """Return a field of the sample; None without one."""
@@ -52,7 +66,33 @@ class ListedTopic(NamedTuple):
 _LISTED: list[Column[ListedTopic]] = [
     Column("name", "Topic", lambda each: each.name),
     Column("partitions", "Partitions", lambda each: each.sampled("partitions"), "number"),
-    Column("unwell", "Unwell", lambda each: each.sampled("unwell"), numeric=True),
+    Column(
+        "replicas",
+        "Replicas",
+        lambda each: each.sampled("replicas"),
+        "number",
+        hint="Replication factor",
+    ),
+    Column(
+        "unwell",
+        "Partitions with problems",
+        lambda each: each.sampled("unwell"),
+        numeric=True,
+        hint="Without a leader, or with a replica out of sync",
+    ),
+    Column(
+        "count",
+        "Records",
+        lambda each: each.records,
+        numeric=True,
+        hint="Offsets from start to end; compacted records and markers of transactions count",
+    ),
+    Column(
+        "policy",
+        "Cleanup policy",
+        lambda each: each.fact.cleanup_policy if each.fact else None,
+        "text",
+    ),
     Column("records", "Records in/s", lambda each: each.rate("records_in"), "rate"),
     Column("bytes", "Bytes in/s", lambda each: each.rate("bytes_in"), "size"),
     Column("size", "Size", lambda each: each.sampled("log_bytes"), "size"),
@@ -72,7 +112,14 @@ async def show_topics(request: Request) -> Response:
     rates = history.rates.topics if history.rates else {}
     groups = _groups_by_topic(history)
     rows = [
-        ListedTopic(name, samples.get(name), rates.get(name), groups.get(name, 0)) for name in names
+        ListedTopic(
+            name,
+            samples.get(name),
+            rates.get(name),
+            groups.get(name, 0),
+            history.topic_facts.of(name),
+        )
+        for name in names
     ]
     return console.page(
         request,
@@ -143,7 +190,7 @@ class Consumer(NamedTuple):
 
 _CONSUMERS: list[Column[Consumer]] = [
     Column("group", "Group", lambda each: each.group),
-    Column("type", "Kind", lambda each: each.sample.type, "text"),
+    Column("type", "Type", lambda each: each.sample.type, "text"),
     Column("state", "State", lambda each: each.sample.state),
     Column("committed", "Partitions with offsets", lambda each: each.committed, "number"),
     Column("assigned", "Assigned partitions", lambda each: each.assigned, "number"),
@@ -175,7 +222,14 @@ async def show_topic(request: Request) -> Response:
         partition_table=tabulate(
             request, _PARTITIONS, partitions, text=_partition_text, sort="number"
         ),
-        consumers=tabulate(request, _CONSUMERS, _consumers(history, name), sort="-lag", prefix="g"),
+        consumers=tabulate(
+            request,
+            _CONSUMERS,
+            _consumers(history, name),
+            text=lambda each: f"{each.group} {each.sample.type} {each.sample.state}",
+            sort="-lag",
+            prefix="g",
+        ),
         has_sample=history.latest is not None,
         total_records=known_sum(each.records for each in partitions),
         skew={

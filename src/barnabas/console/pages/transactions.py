@@ -14,13 +14,12 @@ from barnabas.cli.admin.transactions import (
     open_transactions,
 )
 from barnabas.cli.common.named_topics import partitions_of
-from barnabas.cli.common.units import duration_ms
 from barnabas.cli.why.reasons import duration
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
-from barnabas.console.forms import FormError, query_fields
+from barnabas.console.forms import query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
 # Open transactions that coordinators describe: a list has neither their times nor partitions.
 _DESCRIBED_MAX = 500
-_DEFAULT_AGE = "15m"
+_DEFAULT_AGE, _DEFAULT_AGE_MS = "15m", 15 * 60_000
 _PATH = "/transactions"
 
 
@@ -81,8 +80,8 @@ async def show_transactions(request: Request) -> Response:
     """Show the transactional ids, or those in one state."""
     console, query = console_of(request), query_fields(request)
     state = query.stripped("state")
-    if state and state not in STATES:
-        raise FormError(f"state must be one of {', '.join(STATES)}, not {state}")
+    if state:
+        query.one_of("state", STATES)
     rows, problem = await console.cluster.call(lambda client: _load(client, state))
     # Only administrators have buttons in the table.
     is_administrator = console.role_of(request) >= Role.ADMIN
@@ -172,9 +171,7 @@ async def show_hanging(request: Request) -> Response:
     """Search all partitions for transactions that no coordinator will end."""
     console, query = console_of(request), query_fields(request)
     age = query.stripped("age") or _DEFAULT_AGE
-    limit_ms = duration_ms(age)
-    if limit_ms is None:
-        raise FormError(f"the age {age}: write 90s, 15m, 2h or 7d")
+    limit_ms = query.duration("age") if query.stripped("age") else _DEFAULT_AGE_MS
     async with console.examining:
         found = await console.cluster.call(lambda client: _load_hanging(client, limit_ms))
     return console.page(request, "hanging.html", age=age, age_ms=age_ms, **found)

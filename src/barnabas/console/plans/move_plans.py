@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.common.machine_lines import machines_of
 from barnabas.cli.partitions.balancing import BrokerLoad, broker_loads, plan_balance
 from barnabas.cli.partitions.move_progress import bytes_to_copy
 from barnabas.cli.partitions.planning import Move, PlanError, moves, plan_assignment
@@ -29,6 +30,7 @@ class Broker(NamedTuple):
 
     id: int
     rack: str | None
+    machine: str
     is_serving: bool
     # Whether the plan uses it.
     is_used: bool
@@ -61,8 +63,15 @@ def load_plan(client: Client, query: Fields, *, is_asked: bool) -> MovePlan:
     """
     cluster = client.describe_cluster()
     chosen = set(query.texts("use"))
+    machines = machines_of((*cluster.brokers, *cluster.fenced))
     brokers = [
-        Broker(node.id, node.rack, serves, serves and (not chosen or str(node.id) in chosen))
+        Broker(
+            node.id,
+            node.rack,
+            machines[node.id],
+            serves,
+            serves and (not chosen or str(node.id) in chosen),
+        )
         for nodes, serves in ((cluster.brokers, True), (cluster.fenced, False))
         for node in nodes
     ]
@@ -78,6 +87,7 @@ def load_plan(client: Client, query: Fields, *, is_asked: bool) -> MovePlan:
 
 def _planned(client: Client, query: Fields, empty: MovePlan) -> MovePlan:
     racks = {each.id: each.rack for each in empty.brokers if each.is_used}
+    machines = {each.id: each.machine for each in empty.brokers}
     if not racks:
         raise FormError("choose a broker that serves")
     if empty.active:
@@ -88,9 +98,12 @@ def _planned(client: Client, query: Fields, empty: MovePlan) -> MovePlan:
     wanted: Mapping[TopicPartition, Sequence[int]]
     if query.text("how") == "even":
         count = query.number("replicas", least=1) if query.stripped("replicas") else None
-        wanted = {**current, **plan_assignment({tp: current[tp] for tp in movable}, racks, count)}
+        chosen = {tp: current[tp] for tp in movable}
+        wanted = {**current, **plan_assignment(chosen, racks, count, machines)}
     else:
-        wanted = plan_balance(current, loads, racks, movable=movable, tolerance=_TOLERANCE)
+        wanted = plan_balance(
+            current, loads, racks, movable=movable, tolerance=_TOLERANCE, machines=machines
+        )
     planned = moves(current, wanted)
     before = broker_loads(current, loads, [each.id for each in empty.brokers])
     after = broker_loads(wanted, loads, before)

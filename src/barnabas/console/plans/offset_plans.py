@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.admin.group_lag import group_positions
 from barnabas.cli.admin.groups import OffsetMove, OffsetPlanError, OffsetTarget, plan_offsets
-from barnabas.cli.common.units import duration_ms
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.forms import FormError
 from barnabas.runtime.clock import SystemClock
@@ -90,22 +89,19 @@ def _target(form: Fields) -> OffsetTarget:
         case "time":
             return OffsetTarget("time", form.moment("time"))
         case "ago":
-            length = duration_ms(form.required("ago"))
-            if length is None:
-                raise FormError("write 90s, 15m, 2h or 7d", "ago")
-            return OffsetTarget("time", max(0, SystemClock().wall_ms() - length))
+            return OffsetTarget("time", max(0, SystemClock().wall_ms() - form.duration("ago")))
         case "shift":
             return OffsetTarget("shift", _signed(form, "shift"))
         case other:
             choices = "earliest, latest, offset, time, ago, shift or file"
-            raise FormError(f"to must be {choices}, not {other!r}", "to")
+            raise FormError(f"{form.label('to')}: choose {choices}, not {other!r}", "to")
 
 
 def _signed(form: Fields, name: str) -> int:
     text = form.required(name)
     digits = text.removeprefix("-").removeprefix("+")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-        raise FormError(f"{name} must be a number such as 100 or -100", name)
+        raise FormError(f"{form.label(name)} must be a number such as 100 or -100", name)
     return int(text)
 
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 # Columns that the list shows by itself, in this order. The place (partition and offset) is always
 # shown.
-PLAIN = ("time", "timestamp", "partition", "offset", "size", "key", "value", "headers")
+PLAIN = (
+    "time", "timestamp", "partition", "offset", "size", "key", "value", "headers", "transaction"
+)  # fmt: skip
 DEFAULT = "time,key,value"
 _ROOTS = ("key", "value", "headers")
 _COLUMNS_MAX = 20

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from barnabas.cli.common.printable import json_line
 from barnabas.client.errors import ClientError
 from barnabas.console.forms import FormError
+from barnabas.console.messages.one_record import Fate
 from barnabas.console.search.columns import PLAIN, Column
 from barnabas.console.search.expressions import ExpressionError, FilterTooSlowError
 from barnabas.console.search.zones import UTC_ZONE
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
 
 # Columns of a file when the address names none.
-_DEFAULT = ("partition", "offset", "time", "timestamp", "size", "key", "value", "headers")
+_DEFAULT = (
+    "partition", "offset", "time", "timestamp", "size", "key", "value", "headers", "transaction"
+)  # fmt: skip
 # A spreadsheet takes a cell that begins with one of these characters as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
@@ -363,6 +366,8 @@ def _plain(record: DecodedRecord, name: str, zone: Zone) -> Any:
             return zone.text(record.timestamp) if record.timestamp >= 0 else None
         case "partition" | "offset" | "timestamp" | "size":
             return getattr(record, name)
+        case "transaction":
+            return None if record.fate is Fate.NONE else record.fate.value
         case _:
             raise AssertionError(f"{name} is not one of {PLAIN}")
 

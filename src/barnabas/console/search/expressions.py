@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.cli.common.units import moment_of
 from barnabas.console.forms import FormError
+from barnabas.console.search.filter_errors import explain, kind_in_words, plain
 from barnabas.runtime.bounded_calls import BoundedCalls
 from barnabas.runtime.offload import OffloadError
 
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
 EXPRESSION_CHARACTERS_MAX = 2000
 # The library's own words for a place: line and column from 1, and the reason.
 _PLACE = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
-_NOISE = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$| \(in container ''\)| expecting \{.*\}")
-# The library's reasons in words for readers who do not know it.
-_PLAIN_WORDS = (
-    ("Key not found in map : ", "there is no member "),
-    ("Applying SELECT to non-message type", "it asks for a member of what has no members"),
-)
 _REASON_CHARACTERS = 300
 
 _CHILDREN = 2
@@ -63,13 +58,15 @@ class ExpressionError(FormError):
         reason: What is wrong.
         line: The line of the place, from 1; 0 if the error has no place.
         column: The column of the place, from 1.
+        example: A filter that is valid; "" for none.
     """
 
-    def __init__(self, reason: str, line: int = 0, column: int = 0) -> None:
+    def __init__(self, reason: str, line: int = 0, column: int = 0, example: str = "") -> None:
         super().__init__(reason)
         # A child process sends the error by pickle, which needs the arguments.
-        self.args = (reason, line, column)
+        self.args = (reason, line, column, example)
         self.reason = reason
+        self.example = example
         self.line = line
         self.column = column
 
@@ -234,10 +231,13 @@ def _compiled(expression: str) -> Any:
         place = _PLACE.search(text)
         if place is None:
             raise ExpressionError(_reason(text)) from None
-        raise ExpressionError(_reason(place[3]), int(place[1]), int(place[2])) from None
+        found = explain(place[3])
+        reason = found.reason[:_REASON_CHARACTERS]
+        raise ExpressionError(reason, int(place[1]), int(place[2]), found.example) from None
     kind = compiled.return_type()
     if kind not in (cel.Type.BOOL, cel.Type.DYN):
-        raise ExpressionError(f"the result must be true or false, and it is {kind.name()}")
+        text = f"the result must be true or false, and it is {kind_in_words(kind.name())}"
+        raise ExpressionError(text, example="value.amount > 50.0")
     return compiled
 
 
@@ -252,7 +252,4 @@ def _environment() -> Any:
 
 
 def _reason(text: str) -> str:
-    text = _NOISE.sub("", text)
-    for theirs, plain in _PLAIN_WORDS:
-        text = text.replace(theirs, plain)
-    return text[:_REASON_CHARACTERS]
+    return plain(text)[:_REASON_CHARACTERS]

@@ -21,6 +21,7 @@ from barnabas.console.search.expressions import ExpressionError, FilterTooSlowEr
 from barnabas.console.search.ranges import Plan, offset_bounds, ranges_at, read_partitions
 from barnabas.console.search.results import Results
 from barnabas.console.search.scan import Scan
+from barnabas.console.search.transaction_marks import TransactionMarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -195,13 +196,19 @@ class SearchJob:
     async def _run(self) -> None:
         search = self.search
         config = {"isolation.level": search.isolation}
-        async with self._jobs.turns, self._jobs.open_consumer(**config) as consumer:
+        is_committed = search.isolation == "read_committed"
+        async with (
+            self._jobs.turns,
+            self._jobs.open_consumer(**config) as consumer,
+            TransactionMarks(self._jobs.open_consumer, is_committed=is_committed) as marks,
+        ):
             if search.conditions.expression and self.plan is None:
                 await self._jobs.expressions.check(search.conditions.expression)
             if self.plan is None:
                 window = self._jobs.limits.window
                 self.plan, self.partition_count = await make_plan(consumer, search, window)
-            scan = Scan(consumer, search.view, search.conditions, self._jobs.expressions)
+            expressions = self._jobs.expressions
+            scan = Scan(consumer, search.view, search.conditions, expressions, marks)
             while self.is_running:
                 if self._begin_step(self.plan):
                     await self._read_step(self.plan, scan)

@@ -62,7 +62,7 @@ def place_of(query: Fields, zone: Zone) -> Place:
         case "offset":
             return Place("offset", query.number("offset"))
         case "time":
-            moment = zone.moment_ms(query.required("time"), "time")
+            moment = zone.moment_ms(query, "time")
             return Place("time", min(max(0, moment), _INT64_MAX))
         case _:
             return Place()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.console.search.conditions import Conditions
     from barnabas.console.search.expressions import ExpressionFilter
     from barnabas.console.search.ranges import Ranges
+    from barnabas.console.search.transaction_marks import TransactionMarks
 
 _POLL_RECORDS = 1000
 _POLL_S = 0.5
@@ -37,6 +38,7 @@ class Scan:
         view: Decodes and masks the records.
         conditions: What the records must fulfill.
         expressions: Evaluates the expression of the conditions.
+        marks: Marks records of transactions.
     """
 
     def __init__(
@@ -45,11 +47,13 @@ class Scan:
         view: RecordView,
         conditions: Conditions,
         expressions: ExpressionFilter,
+        marks: TransactionMarks,
     ) -> None:
         self._consumer = consumer
         self._view = view
         self._conditions = conditions
         self._expressions = expressions
+        self._marks = marks
         # The next offset to examine, of partitions with a rest.
         self.left: dict[TopicPartition, int] = {}
         # Number of records that were examined, and their bytes.
@@ -74,6 +78,7 @@ class Scan:
             self._consumer.seek(tp, start)
         while self.left:
             records = await self._consumer.poll(_POLL_S, max_records=_POLL_RECORDS)
+            self._marks.note(records)
             await self._view.look_up(records)
             for tp, part in records.items():
                 for each in slices(list(part)) if tp in self.left else ():
@@ -97,7 +102,7 @@ class Scan:
         self.failed += selection.failed
         self.failure = self.failure or selection.failure
         await asyncio.sleep(0)
-        return selection.records
+        return await self._marks.mark(tp, selection.records)
 
     async def _drop_finished(self, ranges: Ranges, polled: Mapping[TopicPartition, object]) -> None:
         """Drop partitions whose range is examined; the last offsets may hold no records."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from barnabas.console.search.columns import Row
     from barnabas.console.search.expressions import ExpressionFilter
     from barnabas.console.search.jobs import Search
+    from barnabas.console.search.transaction_marks import TransactionMarks
     from barnabas.runtime.clock import Clock
 
 # A tail ends after this time (s); the browser shows a button to go on.
@@ -61,9 +62,9 @@ class Streams:
         self.has_ended = True
 
     async def counted(
-        self, consumer: aio.Consumer, parts: AsyncGenerator[bytes]
+        self, readers: Sequence[aio.Consumer | TransactionMarks], parts: AsyncGenerator[bytes]
     ) -> AsyncGenerator[bytes]:
-        """Yield the parts of a stream; close its consumer at the end."""
+        """Yield the parts of a stream; close its readers at the end."""
         self._count += 1
         try:
             async with contextlib.aclosing(parts):
@@ -71,10 +72,11 @@ class Streams:
                     yield part
         finally:
             self._count -= 1
-            # A task of its own, because this one may be canceled.
-            task = asyncio.get_running_loop().create_task(consumer.close(_CLOSE_S))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            # Tasks of their own, because this one may be canceled.
+            for reader in readers:
+                task = asyncio.get_running_loop().create_task(reader.close(_CLOSE_S))
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
 
 
 class Tail:
@@ -83,6 +85,7 @@ class Tail:
     Args:
         search: What is searched.
         expressions: Evaluates the expression of the search.
+        marks: Marks records of transactions.
         clock: Measures the time.
         render: Returns a row of the list as HTML.
     """
@@ -91,11 +94,13 @@ class Tail:
         self,
         search: Search,
         expressions: ExpressionFilter,
+        marks: TransactionMarks,
         clock: Clock,
         render: Callable[[Row], str],
     ) -> None:
         self._search = search
         self._expressions = expressions
+        self._marks = marks
         self._clock = clock
         self._render = render
 
@@ -139,12 +144,15 @@ class Tail:
         """Return the new records that fulfill the conditions."""
         view, conditions = self._search.view, self._search.conditions
         records = await consumer.poll(_POLL_S, max_records=_POLL_RECORDS)
+        self._marks.note(records)
         await view.look_up(records)
         found: list[DecodedRecord] = []
-        for part in slices(list(records)):
-            decoded = await view.decode_all(part, conditions.fits_texts)
-            found += (await conditions.select(decoded, self._expressions)).records
-            await asyncio.sleep(0)
+        for tp, own in records.items():
+            for part in slices(list(own)):
+                decoded = await view.decode_all(part, conditions.fits_texts)
+                selection = await conditions.select(decoded, self._expressions)
+                found += await self._marks.mark(tp, selection.records)
+                await asyncio.sleep(0)
         return found
 
 

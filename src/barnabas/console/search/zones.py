@@ -6,8 +6,9 @@ import zoneinfo
 from datetime import UTC
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.common.units import moment_of, time_ms_of, utc_text
+from barnabas.cli.common.units import duration_ms, moment_of, time_ms_of, utc_text
 from barnabas.console.forms import FormError
+from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -51,21 +52,25 @@ class Zone(NamedTuple):
         """Return a time for a page; a dash for -1, which means unknown."""
         return "–" if time_ms < 0 else self.text(time_ms).replace("T", " ")
 
-    def moment_ms(self, text: str, field: str) -> int:
-        """Parse a time that a user typed: ISO 8601, or milliseconds since 1970.
+    def moment_ms(self, query: Fields, name: str) -> int:
+        """Parse a time that a user typed: ISO 8601, milliseconds since 1970, or 15m ago as 15m.
 
         A time without a zone is in this zone.
 
         Raises:
-            FormError: The text has neither format.
+            FormError: The field has none of these formats, or is empty.
         """
+        text = query.required(name)
         if text.isascii() and text.isdigit():
             return int(text)
+        ago = duration_ms(text)
+        if ago is not None:
+            return SystemClock().wall_ms() - ago
         try:
             return time_ms_of(text, self.info)
         except (ValueError, OverflowError):
-            hint = "milliseconds or a time such as 2026-01-31T12:00"
-            raise FormError(f"{field} must be {hint}, not {text!r}") from None
+            hint = "a time such as 2026-01-31T12:00, 15m for 15 minutes ago, or milliseconds"
+            raise FormError(f"{query.label(name)} must be {hint}, not {text!r}", name) from None
 
 
 UTC_ZONE = Zone("UTC", UTC)
@@ -81,7 +86,8 @@ def zone_of(request: Request, query: Fields) -> Zone:
     if name:
         found = _zone(name)
         if found is None:
-            raise FormError(f"there is no time zone {name!r}: write a name such as Europe/Vienna")
+            text = f"there is no time zone {name!r}: write a name such as Europe/Vienna"
+            raise FormError(text, "zone")
         return found
     return _zone(request.cookies.get(_COOKIE, "")) or UTC_ZONE
 

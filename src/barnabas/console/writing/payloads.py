@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import re
 from typing import TYPE_CHECKING
 
 from barnabas.cli.records.schema_formats import json_writer
 from barnabas.console.forms import FormError
+from barnabas.console.writing.examples import example_of
 from barnabas.serializers.basic import deserialize_json
 from barnabas.serializers.errors import RegistryError, SchemaError
 from barnabas.serializers.schema import SchemaType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from barnabas.console.forms import Fields
     from barnabas.serializers.lookups import Part, SchemaSerializer
@@ -92,20 +94,47 @@ def payload(form: Fields, part: Part, topic: str, registry: SchemaRegistry | Non
 def _by_schema(
     form: Fields, part: Part, topic: str, registry: SchemaRegistry | None
 ) -> bytes | None:
+    with _chosen_schema(form, part, topic, registry) as (known, found):
+        serializer = _serializer(known, found, form.stripped(f"{part}_message"))
+        try:
+            return json_writer(serializer, topic, part)(typed_text(form, part))
+        except SchemaError as error:
+            text = f"the {part} does not fit version {found.version} of {found.subject}: {error}"
+            raise FormError(text, part) from None
+
+
+def schema_example(form: Fields, part: str, topic: str, registry: SchemaRegistry | None) -> str:
+    """Return an example of the key or the value by the schema that a form names.
+
+    Raises:
+        FormError: There is no such schema, or it is malformed.
+    """
+    with _chosen_schema(form, part, topic, registry) as (known, found):
+        try:
+            return example_of(known, found.schema, form.stripped(f"{part}_message"))
+        except (SchemaError, ValueError, TypeError, ArithmeticError) as error:
+            text = f"the schema of {found.subject} has no example: {error}"
+            raise FormError(text, f"{part}_subject") from None
+
+
+@contextlib.contextmanager
+def _chosen_schema(
+    form: Fields, part: str, topic: str, registry: SchemaRegistry | None
+) -> Iterator[tuple[SchemaRegistry, RegisteredSchema]]:
+    """Yield the registry and the schema that a form names; errors belong to its fields.
+
+    Raises:
+        FormError: There is no such schema, or a package is missing.
+    """
     if registry is None:
         text = "schemas need a registry: start the console with --registry URL"
         raise FormError(text, f"{part}_kind")
     subject = form.stripped(f"{part}_subject") or f"{topic}-{part}"
     version = form.number(f"{part}_version", 0)
     try:
-        found = registry.version(subject, version) if version else registry.latest(subject)
-        serializer = _serializer(registry, found, form.stripped(f"{part}_message"))
-        return json_writer(serializer, topic, part)(typed_text(form, part))
+        yield registry, registry.version(subject, version) if version else registry.latest(subject)
     except RegistryError as error:
         raise FormError(str(error), f"{part}_subject") from None
-    except SchemaError as error:
-        text = f"the {part} does not fit version {found.version} of {subject}: {error}"
-        raise FormError(text, part) from None
     except ModuleNotFoundError as error:
         text = f"schemas need the package {error.name}: install the extra `registry`"
         raise FormError(text, f"{part}_kind") from None

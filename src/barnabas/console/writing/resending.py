@@ -43,7 +43,7 @@ def chosen_places(form: Fields) -> list[tuple[int, int]]:
     for text in form.texts("at"):
         fits = _PLACE.fullmatch(text)
         if fits is None:
-            raise FormError(f"{text} is no place: write PARTITION-OFFSET")
+            raise FormError(f"{text} is not a partition and an offset: write PARTITION-OFFSET")
         places.add((int(fits[1]), int(fits[2])))
     if not places:
         raise FormError("choose messages first")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from barnabas.controller.config import ControllerConfig
     from barnabas.controller.config_rules import TopicConfigs
-    from barnabas.controller.partitions.new_partitions import ReplicaPlacer
+    from barnabas.controller.partitions.placement import ReplicaPlacer
     from barnabas.controller.policy_checks import PolicyChecks
     from barnabas.controller.result import ControllerView, VersionedRecord
     from barnabas.metadata.image import ClusterImage
@@ -134,7 +134,7 @@ class TopicControl:
             # As in Kafka, the configs of a new topic are changes for the other policy.
             self._policies.check_configs((TOPIC, topic.name), configs)
         new = NewPartitions(image)
-        placed = self._place(new, topic)
+        placed = yield from self._place(new, topic)
         self._policies.check_topic(topic, placed, configs)
         yield
         topic_id = self._rng.uuid()
@@ -179,7 +179,9 @@ class TopicControl:
         self._configs.check(given)
         return given
 
-    def _place(self, new: NewPartitions, topic: CreatableTopic) -> list[list[int]]:
+    def _place(
+        self, new: NewPartitions, topic: CreatableTopic
+    ) -> Generator[None, None, list[list[int]]]:
         """Return the replicas of each partition, as assigned by the request or placed here."""
         if topic.assignments:
             return _assigned(new, topic)
@@ -199,7 +201,7 @@ class TopicControl:
                 ErrorCode.INVALID_PARTITIONS,
                 f"the number of partitions must be at least 1, not {count}",
             )
-        return new.place(self._placer, count, factor)
+        return (yield from new.place(self._placer, count, factor))
 
     # -- deletion ----------------------------------------------------------------------------------
 

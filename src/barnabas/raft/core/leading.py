@@ -111,15 +111,15 @@ class Leading:
         if error is not ErrorCode.NONE or not isinstance(role, Leader):
             replica.refuse_fetch(request, error)
             return
-        response = self._response_to(request)
+        response = self._response_to(role, request)
         if response.diverging is None and response.snapshot_id is None:
             self._note_fetch(now_ms, role, request)
             self.maybe_commit(now_ms, role)
-            response = replace(response, high_watermark=replica.high_watermark)
+            response = replace(response, high_watermark=self._own_high_watermark(role))
             if (
                 replica.role is role
                 and request.max_wait_ms > 0
-                and not self._has_new_records(request)
+                and not self._has_new_records(role, request)
             ):
                 self._park(now_ms, role, request, response)
                 return
@@ -135,22 +135,29 @@ class Leading:
         wait_ms = min(request.max_wait_ms, self._replica.config.fetch_max_wait_ms)
         role.pending[request.source] = PendingFetch(request, now_ms + wait_ms)
 
-    def _has_new_records(self, request: FetchRequest) -> bool:
-        replica = self._replica
+    def _own_high_watermark(self, role: Leader) -> int:
+        """Return the high watermark; -1 before the first commit of this epoch, as in Kafka.
+
+        The voters that elected this leader may know a higher one from the earlier leader. A Kafka
+        follower ends its process if the high watermark that it knows becomes smaller.
+        """
+        known = self._replica.high_watermark
+        return known if known > role.epoch_start_offset else -1
+
+    def _has_new_records(self, role: Leader, request: FetchRequest) -> bool:
         return (
-            request.fetch_offset < replica.log.end_offset
-            or request.high_watermark < replica.high_watermark
+            request.fetch_offset < self._replica.log.end_offset
+            or request.high_watermark < self._own_high_watermark(role)
         )
 
-    def _response_to(self, request: FetchRequest) -> FetchResponse:
+    def _response_to(self, role: Leader, request: FetchRequest) -> FetchResponse:
         """Return a response: empty if the logs agree, else a diverging epoch or a snapshot id."""
-        replica = self._replica
+        log = self._replica.log
+        high_watermark = self._own_high_watermark(role)
         return validate_fetch(
-            replica.log,
+            log,
             request,
-            FetchResponse(
-                high_watermark=replica.high_watermark, log_start_offset=replica.log.start_offset
-            ),
+            FetchResponse(high_watermark=high_watermark, log_start_offset=log.start_offset),
         )
 
     def _note_fetch(self, now_ms: float, role: Leader, request: FetchRequest) -> None:
@@ -221,9 +228,9 @@ class Leading:
     def _complete_pending(self, now_ms: float, role: Leader, due_only: bool = False) -> None:
         for source, pending in list(role.pending.items()):
             is_due = now_ms >= pending.deadline
-            if is_due or (not due_only and self._has_new_records(pending.request)):
+            if is_due or (not due_only and self._has_new_records(role, pending.request)):
                 del role.pending[source]
-                self._replica.respond(pending.request, self._response_to(pending.request))
+                self._replica.respond(pending.request, self._response_to(role, pending.request))
 
     # -- voter changes -----------------------------------------------------------------------------
 

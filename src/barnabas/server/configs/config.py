@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.server.configs.endpoints import parse_address
+from barnabas.server.configs.node_keys import SUPERVISOR_KEYS
 from barnabas.server.configs.tls_config import TLS_KEYS
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKey, ConfigType
@@ -176,6 +177,7 @@ NODE_KEYS = [
         "The listeners that controllers use among themselves and brokers to reach them.",
         not_empty(),
     ),
+    *SUPERVISOR_KEYS,
 ]
 
 PROTECTION_KEYS = [
@@ -264,7 +266,8 @@ LISTENER_KEYS = [
         I,
         60,
         "The time after a response in which the broker polls for the next request instead of"
-        " waiting for it, while requests usually arrive in that time; 0: never.",
+        " waiting for it, while requests usually arrive in that time and no other process wants the"
+        " processor; 0: never.",
         between(0, 1000),
     ),
 ]

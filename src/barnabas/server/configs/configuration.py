@@ -26,7 +26,9 @@ from barnabas.server.configs.endpoints import (
     inter_broker_listener,
     is_loopback,
     security_protocols,
+    shared_voter_machines,
 )
+from barnabas.server.configs.node_keys import OVERRIDE
 from barnabas.server.configs.policies import check_policies, has_policies
 from barnabas.server.configs.sasl_keys import SASL_KEYS, sasl_listener_keys
 from barnabas.server.configs.tls_config import TLS_KEYS, check_classes, listener_prefix
@@ -95,7 +97,7 @@ _JAVA_TLS = frozenset({
 # Why each of these keys has no effect.
 IGNORED_KEYS: dict[str, str] = {
     **dict.fromkeys(_THREADS, "the broker has one event loop, and no pools of threads to size"),
-    **dict.fromkeys(_METRICS, "metrics are read from barnabas.metrics.listener, not from JMX"),
+    **dict.fromkeys(_METRICS, "metrics are read from metrics.listener, not from JMX"),
     **dict.fromkeys(_COORDINATORS, "coordinators share the event loop, and size their own buffers"),
     **dict.fromkeys(_JAVA_TLS, "TLS comes from OpenSSL, not from Java"),
 }
@@ -161,7 +163,7 @@ def read_configuration(properties: Mapping[str, str], *, warns: bool = True) -> 
 
     Args:
         properties: the values by key.
-        warns: whether to log unknown keys.
+        warns: whether to log unknown keys, and voters that share a machine.
 
     Raises:
         ConfigError: an invalid value. The message has the key, the value and the allowed values.
@@ -179,6 +181,9 @@ def read_configuration(properties: Mapping[str, str], *, warns: bool = True) -> 
     check_connection_bounds(parsed)
     check_group_limits(parsed)
     cluster = cluster_settings(parsed)
+    if warns:
+        for problem, remedy in shared_voter_machines(_hosts(cluster)):
+            _log.warning("Metadata quorum: %s; %s", problem, remedy)
     endpoints = bound_endpoints(parsed, cluster)
     for_controller = controller_endpoints(parsed, cluster)
     advertised_for_controller = advertised_controller_endpoints(parsed, cluster, for_controller)
@@ -201,7 +206,9 @@ def read_configuration(properties: Mapping[str, str], *, warns: bool = True) -> 
 
 
 def is_listener_key(config: ParsedConfig, name: str) -> bool:
-    """Return whether a key is set for a single listener, and has an effect there."""
+    """Return whether a key is set for one listener or one process of a node, and has an effect."""
+    if OVERRIDE.fullmatch(name):
+        return True
     listeners = _listener_names(config)
     if name in listener_keys(config) or name in sasl_listener_keys({name: ""}, listeners):
         return True
@@ -271,6 +278,10 @@ def _with_own_quorum(cluster: ClusterSettings, own: list[Endpoint]) -> ClusterSe
         return cluster
     is_own = addresses.issuperset(servers) and all(is_loopback(host) for host, _ in servers)
     return replace(cluster, is_standalone=True) if is_own else cluster
+
+
+def _hosts(cluster: ClusterSettings) -> dict[int, str]:
+    return {voter: host for voter, (host, _) in cluster.voters.items()}
 
 
 def _log_unknown_keys(names: list[str], *, with_policies: bool) -> None:

@@ -184,6 +184,30 @@ def parse_voter(text: str) -> tuple[int, tuple[str, int]] | None:
     return int(number), parsed
 
 
+def shared_voter_machines(hosts: Mapping[int, str]) -> list[tuple[str, str]]:
+    """Return the machines with several voters: the problem and its remedy.
+
+    Args:
+        hosts: Host by id of the voter. If all are the same, the cluster has only one machine.
+    """
+    voters: dict[str, list[int]] = {}
+    for voter, host in sorted(hosts.items()):
+        voters.setdefault(host.lower(), []).append(voter)
+    if len(voters) < 2:
+        return []
+    majority = len(hosts) // 2 + 1
+    found = []
+    for host, ids in voters.items():
+        if len(ids) > 1:
+            problem = (
+                f"voters {', '.join(map(str, ids))} of the metadata quorum share {host}: if it "
+                f"dies, {len(hosts) - len(ids)} of {len(hosts)} voters are left, and {majority} "
+                "are required"
+            )
+            found.append((problem, "run each voter on a machine of its own"))
+    return found
+
+
 def _bootstrap_servers(config: ParsedConfig) -> tuple[tuple[str, int], ...]:
     found = []
     for text in config.strings(_BOOTSTRAP):

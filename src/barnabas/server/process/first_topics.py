@@ -76,17 +76,37 @@ class FirstTopics:
         self._on_failed = on_failed
         # Names of the topics to create. Set by `create`.
         self._names: list[str] = []
+        # Ids of the brokers that must serve before. Set by `create`.
+        self._brokers: frozenset[int] = frozenset()
         # Time (ms, monotonic) until which all partitions must have leaders.
         self._deadline_ms = 0.0
 
-    def create(self, topics: Sequence[NewTopic]) -> None:
-        """Begin to create the topics. Call this method only once."""
+    def create(self, topics: Sequence[NewTopic], brokers: frozenset[int] = frozenset()) -> None:
+        """Begin to create the topics. Call this method only once.
+
+        Args:
+            topics: the topics.
+            brokers: ids of the brokers that get replicas: the topics are created when they serve.
+        """
         if not topics:
             self._on_created()
             return
+        self._brokers = brokers
+        self._names = [topic.name for topic in topics]
+        self._await_brokers(topics)
+
+    def _await_brokers(self, topics: Sequence[NewTopic]) -> None:
+        brokers = self._dependencies.cluster.image.brokers
+        found = {broker_id: brokers.get(broker_id) for broker_id in self._brokers}
+        if any(broker is None or broker.fenced for broker in found.values()):
+            # The supervisor of the node ends this process if another broker fails.
+            self._timer.call_later(_CHECK_MS, lambda: self._await_brokers(topics))
+        else:
+            self._send(topics)
+
+    def _send(self, topics: Sequence[NewTopic]) -> None:
         from barnabas.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 
-        self._names = [topic.name for topic in topics]
         self._deadline_ms = self._dependencies.clock.monotonic_ms() + _TIMEOUT_MS
         request = CreateTopicsRequest(
             topics=[

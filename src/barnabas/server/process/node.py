@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 # How long a broker continues to respond with errors after a disk failure, before the process ends.
 # The requests that it has received, and the first retries of clients, get a response in this time.
 _LAST_RESPONSES_MS = 1_000.0
+# Address of the metrics that only the supervisor reads.
+_FOR_SUPERVISOR = ("127.0.0.1", 0)
 
 
 class Node:
@@ -57,6 +59,8 @@ class Node:
         runtime: Runtime,
         on_ready: Callable[[str], None],
         on_failed: Callable[[BaseException], None],
+        *,
+        has_supervisor: bool = False,
     ) -> None:
         """Create the node.
 
@@ -64,8 +68,11 @@ class Node:
             on_ready: called with the advertised HOST:PORT once the node serves requests.
             on_failed: called with the error when the node cannot continue. The process then has to
                 end.
+            has_supervisor: whether a supervisor serves the metrics of several processes. This node
+                then serves its own to the supervisor only.
         """
         self._configuration = configuration
+        self._has_supervisor = has_supervisor
         self._runtime = runtime
         self._on_ready = on_ready
         self._on_failed = on_failed
@@ -287,6 +294,8 @@ class Node:
             self.observation.observe_broker(broker.dependencies)
         address = self.shared.config.optional_string("metrics.listener")
         host_and_port = parse_address(address) if address else None
+        if host_and_port is not None and self._has_supervisor:
+            host_and_port = _FOR_SUPERVISOR
         if host_and_port is not None:
             self.metrics_address = self.observation.listen(*host_and_port)
 

@@ -1,4 +1,4 @@
-"""Imports of modules in the background, once the broker is ready.
+"""Imports of modules in the background, once the broker is ready, or at once before a fork.
 
 A start imports only the modules that the first response needs. Without this file, other modules
 would be imported at their first use. Such an import fails if no file descriptor is free, or if an
@@ -8,13 +8,17 @@ so that requests are served in between.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from barnabas.protocol.api_keys import request_class, response_class
 from barnabas.protocol.api_table import API_ROWS
+from barnabas.protocol.codec import compile_codecs
+from barnabas.protocol.record_frame import metadata_record_class
 from barnabas.protocol.record_table import RECORD_ROWS
 from barnabas.record.compiled import CompiledReader
 from barnabas.runtime.packages import MissingPackageError, needed_for
@@ -82,6 +86,34 @@ _PACKAGES = {
 COMPILED_READER = "aiokafka.record.default_records"
 
 
+# Modules that a start imports, with all that they import.
+_PROCESS = (
+    "barnabas.metrics.catalogue",
+    "barnabas.metrics.metrics_listener",
+    "barnabas.network.connection_pool",
+    "barnabas.raft.transport.channel_transport",
+    "barnabas.runtime.loop",
+    "barnabas.runtime.service_manager",
+    "barnabas.runtime.system_calls",
+    "barnabas.server.configs.configuration",
+    "barnabas.server.controller_access.controller_access",
+    "barnabas.server.controller_access.controller_registrant",
+    "barnabas.server.controller_access.forwarding",
+    "barnabas.server.process.broker_server",
+    "barnabas.server.process.controller_listeners",
+    "barnabas.server.process.controller_server",
+    "barnabas.server.process.node",
+    "barnabas.server.process.observation",
+    "barnabas.server.quorum.broker_watch",
+    "barnabas.server.quorum.probes",
+    "barnabas.server.quorum.quorum_watch",
+    "barnabas.server.startup.cluster_ids",
+    "barnabas.server.startup.node_folders",
+    "barnabas.controller.controller",
+    "barnabas.controller.apis",
+)
+# Versions of an API before the last one that nodes use among each other.
+_OLDER_VERSIONS = 2
 # Check functions of the authorizer.
 _CHECKS = "barnabas.server.security.authorizer.checks"
 
@@ -119,6 +151,25 @@ def load_module(name: str) -> None:
             importlib.import_module(name)
     else:
         importlib.import_module(name)
+
+
+def load_all() -> None:
+    """Import what brokers and controllers may need, and compile the codecs of new versions.
+
+    A process that others are forked from calls this. A missing package or module is left out,
+    because the forked process reports it when it needs it.
+    """
+    for name in [*_PROCESS, *needed_modules(has_authorizer=True)]:
+        with contextlib.suppress(MissingPackageError, ImportError):
+            load_module(name)
+    for key in {**served_apis(has_telemetry=True), **CONTROLLER_APIS}:
+        for cls in (request_class(key), response_class(key)):
+            first, last = cls.__versions__
+            for version in range(max(first, last - _OLDER_VERSIONS), last + 1):
+                compile_codecs(cls, version)
+    for record in filter(None, map(metadata_record_class, RECORD_ROWS["metadata"])):
+        for version in range(record.__versions__[0], record.__versions__[1] + 1):
+            compile_codecs(record, version)
 
 
 class Preloader:

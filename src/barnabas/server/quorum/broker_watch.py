@@ -2,11 +2,13 @@
 
 When a process is killed, its kernel resets or closes its connections. A broker that is alive
 reconnects within milliseconds after an idle timeout, a restart of the listener, or a network
-problem. The controller therefore considers a broker dead if it does not reconnect within 200 ms.
+problem. The controller therefore probes a broker that does not reconnect within 200 ms. The broker
+is dead if its listener refuses the connection, or closes it without a response. Brokers of Apache
+Kafka also close the connection when a heartbeat has no response in time, and may reconnect later.
 Kafka waits until the session expires after 9 s.
 
 A newly active controller has no heartbeat connections. It probes the brokers that do not connect in
-time. A broker is dead if its listener refuses the connection, or closes it without a response.
+time in the same way.
 
 A new incarnation of a broker may try to register while the old session exists. The old incarnation
 is dead if the listener does not respond: the new incarnation is bound there but does not serve yet.
@@ -145,8 +147,13 @@ class BrokerWatch:
 
     def _check(self, broker_id: int, epoch: int) -> None:
         broker = self._registered().get(broker_id)
-        if broker is not None and broker.epoch == epoch:
+        if broker is None or broker.epoch != epoch or broker_id in self._connections:
+            return
+        endpoint = broker.listeners.get(self._inter_broker_listener)
+        if endpoint is None:
             self._report_lost(broker, "its heartbeat connection closed and was not replaced")
+        else:
+            self._probe(broker, endpoint)
 
     def _probe_unconnected(self) -> None:
         for broker in self._registered().values():

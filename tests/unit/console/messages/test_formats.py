@@ -135,7 +135,7 @@ def test_formats_come_from_the_address_and_go_back_to_it() -> None:
     formats = Formats.of(Fields([("key_format", "hex")]))
     assert formats == Formats("hex", "auto")
     assert formats.fields == {"key_format": "hex"}
-    with pytest.raises(FormError, match="value_format must be one of auto"):
+    with pytest.raises(FormError, match="Values as: choose one of auto"):
         Formats.of(Fields([("value_format", "word")]))
 
 

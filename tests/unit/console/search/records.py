@@ -53,6 +53,13 @@ class Partition(NamedTuple):
     leader: int = 1
 
 
+class PolledPart(list[ConsumerRecord]):
+    """The records of a partition in one poll; none is in a transaction."""
+
+    def transactional_ranges(self) -> list[tuple[int, int]]:
+        return []
+
+
 class LogConsumer:
     """A consumer over logs in memory. Offsets without a record are gaps, as after compaction.
 
@@ -115,7 +122,7 @@ class LogConsumer:
             if tp in self._paused:
                 continue
             rest = [each for each in self._logs[tp.partition] if each.offset >= position]
-            part = rest[: min(POLLED, max_records)]
+            part = PolledPart(rest[: min(POLLED, max_records)])
             if part:
                 parts[tp] = part
                 self._positions[tp] = part[-1].offset + 1

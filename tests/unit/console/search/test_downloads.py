@@ -17,12 +17,14 @@ from hypothesis import given, strategies as st
 from barnabas.client.fetch.record_set import ConsumerRecord
 from barnabas.console.forms import FormError
 from barnabas.console.messages.masking import MaskRule
+from barnabas.console.messages.one_record import Fate
 from barnabas.console.search.columns import parse_columns
 from barnabas.console.search.downloads import Download, DownloadLimits, harmless, make_writer
 from barnabas.console.search.expressions import ExpressionFilter
 from barnabas.console.search.jobs import Search, make_plan
 from barnabas.console.search.ranges import Place
 from barnabas.console.search.scan import Scan
+from barnabas.console.search.transaction_marks import TransactionMarks
 from barnabas.console.search.zones import UTC_ZONE
 from barnabas.sim.clock import SimClock, SimScheduler
 from unit.console.search.records import TOPIC, LogConsumer, conditions, decoded, raw, view
@@ -59,6 +61,7 @@ def test_json_lines_have_decoded_json_texts_and_bytes() -> None:
         "partition": 0, "offset": 5, "time": "1970-01-01T00:00:01.000Z", "timestamp": 1000,
         "size": RECORD.size, "key": "k", "value": {"a": [1, 2.5], "b": "x\ny"},
         "headers": [["trace", "1"], ["bytes", {"base64": "/w=="}], ["null", None]],
+        "transaction": None,
     }  # fmt: skip
     assert (empty["time"], empty["key"], empty["value"]) == (None, None, None)
 
@@ -69,6 +72,7 @@ def test_csv_has_a_header_and_texts() -> None:
         "partition": "0", "offset": "5", "time": "1970-01-01T00:00:01.000Z", "timestamp": "1000",
         "size": str(RECORD.size), "key": "k", "value": '{"a": [1, 2.5], "b": "x\\ny"}',
         "headers": '[["trace", "1"], ["bytes", "/w=="], ["null", null]]',
+        "transaction": "",
     }  # fmt: skip
 
 
@@ -86,6 +90,13 @@ def test_columns_of_the_list_are_those_of_the_file(name: str) -> None:
     [row] = rows_of(name, written(name, columns, RECORD))
     assert list(row) == columns.split(",")
     assert [str(each or "") for each in row.values()] == ["5", "2.5", "x\ny", "", "1"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_says_what_became_of_transactions(name: str) -> None:
+    records = [RECORD._replace(fate=fate) for fate in (Fate.ABORTED, Fate.OPEN, Fate.NONE)]
+    rows = rows_of(name, written(name, "", *records))
+    assert [row["transaction"] or None for row in rows] == ["aborted", "open", None]
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -145,7 +156,8 @@ def downloaded(
         expressions = ExpressionFilter(60.0)
         writer = make_writer("jsonl", parse_columns("partition,offset"), UTC_ZONE)
         download = Download(search, writer, SimClock(SimScheduler()), limits)
-        scan = Scan(consumer, search.view, search.conditions, expressions)
+        marks = TransactionMarks(lambda **_: consumer, is_committed=True)
+        scan = Scan(consumer, search.view, search.conditions, expressions, marks)
         try:
             return b"".join([part async for part in download.parts(plan, scan)])
         finally:

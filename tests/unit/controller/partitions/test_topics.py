@@ -300,8 +300,8 @@ def test_the_steps_of_a_request_grow_with_its_partitions() -> None:
         counted(topics_of().create(view_of(three_brokers()), creation(new_topic("a", count, 1))))[1]
         for count in (10, 1000)
     ]
-    # Three for the topic, one for its placement, and one for each partition.
-    assert steps == [14, 1004]
+    # Three for the topic, one after its placement, and two for each partition.
+    assert steps == [24, 2004]
 
 
 def test_too_many_topics_are_refused_in_steps() -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.metrics.catalogue import CATALOGUE
-from barnabas.metrics.metrics_listener import (
+from barnabas.metrics.http_listener import (
     CONNECTIONS_MAX,
     DEADLINE_MS,
     HttpResponse,
-    exposition_name,
 )
+from barnabas.metrics.metrics_listener import exposition_name
 from barnabas.metrics.registry import MetricFamily
 from barnabas.network.principal import Principal
 from barnabas.protocol.messages.connection import ApiVersionsRequest
@@ -280,11 +280,11 @@ def test_pipelined_requests_are_not_read_before_the_response_is_sent() -> None:
     assert listener is not None
     asked: list[str] = []
 
-    def answer(_method: str, target: str) -> HttpResponse:
+    def respond(_method: str, target: str, answer: Callable[[HttpResponse], None]) -> None:
         asked.append(target)
-        return HttpResponse(200, iter([bytes(4 << 20) if len(asked) == 1 else b"small"]))
+        answer(HttpResponse(200, iter([bytes(4 << 20) if len(asked) == 1 else b"small"])))
 
-    listener._respond = answer  # type: ignore[method-assign]
+    listener._listener._respond = respond
     client = HttpClient(broker, "greedy")
     assert client.stream is not None
     client.stream.pause_reading()
@@ -309,7 +309,9 @@ def test_a_slow_reader_limits_the_buffered_output() -> None:
             made.append(number)
             yield bytes(1024)
 
-    listener._respond = lambda _method, _target: HttpResponse(200, endless())  # type: ignore[method-assign]
+    listener._listener._respond = lambda _method, _target, answer: answer(
+        HttpResponse(200, endless())
+    )
     client = HttpClient(broker, "slow")
     assert client.stream is not None
     client.stream.pause_reading()

@@ -1,0 +1,74 @@
+"""Checks of machines that run several brokers or voters: if one dies, all on it die at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.machine_lines import brokers_by_host, machines_of, voter_hosts
+from barnabas.cli.common.named_brokers import named_brokers
+from barnabas.cli.common.printable import counted
+from barnabas.cli.partitions.planning import sharing_machines
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.server.configs.endpoints import shared_voter_machines
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.cli.doctor.diagnosis import Diagnosis
+    from barnabas.client.admin.cluster import ClusterDescription, QuorumDescription
+    from barnabas.client.admin.topics import TopicState
+    from barnabas.client.connections.metadata_cache import TopicInfo
+
+_SHOWN = 5
+
+
+def examine_replica_machines(
+    cluster: ClusterDescription,
+    topics: Mapping[str, TopicInfo] | Mapping[str, TopicState],
+    diagnosis: Diagnosis,
+) -> None:
+    """Report partitions with replicas that share a machine, though another machine has none."""
+    machines = machines_of((*cluster.brokers, *cluster.fenced))
+    replicas = {
+        TopicPartition(name, number): partition.replicas
+        for name, topic in topics.items()
+        for number, partition in topic.partitions.items()
+    }
+    sharing = sharing_machines(replicas, machines, [node.id for node in cluster.brokers])
+    if not sharing:
+        return
+    more = f" and {len(sharing) - _SHOWN} more" if len(sharing) > _SHOWN else ""
+    names = ", ".join(map(str, sharing[:_SHOWN])) + more
+    diagnosis.note(
+        f"{counted(len(sharing), 'partition')} with replicas that share a machine, though another "
+        f"machine has none: {names}",
+        f"{Advice.REBALANCE.text()} moves them apart",
+    )
+
+
+def examine_racks_of_machines(cluster: ClusterDescription, diagnosis: Diagnosis) -> None:
+    """Report brokers without a rack that share a machine.
+
+    Apache Kafka's controllers know racks only: they may place all replicas on one machine.
+    """
+    nodes = (*cluster.brokers, *cluster.fenced)
+    without_rack = {node.id for node in nodes if node.rack is None}
+    machines = brokers_by_host(nodes)
+    if len(machines) == 1:
+        return
+    for machine, ids in machines.items():
+        if len(ids) > 1 and not without_rack.isdisjoint(ids):
+            diagnosis.note(
+                f"{named_brokers(ids)} share {machine}, and have no "
+                "broker.rack: a controller of Apache Kafka may place all replicas of a partition "
+                "there",
+                f"while controllers of Apache Kafka run, set broker.rack={machine} for them",
+            )
+
+
+def examine_voter_machines(quorum: QuorumDescription | None, diagnosis: Diagnosis) -> None:
+    """Report voters that share a machine, though the voters are on several machines."""
+    hosts = {} if quorum is None else voter_hosts(quorum)
+    for what, remedy in shared_voter_machines(hosts):
+        diagnosis.note(what, remedy)

@@ -1,0 +1,66 @@
+"""Topics, partitions and groups that a page asks for and that do not exist, in plain words."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+from barnabas.client.errors import BrokerError, ClientError, UnknownPartitionError
+from barnabas.console.forms import query_fields
+from barnabas.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from barnabas.client.facade import Client
+    from barnabas.console.cluster_access import ClusterAccess
+
+_TOPIC_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+# Fields of addresses that name a topic.
+_TOPIC_FIELDS = ("topic", "name", "like", "target")
+_MEANT = re.compile(r"did you mean ([^?]+)\?")
+# A broker may learn of a new topic a moment after the response to its creation.
+_TRIES = 3
+_PAUSE_S = 0.25
+
+
+def absent_text(error: Exception, request: Request) -> str:
+    """Return what an error of the client says does not exist; "" for another error."""
+    code = getattr(error, "error_code", None)
+    query = query_fields(request)
+    if isinstance(error, UnknownPartitionError):
+        has = (error.detail or "").split(";")[0]
+        return f"There is no partition {error.subject}: {has}."
+    if code in _TOPIC_CODES:
+        named = next(filter(None, map(query.stripped, _TOPIC_FIELDS)), "")
+        subject = error.subject if isinstance(error, BrokerError) else ""
+        meant = _MEANT.search(str(error))
+        hint = f" Did you mean {meant[1]}?" if meant else ""
+        return f"This cluster has no topic {named or subject}.{hint}"
+    if code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return f"This cluster has no group {query.stripped('id') or query.stripped('target')}."
+    return ""
+
+
+async def require_topic(cluster: ClusterAccess, name: str) -> int:
+    """Return the number of partitions of a topic.
+
+    Raises:
+        ClientError: It does not exist, or the brokers do not respond.
+    """
+    for left in reversed(range(_TRIES)):
+
+        def load(client: Client, *, is_last: bool = left == 0) -> int | None:
+            found = client.admin.describe_topic_partitions([name])[name]
+            if not isinstance(found, ClientError):
+                return len(found.partitions)
+            if is_last or found.error_code not in _TOPIC_CODES:
+                raise found
+            return None
+
+        count = await cluster.call(load)
+        if count is not None:
+            return count
+        await asyncio.sleep(_PAUSE_S)
+    raise AssertionError("the last try returns or raises")

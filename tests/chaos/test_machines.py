@@ -1,0 +1,59 @@
+"""Whole machines die under load: both brokers and the controller of one, at the same time.
+
+The topic has three replicas and min.insync.replicas=2. Its replicas are on three machines, so every
+partition stays writable while one machine is down, and no acknowledged record is lost.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chaos.campaign import Options
+from chaos.test_chaos import SETTINGS, check_campaign
+from machines import needs_loopback_addresses
+from scenario.stage import runs_on_kafka
+
+pytestmark = [pytest.mark.conformance, pytest.mark.slow, needs_loopback_addresses]
+MACHINE_DIES = "kill -9 of a machine"
+RATE = 100
+
+
+@pytest.mark.parametrize(
+    ("seconds", "seed"), [(20.0, 21), pytest.param(300.0, 22, marks=pytest.mark.nightly)]
+)
+def test_partitions_stay_writable_and_lose_nothing_while_a_machine_is_down(
+    tmp_path: Path, seconds: float, seed: int
+) -> None:
+    options = Options(
+        seconds,
+        seed,
+        runs_on_kafka(),
+        brokers=6,
+        controllers=3,
+        rate=RATE,
+        faults=(MACHINE_DIES,),
+        relays=False,
+        settings=SETTINGS,
+        machines=True,
+    )
+    outcome = check_campaign(options, tmp_path)
+    assert {event.name for event in outcome.events} == {MACHINE_DIES}
+
+
+@pytest.mark.nightly
+def test_machines_and_single_brokers_die_in_turn_without_loss(tmp_path: Path) -> None:
+    options = Options(
+        180.0,
+        23,
+        runs_on_kafka(),
+        brokers=6,
+        controllers=3,
+        rate=RATE,
+        faults=(MACHINE_DIES, "kill -9 of a leader", "kill -9 of the active controller"),
+        relays=False,
+        settings=SETTINGS,
+        machines=True,
+    )
+    check_campaign(options, tmp_path)

@@ -1,0 +1,87 @@
+"""The controller considers a broker dead only if its listener does not respond either."""
+
+from __future__ import annotations
+
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
+from barnabas.network.channel import ChannelDependencies
+from barnabas.network.framed_protocol import new_receive_buffer
+from barnabas.server.quorum.broker_watch import BrokerWatch
+from barnabas.sim.world import SimWorld
+from barnabas.waiting.timing_wheel import TimingWheel
+from unit.runtime.streams import Recorder
+
+BROKER, EPOCH, PORT = 2, 7, 9092
+CONNECTION: Any = object()
+
+
+class Responding(Recorder):
+    """A listener that responds to ApiVersions without any API."""
+
+    def on_received(self, count: int) -> None:
+        super().on_received(count)
+        assert self.stream is not None
+        # The request may come in pieces.
+        if len(self.data) < 4 or len(self.data) < 4 + struct.unpack_from(">i", self.data)[0]:
+            return
+        (correlation_id,) = struct.unpack_from(">i", self.data, 8)
+        self.stream.write([struct.pack(">iihi", 10, correlation_id, 0, 0)])
+
+
+class Controller:
+    """An active controller with one registered broker; it notes its reports."""
+
+    def __init__(self) -> None:
+        endpoint = Endpoint("broker", PORT, 0)
+        broker = BrokerRegistration(BROKER, EPOCH, bytes(16), {"PLAINTEXT": endpoint}, {})
+        self.image: Any = SimpleNamespace(brokers={BROKER: broker})
+        self.suspected: list[int] = []
+        self.lost: list[int] = []
+
+    def on_broker_suspected(self, broker_id: int, broker_epoch: int) -> None:
+        self.suspected.append(broker_id)
+
+    def on_broker_lost(self, broker_id: int, broker_epoch: int) -> None:
+        self.lost.append(broker_id)
+
+
+def watched(world: SimWorld) -> tuple[BrokerWatch, Controller]:
+    """Return a watch that has the heartbeat connection of the broker."""
+    runtime = world.host("controller").runtime
+    wheel = TimingWheel(runtime.clock, runtime.timer)
+    channels = ChannelDependencies(
+        runtime.clock, runtime.timer, runtime.sockets, wheel, new_receive_buffer()
+    )
+    controller = Controller()
+    watch = BrokerWatch(1, controller, runtime.timer, lambda: channels, "PLAINTEXT")
+    watch.on_heartbeat(CONNECTION, BROKER, EPOCH)
+    return watch, controller
+
+
+def test_a_broker_whose_listener_refuses_connections_is_dead() -> None:
+    world = SimWorld(1)
+    world.host("broker")
+    watch, controller = watched(world)
+    watch.on_closed(CONNECTION)
+    assert controller.suspected == [BROKER]
+    assert world.run_until(lambda: controller.lost == [BROKER], 2_000)
+
+
+@pytest.mark.parametrize("reconnects", [False, True], ids=["no connection", "a new connection"])
+def test_a_broker_that_lost_its_heartbeat_connection_and_responds_is_alive(
+    reconnects: bool,
+) -> None:
+    world = SimWorld(1)
+    world.host("broker").runtime.sockets.listen("", PORT, Responding)
+    watch, controller = watched(world)
+    watch.on_closed(CONNECTION)
+    if reconnects:
+        watch.on_heartbeat(object(), BROKER, EPOCH)
+    world.run_until(lambda: bool(controller.lost), 10_000)
+    assert controller.suspected == [BROKER]
+    assert controller.lost == []
