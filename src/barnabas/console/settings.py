@@ -47,6 +47,7 @@ class ClusterSettings:
     registry: SchemaRegistry | None = None
     history: HistoryFile | None = None
     connect: tuple[ConnectSettings, ...] = ()
+    prometheus: Prometheus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class ConsoleSettings:
             registry=cluster.registry,
             history=cluster.history,
             connect=cluster.connect,
-            prometheus=None,
+            prometheus=cluster.prometheus,
             clusters=(),
         )
 

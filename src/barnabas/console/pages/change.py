@@ -254,7 +254,12 @@ def _preview_page(request: Request, path: str, form: Fields, shown: Preview) -> 
         preview=shown._replace(rows=shown.rows[:_ROWS_MAX]),
         left_out=max(0, len(shown.rows) - _ROWS_MAX),
         action=path,
-        fields=[*form.all_but("csrf", "here"), *shown.settled, (_CONFIRMED, "1")],
+        # Browsers end lines with CRLF, and a template prints a CR as an escape.
+        fields=[
+            *((name, value.replace("\r\n", "\n")) for name, value in form.all_but("csrf", "here")),
+            *shown.settled,
+            (_CONFIRMED, "1"),
+        ],
         here=_form_page(form),
     )
 
