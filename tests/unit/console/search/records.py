@@ -22,7 +22,7 @@ POLLED = 7
 
 
 class Part(list[ConsumerRecord]):
-    """The records of a partition in a poll, of which no batch is known; none is in a transaction."""
+    """The records of a partition in a poll. No batch is known, and none is in a transaction."""
 
     pieces = ()
 
