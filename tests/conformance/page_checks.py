@@ -14,7 +14,8 @@ PAGE_BYTES_MAX = 100 * 1024
 # The page, its style, its script and its icon.
 REQUESTS_MAX = 4
 
-# Texts that cross another text, or whose box hides a part of them, and figures with a broken word.
+# Texts that cross another text, or whose box hides a part of them, and figures with a broken word;
+# links of the current page that are scrolled out of view.
 _POOR_LAYOUT = """
 (() => {
   const found = [];
@@ -58,6 +59,11 @@ _POOR_LAYOUT = """
       }
     }
   }
+  for (const link of document.querySelectorAll("header nav a[aria-current]")) {
+    const [box, row] = [link, link.closest("ul")].map((each) => each.getBoundingClientRect());
+    const isSeen = box.left > row.left - 2 && box.right < row.right + 2;
+    if (!isSeen) found.push("hidden link of the current page: " + link.textContent);
+  }
   const root = document.documentElement;
   if (root.scrollWidth > root.clientWidth) found.push(`wide: ${root.scrollWidth} pixels`);
   return found;
@@ -80,7 +86,7 @@ axe.run(document, { resultTypes: ["violations"] }).then((found) => found.violati
 
 
 def poor_layout(browser: Chromium) -> list[str]:
-    """Return what overflows, overlaps or is cut in the page."""
+    """Return what overflows, overlaps or is cut in the page, and hidden links of it."""
     found: list[str] = browser.run(_POOR_LAYOUT)
     return found
 

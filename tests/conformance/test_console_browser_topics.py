@@ -123,7 +123,7 @@ def test_checked_messages_of_a_search_are_sent_again(running: Running, browser: 
     browser.run("document.querySelector('#messages input[value=\"0-1\"]').click()")
     browser.run("window.form = document.getElementById('chosen')")
     send(browser)
-    assert "Send 1 messages" in browser.run("document.querySelector('h1').textContent")
+    assert "Send 1 message of" in browser.run("document.querySelector('h1').textContent")
     browser.run("window.form = document.querySelector('form[action=\"/resend\"]')")
     browser.run(f"form.elements.target.value = '{TOPIC}'")
     send(browser)

@@ -15,6 +15,15 @@ function makeScrollable() {
   }
 }
 
+// In narrow windows each row of links scrolls sideways: show the link of the current page.
+function showCurrentLinks() {
+  for (const link of document.querySelectorAll("header nav a[aria-current]")) {
+    const row = link.closest("ul");
+    const hidden = link.getBoundingClientRect().right - row.getBoundingClientRect().right;
+    if (hidden > 0) row.scrollLeft += hidden;
+  }
+}
+
 const FOCUSABLE = "a, button, input, select, textarea, summary, [tabindex]";
 
 // Replace each element with data-live by its newest version from the server. What the user has
@@ -148,5 +157,7 @@ if (document.querySelector("[data-live]")) refreshForever();
 document.querySelectorAll("#search[data-found]").forEach(watchSearch);
 showCopyButtons();
 document.querySelectorAll("button[data-tail]").forEach(follow);
-makeScrollable();
-addEventListener("resize", makeScrollable);
+for (const fit of [makeScrollable, showCurrentLinks]) {
+  fit();
+  addEventListener("resize", fit);
+}
