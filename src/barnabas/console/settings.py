@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.console.access.users import LoginSettings
-from barnabas.console.messages.key_versions import VersionLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +32,16 @@ class SearchLimits(NamedTuple):
     page_seconds: float = 1.5
     # Offsets of all partitions together in one step back from the end of a topic.
     window: int = 20_000
+
+
+class VersionLimits(NamedTuple):
+    """The limits at which one search for the versions of a key ends."""
+
+    # Records that are examined.
+    records: int = 50_000
+    # Bytes of keys and values that are examined.
+    size: int = 64 * 1024 * 1024
+    seconds: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)

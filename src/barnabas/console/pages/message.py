@@ -16,9 +16,10 @@ from barnabas.console.differences import diff_records
 from barnabas.console.forms import query_fields
 from barnabas.console.messages.decoded import FULL_BYTES
 from barnabas.console.messages.formats import FORMATS, Formats
-from barnabas.console.messages.key_versions import Versions, VersionSearch
 from barnabas.console.messages.one_record import Fate, fate_of, read_record, transactional_id_of
+from barnabas.console.search.key_versions import Versions, VersionSearch
 from barnabas.console.search.ranges import offset_bounds
+from barnabas.console.search.transaction_marks import TransactionMarks
 from barnabas.console.search.zones import zone_of
 
 if TYPE_CHECKING:
@@ -136,9 +137,13 @@ async def _versions(
     console = console_of(request)
     is_open = query_fields(request).has("uncommitted")
     isolation = "read_uncommitted" if is_open else "read_committed"
-    async with console.cluster.consumer(**{"isolation.level": isolation}) as consumer:
+    open_consumer = console.cluster.consumer
+    async with (
+        open_consumer(**{"isolation.level": isolation}) as consumer,
+        TransactionMarks(open_consumer, is_committed=not is_open) as marks,
+    ):
         [start, end] = (await offset_bounds(consumer, [place.tp]))[place.tp]
-        search = VersionSearch(consumer, console.clock, console.settings.versions, most)
+        search = VersionSearch(consumer, marks, console.clock, console.settings.versions, most)
         return await search.run(place.tp, record.key, start, min(before, end))
 
 

@@ -10,25 +10,20 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas import aio
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.console.messages.one_record import Fate
+    from barnabas.console.search.transaction_marks import TransactionMarks
+    from barnabas.console.settings import VersionLimits
     from barnabas.runtime.clock import Clock
 
 _MS_PER_S = 1000
 _WINDOW_MIN = 500
 _POLL_RECORDS = 500
 _POLL_S = 0.5
-
-
-class VersionLimits(NamedTuple):
-    """The limits at which one search for the versions of a key ends."""
-
-    # Records that are examined.
-    records: int = 50_000
-    # Bytes of keys and values that are examined.
-    size: int = 64 * 1024 * 1024
-    seconds: float = 5.0
 
 
 class Versions(NamedTuple):
@@ -42,6 +37,8 @@ class Versions(NamedTuple):
     rest: int | None
     # Why the search ended early; "" if it has examined everything.
     limit: str
+    # What became of the transactions of those records that are in one, by offset.
+    fates: Mapping[int, Fate]
 
 
 class VersionSearch:
@@ -49,15 +46,23 @@ class VersionSearch:
 
     Args:
         consumer: A consumer without a group.
+        marks: Tells what became of transactions.
         clock: Measures the time.
         limits: Where the search ends.
         most: Number of versions after which the search ends.
     """
 
     def __init__(
-        self, consumer: aio.Consumer, clock: Clock, limits: VersionLimits, most: int
+        self,
+        consumer: aio.Consumer,
+        marks: TransactionMarks,
+        clock: Clock,
+        limits: VersionLimits,
+        most: int,
     ) -> None:
         self._consumer = consumer
+        self._marks = marks
+        self._fates: dict[int, Fate] = {}
         self._deadline_ms = clock.monotonic_ms() + limits.seconds * _MS_PER_S
         self._clock = clock
         self._limits = limits
@@ -84,13 +89,18 @@ class VersionSearch:
             stopped = await self._read(tp, key, (begin, end), newest)
             if stopped:
                 # The rest of this window is newer than what it has shown.
-                return Versions(found, self._examined, end, stopped)
+                return self._versions(found, end, stopped)
             found += reversed(newest)
             if len(found) > self._most:
                 rest = found[self._most - 1].offset
-                return Versions(found[: self._most], self._examined, rest, "")
+                return self._versions(found[: self._most], rest)
             end, window = begin, window * 2
-        return Versions(found, self._examined, None, "")
+        return self._versions(found, None)
+
+    def _versions(
+        self, records: list[ConsumerRecord], rest: int | None, limit: str = ""
+    ) -> Versions:
+        return Versions(records, self._examined, rest, limit, self._fates)
 
     async def _read(
         self,
@@ -107,13 +117,16 @@ class VersionSearch:
             if remaining_s <= 0:
                 return f"{limits.seconds:g} s"
             records = await consumer.poll(min(_POLL_S, remaining_s), max_records=_POLL_RECORDS)
-            for record in records:
-                if record.offset >= window[1]:
-                    return ""
-                self._examined += 1
-                self._size += len(record.key or b"") + len(record.value or b"")
-                if record.key == key:
-                    newest.append(record)
+            within = [each for each in records if each.offset < window[1]]
+            self._examined += len(within)
+            self._size += sum(len(each.key or b"") + len(each.value or b"") for each in within)
+            found = [each for each in within if each.key == key]
+            if found:
+                newest.extend(found)
+                self._marks.note(records)
+                self._fates.update(await self._marks.fates(tp, [each.offset for each in newest]))
+            if len(within) < len(records):
+                return ""
             if self._examined >= limits.records:
                 return f"{limits.records} records"
             if self._size >= limits.size:
