@@ -103,6 +103,8 @@ nightly: setup
 
 bench: setup
 	$(BIN)/python -m bench.run
+	$(BIN)/python -m bench.node
+	$(BIN)/python -m bench.node_memory
 	$(BIN)/python -m bench.replication --compare
 	$(BIN)/python -m bench.transactions
 	$(BIN)/python -m bench.group_protocols

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from barnabas.testing.cluster_process import ClusterProcess, NodeOptions, NodePr
 
 START_SECONDS_MAX = 60
 CLUSTER_NODES = 3
+# The name of a node of two broker processes.
+NODE, NODE_BROKERS = "node", 2
 # Java options of Kafka's start scripts.
 KAFKA_JAVA = ("-Xmx1g", "-Xms1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 
@@ -227,12 +230,85 @@ def _node_type(name: str) -> type[NodeProcess]:
 
 
 @contextmanager
-def running_cluster(name: str) -> Iterator[Broker]:
+def running_cluster(name: str, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
     """Run three nodes with the ids 1 to 3, which are brokers and controllers.
+
+    Args:
+        name: name of the broker.
+        settings: additional keys of server.properties.
 
     Returns:
         Node 1, whose processor time includes that of the two others.
     """
-    with ClusterProcess(CLUSTER_NODES, node_type=_node_type(name)) as cluster:
+    with ClusterProcess(CLUSTER_NODES, settings=settings, node_type=_node_type(name)) as cluster:
         first, *others = [psutil.Process(node.pid) for node in cluster.brokers]
         yield Broker(name, cluster.node(1).address, first, 0.0, others=tuple(others))
+
+
+def _await_ready(child: subprocess.Popen[str]) -> str:
+    """Return the first address of a node that has just been started, when it is ready."""
+    assert child.stdout is not None
+    words = child.stdout.readline().split()
+    if words[:1] != ["ready"]:
+        raise SystemExit("the node did not start")
+    return words[1].split(",")[0]
+
+
+@contextmanager
+def running_node(settings: Mapping[str, str], count: int = NODE_BROKERS) -> Iterator[Broker]:
+    """Run a node of several brokers; its processor time is that of all its processes.
+
+    Args:
+        settings: additional keys of server.properties.
+        count: the number of brokers.
+    """
+    keys = {"listeners": f"PLAINTEXT://127.0.0.1:{free_port()}", **settings}
+    with _nodes([keys], count) as node:
+        yield node
+
+
+@contextmanager
+def running_nodes(settings: Mapping[str, str]) -> Iterator[Broker]:
+    """Run a cluster of two nodes of two brokers each, at 127.0.0.1 and 127.0.0.2."""
+    hosts = {1: "127.0.0.1", 2: "127.0.0.2"}
+    ports = {number: (free_port(), free_port()) for number in hosts}
+    voters = ",".join(f"{number}@{host}:{ports[number][1]}" for number, host in hosts.items())
+    shared = {
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "cluster.id": urlsafe_b64encode(b"two nodes: bench").decode().rstrip("="),
+    }
+    every = []
+    for number, host in hosts.items():
+        addresses = zip(("PLAINTEXT", "CONTROLLER"), ports[number], strict=True)
+        listeners = ",".join(f"{name}://{host}:{port}" for name, port in addresses)
+        every.append({"node.id": str(number), "listeners": listeners, **shared, **settings})
+    with _nodes(every, NODE_BROKERS) as cluster:
+        yield cluster
+
+
+@contextmanager
+def _nodes(every: Sequence[Mapping[str, str]], count: int) -> Iterator[Broker]:
+    """Run a node for each set of keys; yield the first one, with the processes of all."""
+    compile_sources()
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-node-")))
+        started, children = time.perf_counter(), []
+        for number, keys in enumerate(every):
+            directory = place / f"node-{number}"
+            command = [str(Path(sys.executable).with_name("barnabas")), "start"]
+            for key, value in keys.items():
+                command += ["--set", f"{key}={value}"]
+            command += ["--data-dir", str(directory), "--brokers", str(count)]
+            child = stack.enter_context(
+                subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            )
+            stack.callback(child.terminate)
+            children.append(child)
+        addresses = [_await_ready(child) for child in children]
+        start_ms = 1000 * (time.perf_counter() - started)
+        first, *others = [psutil.Process(child.pid) for child in children]
+        processes = [process.children(recursive=True) for process in (first, *others)]
+        others += [process for of_node in processes for process in of_node]
+        yield Broker(NODE, addresses[0], first, start_ms, others=tuple(others))

@@ -6,6 +6,8 @@ compiles its code, and does not count. The best figure of the other rounds is sh
 if the worst of these rounds meets it. Client and broker share the machine's cores, so the processor
 time of the broker is the most reliable figure.
 
+The column *floor* has the processor time of bare loops that move the same bytes (`bench.floors`).
+
 `--json FILE` stores the figures.
 """
 
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from bench import brokers, loads
 from bench.figures import Figures, show
+from bench.floors import FLOOR, Shape, produce_and_consume
 from bench.report import installed, new_console, write_figures
 
 if TYPE_CHECKING:
@@ -32,9 +35,13 @@ ALL_BROKERS = "barnabas,tansu,kafka"
 class Load:
     """Records of one size, produced and consumed."""
 
-    def __init__(self, name: str, size: int, share: float = 1.0, **config: object) -> None:
+    def __init__(
+        self, name: str, size: int, shape: Shape, share: float = 1.0, **config: object
+    ) -> None:
         self.name = name
         self.size = size
+        # The requests of librdkafka, for the floor.
+        self._shape = shape
         # Fraction of the volume of a full load.
         self.share = share
         # librdkafka's settings for the producer, with "_" in place of ".".
@@ -52,11 +59,20 @@ class Load:
             found[f"{verb}, {self.name}: MB/s"] = figure.mb_per_second
         return found
 
+    def run_floor(self, volume: int) -> dict[str, float]:
+        """Run bare loops with the same bytes, and return the figures by row."""
+        produced, consumed = produce_and_consume(self._shape, int(volume * self.share))
+        return {
+            f"produce, {self.name}: CPU s/GB": produced,
+            f"consume, {self.name}: CPU s/GB": consumed,
+        }
 
+
+# A record has 7 to 9 bytes besides its value.
 LOADS = (
-    Load("librdkafka defaults, 100 B", 100),
-    Load("16 KiB batches, 100 B", 100, 0.3, batch_size=16384),
-    Load("1000 B", 1000),
+    Load("librdkafka defaults, 100 B", 100, Shape(580_000, 0.93)),
+    Load("16 KiB batches, 100 B", 100, Shape(16_384, 0.93), 0.3, batch_size=16384),
+    Load("1000 B", 1000, Shape(950_000, 0.99)),
 )
 
 
@@ -73,6 +89,7 @@ def measure(running: list[Broker], volume: int, rounds: int, console: Console) -
             for broker in running:
                 console.print(f"  {title}: {broker.name}, {load.name}")
                 counted.note(broker.name, load.run(broker, volume))
+            counted.note(FLOOR, load.run_floor(volume))
         for broker in running:
             counted.note(broker.name, round_trip(broker))
         if number == 0:
@@ -108,7 +125,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         running = [stack.enter_context(brokers.running(name)) for name in names]
         figures = measure(running, volume, options.rounds, console)
-    show(figures, names, console)
+    show(figures, [*names, FLOOR], console)
     write_figures(options.json, figures.rows)
 
 

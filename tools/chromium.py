@@ -32,7 +32,7 @@ _FLAGS = (
 # Chromium starts slowly on a busy machine.
 _LIMIT_S = 120.0
 # Virtual keys of the DevTools protocol.
-_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27}
+_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40}
 
 
 class BrowserError(Exception):
@@ -179,7 +179,7 @@ class Chromium:
         raise BrowserError(f"not true within {seconds} s: {script}")
 
     def press(self, key: str) -> None:
-        """Press a key: Tab, Enter or Escape."""
+        """Press a key: Tab, Enter, Escape or ArrowDown."""
         code = _KEYS[key]
         text = {"text": "\r"} if key == "Enter" else {}
         for kind in ("keyDown", "keyUp"):

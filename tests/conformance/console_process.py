@@ -52,5 +52,7 @@ def running_console(bootstrap: str, *options: str) -> Iterator[Running]:
     words += ["--allow-changes", *options]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield Running(process.stdout, bootstrap)
-        process.terminate()
+        try:
+            yield Running(process.stdout, bootstrap)
+        finally:
+            process.terminate()

@@ -21,12 +21,17 @@ _HTTP_TIMEOUT_S = 60.0
 class NodeOfBrokers(BrokerProcess):
     """A `barnabas start --brokers` process.
 
+    The start of several processes takes minutes on a machine that runs many others.
+
     Args:
         directory: directory of the data and the log file.
         brokers: the number of brokers.
         settings: keys, passed with `--set`.
         arguments: further arguments.
     """
+
+    start_timeout_s = 300.0
+    stop_timeout_s = 300.0
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from barnabas.serializers.registry import SchemaRegistry
 from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
 from barnabas.testing.registry_process import RegistryProcess
 from conformance.console_process import HOSTILE, LONG, Running, running_console
+from conformance.console_user import ConsoleUser
 from conformance.page_checks import (
     PAGE_BYTES_MAX,
     REQUESTS_MAX,
@@ -139,3 +140,28 @@ def test_a_person_mends_the_errors_of_a_form_and_creates_a_connector(
     press("button.danger")
     browser.wait("location.pathname === '/connect/connector'")
     assert connect.connectors["typed"]["table"] == "orders"
+
+
+def test_schemas_show_versions_differences_and_levels_and_a_draft_is_checked(
+    running: Running, browser: Chromium
+) -> None:
+    browser.shape(1280, 900, dark=False)
+    user = ConsoleUser(browser, running.url)
+    user.open("/schemas")
+    assert user.row(SUBJECT)["Latest version"] == "2"
+    user.press(SUBJECT)
+    user.sees("Compatibility", f"{USED} version 1")
+    user.press("with version 2")
+    changed = [each["Text"] for each in user.rows() if each.get("Change") == "+"]
+    assert any('"name": "b"' in each for each in changed)
+    user.open("/schema", subject=USED)
+    user.sees(f"Referenced by {SUBJECT} version 1")
+    user.press("Draft of a new version")
+    user.type("Schema", '{"type": "string"}')
+    user.press("Check the compatibility")
+    user.sees("cannot be registered")
+    user.open("/schema", subject=USED)
+    part = user.part("Change compatibility")
+    part.choose("Compatibility", "FULL")
+    part.form_of("Compatibility").press("Set")
+    user.sees("Compatibility FULL")

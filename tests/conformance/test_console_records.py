@@ -13,8 +13,9 @@ import pytest
 
 from barnabas.client.facade import Client
 from barnabas.console.messages.formats import DECODERS, FormatRule
+from barnabas.console.messages.key_versions import VersionLimits
 from barnabas.console.messages.masking import HASH, HEADER, LAST_4, MaskRule
-from barnabas.console.settings import ConsoleSettings, VersionLimits
+from barnabas.console.settings import ConsoleSettings
 from conformance.console_brokers import SECONDS, address, client
 from console_in_process import ConsoleInProcess, table_rows
 from waiting import eventually, eventually_equal

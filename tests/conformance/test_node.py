@@ -22,7 +22,7 @@ from waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-WAIT_S = 120.0
+WAIT_S = 300.0
 PARTITIONS = 8
 
 
@@ -112,8 +112,10 @@ def test_a_killed_broker_comes_back_with_its_records(tmp_path: Path) -> None:
         os.kill(before[102], signal.SIGSTOP)
         assert eventually(lambda: node.get("/readyz")[1].startswith("broker 102: "))
         os.kill(before[102], signal.SIGKILL)
-        eventually(lambda: node.process_ids[102] != before[102], node.log)
-        eventually(lambda: node.get("/readyz") == (200, "ok\n"), lambda: node.get("/readyz"))
+        eventually(lambda: node.process_ids[102] != before[102], node.log, WAIT_S)
+        eventually(
+            lambda: node.get("/readyz") == (200, "ok\n"), lambda: node.get("/readyz"), WAIT_S
+        )
         assert "ended with signal SIGKILL: broker=102" in node.log()
         after = node.process_ids
         assert (after[1], after[101]) == (before[1], before[101])
@@ -127,7 +129,7 @@ def test_the_death_of_the_supervisor_ends_all_processes(tmp_path: Path) -> None:
     with NodeOfBrokers(tmp_path, 2) as node:
         assert sorted(node.living()) == [1, 101, 102]
         node.kill()
-        eventually(lambda: not node.living(), node.living)
+        eventually(lambda: not node.living(), node.living, WAIT_S)
 
 
 def test_a_broker_that_hangs_is_killed_after_the_timeout_of_the_stop(tmp_path: Path) -> None:

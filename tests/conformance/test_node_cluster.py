@@ -14,7 +14,7 @@ from waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-WAIT_S = 120.0
+WAIT_S = 300.0
 PARTITIONS = 6
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 HOSTS = {1: "127.0.0.1", 2: "127.0.0.2", 3: "127.0.0.3"}

@@ -15,6 +15,9 @@ IGNORED = frozenset({
     "schema_registry_basic_auth_user_info", "schema_registry_bearer_auth_token",
     "schema_registry_ssl_ca_location", "schema_registry_ssl_certificate_location",
     "schema_registry_ssl_key_location", "key_subject_name_strategy", "value_subject_name_strategy",
+    # Settings of the web console.
+    "console_clusters", "console_connect", "console_metrics", "console_prometheus_labels",
+    "console_prometheus_url",
     "interceptor_classes",
     "key_deserializer", "key_serializer", "log_level",
     "metric_reporters", "metrics_num_samples", "metrics_recording_level",

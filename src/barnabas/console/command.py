@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 
     from barnabas.console.access.users import LoginSettings
     from barnabas.console.connect.options import ConnectOptions
-    from barnabas.console.connect.rest import ConnectSettings
-    from barnabas.console.settings import ClusterSettings
 
 EXAMPLES = """\b
 Examples:
@@ -69,8 +66,12 @@ is printed at the start and is valid once; each log-in prints the next one. --pa
 password that stays. If other machines can reach the console (--host), reading needs the log-in too.
 The console has no TLS of its own: use a tunnel or a proxy. Ctrl-C ends it.
 """
-_WITH_CLUSTER = "leave out -b, --profile, -F, --registry and --prometheus with --cluster"
-_TIMEOUT_S = 10.0
+_WITH_CLUSTER = (
+    "leave out -b, --profile, -F, --registry and --prometheus with several clusters: each has its "
+    "own settings in its profile or properties file"
+)
+# Several clusters have their own settings.
+_NONE = Selection("", ())
 
 
 @click.command(epilog=EXAMPLES)
@@ -167,26 +168,31 @@ def console(
     **access: Any,
 ) -> None:
     """Show a cluster in a web browser: topics, messages, groups, configs, problems."""
-    if clusters and (bootstrap or profile or config_file or registry or prometheus):
+    if clusters and (bootstrap or profile or config_file):
         raise click.UsageError(_WITH_CLUSTER)
     try:
         from barnabas.console.serving import serve
     except ImportError as error:
         fail_without_extra(error, "console")
-    from barnabas.console.cluster_options import several_clusters
+    from barnabas.console.cluster_options import named_clusters, services, several_clusters
     from barnabas.console.settings import ConsoleSettings, is_loopback
+    from barnabas.console.terminal import show_warnings
 
-    several = several_clusters(clusters, properties, metrics, _checked_config)
-    workers = connect.settings([each.name for each in several])
-    several = _with_own(several, history, workers)
-    chosen = Selection("", ()) if several else select(bootstrap, properties, profile, config_file)
+    chosen = select(bootstrap, properties, profile, config_file) if not clusters else _NONE
+    clusters = clusters or (() if bootstrap else named_clusters(chosen.properties))
+    if clusters and (registry or prometheus):
+        raise click.UsageError(_WITH_CLUSTER)
+    several = several_clusters(clusters, properties, metrics, connect, _checked_config)
+    several = tuple(replace(c, history=_open_history(history, c.bootstrap)) for c in several)
+    chosen = _NONE if several else chosen
+    own = services(chosen.properties)
     config = {} if several else _checked_config(chosen.bootstrap, chosen.properties)
     if not is_loopback(host):
         warning("other machines can reach the console, and it has no TLS of its own")
     settings = ConsoleSettings(
         bootstrap=chosen.bootstrap,
         client=config,
-        metrics=() if several else tuple(metrics),
+        metrics=() if several else (*own.metrics, *metrics),
         host=host,
         port=port,
         allowed_hosts=tuple(allowed_hosts),
@@ -196,16 +202,15 @@ def console(
         audit_log=access["audit_log"],
         costly_per_minute=access["costly_limit"],
         interval=interval,
-        timeout=_TIMEOUT_S,
         pipelines=tuple(pipelines),
         queries=tuple(queries),
         registry=open_registry(registry, chosen.properties),
         **record_rules(rules),
-        connect=workers.get("", ()),
+        connect=() if several else connect.settings((), own.connect)[""],
         history=None if several else _open_history(history, chosen.bootstrap),
-        prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else None,
+        prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else own.prometheus,
     )
-    _show_warnings()
+    show_warnings()
     try:
         if serve(settings, _announce_address, _announce_password, _announce):
             return
@@ -235,18 +240,6 @@ def _checked_config(bootstrap: str, properties: Sequence[str]) -> dict[str, str]
     return {key: str(value) for key, value in config.items()}
 
 
-def _with_own(
-    several: Sequence[ClusterSettings],
-    history: str | None,
-    connect: Mapping[str, tuple[ConnectSettings, ...]],
-) -> tuple[ClusterSettings, ...]:
-    """Return clusters, each with its own series and Connect clusters."""
-    return tuple(
-        replace(each, history=_open_history(history, each.bootstrap), connect=connect[each.name])
-        for each in several
-    )
-
-
 def _open_history(path: str | None, bootstrap: str) -> HistoryFile | None:
     try:
         return None if path is None else history_file(path, bootstrap)
@@ -272,20 +265,3 @@ def _announce(text: str) -> None:
     with contextlib.suppress(OSError):
         echo(text)
         sys.stdout.flush()
-
-
-class _Warnings(logging.Handler):
-    """Prints warnings and errors of the server as the commands print theirs."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a record, with its traceback if there is one."""
-        problem(self.format(record))
-
-
-def _show_warnings() -> None:
-    handler = _Warnings(logging.WARNING)
-    logging.getLogger("uvicorn").addHandler(handler)
-    logging.getLogger("asyncio").addHandler(handler)
-    logging.getLogger("barnabas.console").addHandler(handler)
-    # Pages show the errors of the client.
-    logging.getLogger("barnabas").addHandler(logging.NullHandler())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.console.access.users import LoginSettings
+from barnabas.console.messages.key_versions import VersionLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,16 +35,6 @@ class SearchLimits(NamedTuple):
     window: int = 20_000
 
 
-class VersionLimits(NamedTuple):
-    """The limits at which one search for the versions of a key ends."""
-
-    # Records that are examined.
-    records: int = 50_000
-    # Bytes of keys and values that are examined.
-    size: int = 64 * 1024 * 1024
-    seconds: float = 5.0
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """The settings of one of several clusters."""
@@ -56,6 +47,7 @@ class ClusterSettings:
     registry: SchemaRegistry | None = None
     history: HistoryFile | None = None
     connect: tuple[ConnectSettings, ...] = ()
+    prometheus: Prometheus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +123,7 @@ class ConsoleSettings:
             registry=cluster.registry,
             history=cluster.history,
             connect=cluster.connect,
-            prometheus=None,
+            prometheus=cluster.prometheus,
             clusters=(),
         )
 

@@ -19,6 +19,7 @@ from barnabas.controller.result import (
     check_broker_epoch,
     refuse_as_a_whole,
 )
+from barnabas.metadata.metadata_version import has_cordoned_directories
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.nodes import (
     AllocateProducerIdsRequest,
@@ -286,7 +287,8 @@ class BrokerControl:
         records += self._directories.take_offline(
             image, broker, offline, without_elections=is_leaving
         )
-        records += _cordoned(broker, request)
+        if has_cordoned_directories(image.features.metadata_version):
+            records += _cordoned(broker, request)
         self._store_heartbeat(view, request, after, len(records) if is_leaving else 0)
         response = BrokerHeartbeatResponse(
             error_code=ErrorCode.NONE,

@@ -44,6 +44,11 @@ def has_directories(metadata_version: int) -> bool:
     return metadata_version >= _DIRECTORIES
 
 
+def has_cordoned_directories(metadata_version: int) -> bool:
+    """Return whether heartbeats and records contain the cordoned directories (KIP-1066)."""
+    return metadata_version >= _CORDONED_DIRECTORIES
+
+
 def partition_record_version(metadata_version: int) -> int:
     """Return the version of PartitionRecord to write."""
     if metadata_version >= _ELIGIBLE_LEADER_REPLICAS:
@@ -58,7 +63,7 @@ def partition_change_record_version(metadata_version: int) -> int:
 
 def register_broker_record_version(metadata_version: int) -> int:
     """Return the version of RegisterBrokerRecord to write."""
-    if metadata_version >= _CORDONED_DIRECTORIES:
+    if has_cordoned_directories(metadata_version):
         return 4
     if metadata_version >= _DIRECTORIES:
         return 3

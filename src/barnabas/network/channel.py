@@ -44,7 +44,7 @@ class ChannelDependencies(msgspec.Struct, frozen=True):
     timer: Timer
     sockets: Sockets
     wheel: TimingWheel
-    receive_buffer: bytearray
+    receive_buffer: bytearray | memoryview
     large_buffers: FrameBuffers = msgspec.field(default_factory=FrameBuffers)
     # Credentials with which each connection logs in before its first request; None: no login.
     login: ClientLogin | None = None

@@ -238,7 +238,7 @@ class ConnectionDependencies(msgspec.Struct, frozen=True):
 
     clock: Clock
     timer: Timer
-    receive_buffer: bytearray
+    receive_buffer: bytearray | memoryview
     # Budget for partially received requests; None without a limit.
     frame_budget: FrameBudget | None = None
 

@@ -25,6 +25,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.protocol.errors import ProtocolError
+from barnabas.runtime.system_calls import untouched_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -48,9 +49,9 @@ _SMALL_FRAME_BYTES = 32 * 1024
 _SMALL_READ_BYTES = 32 * 1024
 
 
-def new_receive_buffer(size: int = RECEIVE_BUFFER_BYTES) -> bytearray:
+def new_receive_buffer(size: int = RECEIVE_BUFFER_BYTES) -> memoryview:
     """Return the receive buffer that all connections of an event loop share."""
-    return bytearray(size)
+    return untouched_memory(size)
 
 
 class FrameMemory(Protocol):
@@ -90,7 +91,7 @@ class FrameSplitter:
     def __init__(
         self,
         max_frame_bytes: int,
-        shared: bytearray | None = None,
+        shared: bytearray | memoryview | None = None,
         large: FrameBuffers | None = None,
         memory: FrameMemory | None = None,
     ) -> None:
@@ -268,7 +269,7 @@ class FramedHandler(ABC):
     def __init__(
         self,
         timer: Timer,
-        receive_buffer: bytearray,
+        receive_buffer: bytearray | memoryview,
         frame_bytes_max: int,
         large_buffers: FrameBuffers | None = None,
         frame_memory: FrameMemory | None = None,

@@ -31,6 +31,8 @@ _V = TypeVar("_V")
 # Children at work at the same time; further requests wait, and their clients get turns.
 _CHILDREN = 2
 _LIMIT_S = 5.0
+# The first child imports the libraries, which takes long on a busy machine.
+_WARM_UP_S = 60.0
 _MEMORY_BYTES = 1 << 30
 # An idle child stays for an hour: a new one needs some 100 ms to import the libraries.
 _IDLE_S = 3600.0
@@ -123,7 +125,7 @@ class SchemaExaminer:
 
     async def warm_up(self) -> None:
         """Start a child and let it import the libraries."""
-        await self.parse(SchemaText("AVRO", '"string"'), normalize=False)
+        await self._run(_Parse(SchemaText("AVRO", '"string"'), normalize=False), _WARM_UP_S)
 
     async def parse(self, schema: SchemaText, *, normalize: bool) -> ExaminedSchema:
         """Return the canonical or the normalized form of a schema."""
@@ -149,14 +151,15 @@ class SchemaExaminer:
         assert isinstance(found, list)
         return found
 
-    async def _run(self, job: _Parse | _Format | _Check) -> object:
+    async def _run(self, job: _Parse | _Format | _Check, limit_s: float | None = None) -> object:
+        limit_s = self.limit_s if limit_s is None else limit_s
         async with self._turns.turn(client_address.get()):
             try:
-                return await self._calls.run(_result, job, self.limit_s)
+                return await self._calls.run(_result, job, limit_s)
             except TimeoutError:
-                _log.warning("the examination of a schema was stopped: seconds=%g", self.limit_s)
+                _log.warning("the examination of a schema was stopped: seconds=%g", limit_s)
                 raise InvalidSchemaError(
-                    f"{_TOO_COMPLEX}: its examination takes more than {self.limit_s:g} s"
+                    f"{_TOO_COMPLEX}: its examination takes more than {limit_s:g} s"
                 ) from None
             except OffloadError as error:
                 raise InvalidSchemaError(f"{_TOO_COMPLEX}: {error}") from None

@@ -486,7 +486,8 @@ class RealDisk:
             if not parent:
                 raise
             self.make_directory(parent)
-            os.mkdir(path, _DIRECTORY_MODE)
+            # Another process may create the same directory at this moment.
+            self.make_directory(path)
         except FileExistsError:
             if not self.is_directory(path):
                 raise

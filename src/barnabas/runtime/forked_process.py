@@ -33,9 +33,9 @@ from barnabas.runtime.process import set_process_title
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-# Limit for one answer. A template that has just started imports for a second, or longer on a busy
+# Limit for one answer. A template that has just started imports for a second, or a minute on a busy
 # machine.
-_START_TIMEOUT_S = 120.0
+_START_TIMEOUT_S = 300.0
 # The exit status of a child whose template has died, because only the template learns it.
 STATUS_UNKNOWN = 255
 _MESSAGE_BYTES_MAX = 4096

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.runtime.loop_stream import BusyPoll, LoopStream, WatchedStream
 from barnabas.runtime.sockets import USUAL_OPTIONS
-from barnabas.runtime.system_calls import open_files_limits
+from barnabas.runtime.system_calls import count_preemptions, open_files_limits
 from barnabas.runtime.transport_stream import TransportStream
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ class _LoopListening:
         self._backlog = options.backlog
         self._busy_poll: BusyPoll | None = None
         if options.busy_poll_us > 0:
-            self._busy_poll = BusyPoll(time.monotonic_ns, loop.call_soon, options.busy_poll_us)
+            self._busy_poll = BusyPoll(
+                time.monotonic_ns, loop.call_soon, options.busy_poll_us, count_preemptions
+            )
         self._descriptor_max = _descriptor_max()
         self._server: asyncio.Server | None = None
         self._starting: asyncio.Task[asyncio.Server] | None = None

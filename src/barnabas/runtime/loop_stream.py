@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from barnabas.runtime.sockets import Chunk, Sliceable, StreamHandler
 
 
-# Useful polls that pay for a vain one, and those that are remembered.
+# Useful polls that pay for a vain one or a preemption, and those that are remembered.
 VAIN_COST = 32
 CREDIT_MAX = 128
+# Useful polls between two looks at the preemptions, because a look is a system call.
+LOOK_INTERVAL = 16
 # Responses without polls after the credit is used up: the first time, and at most.
 PAUSE_MIN = 64
 PAUSE_MAX = 4096
@@ -50,9 +52,10 @@ class BusyPoll:
 
     A poll is useful if a request arrives within the limit. Otherwise it is vain: it has only taken
     processor time from other processes. Each useful poll earns one credit, and each vain poll costs
-    several. Without credit, the loop waits in the kernel after the next responses. The number of
-    these responses doubles each time. So polling costs almost nothing if requests are rare, or if
-    the clients run on the processor of this loop.
+    several. So does each preemption: the kernel has then given the processor to another process,
+    which had to wait for this one. Without credit, the loop waits in the kernel after the next
+    responses. The number of these responses doubles each time. So polling costs almost nothing if
+    requests are rare, or if more processes are runnable than there are processors.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class BusyPoll:
         now_ns: Callable[[], int],
         call_soon: Callable[[Callable[[], None]], object],
         limit_us: int,
+        preemptions: Callable[[], int],
     ) -> None:
         """Store the limit.
 
@@ -68,6 +72,7 @@ class BusyPoll:
             call_soon: queues a callback for the next turn of the loop. While one is queued, the
                 loop asks its sockets without waiting.
             limit_us: time after the last response in which the loop does not wait (µs).
+            preemptions: returns how often the kernel has preempted this thread so far.
         """
         self._now_ns = now_ns
         self._call_soon = call_soon
@@ -79,6 +84,10 @@ class BusyPoll:
         self._is_polling = False
         self._deadline_ns = 0
         self._credit = 0
+        self._preemptions = preemptions
+        # Number of preemptions at the last look, and useful polls until the next look.
+        self._preempted = 0
+        self._until_look = LOOK_INTERVAL
         # The next pause, and the number of responses at which the current one ends.
         self._pause = PAUSE_MIN
         self._resumes_at = 0
@@ -92,6 +101,7 @@ class BusyPoll:
 
     def _begin(self) -> None:
         self._seen = self._sent
+        self._preempted = self._preemptions()
         self._deadline_ns = self._now_ns() + self._limit_ns
         self._call_soon(self._poll)
 
@@ -105,14 +115,27 @@ class BusyPoll:
                 self._credit += 1
             else:
                 self._pause = PAUSE_MIN
+            self._until_look -= 1
+            if self._until_look <= 0:
+                self._charge_preemptions()
+                if self._credit < 0:
+                    self._end()
+                    return
         elif now_ns >= self._deadline_ns:
-            self._end_in_vain()
+            self._credit -= VAIN_COST
+            self._charge_preemptions()
+            self._end()
             return
         self._call_soon(self._poll)
 
-    def _end_in_vain(self) -> None:
+    def _charge_preemptions(self) -> None:
+        self._until_look = LOOK_INTERVAL
+        before, self._preempted = self._preempted, self._preemptions()
+        self._credit -= VAIN_COST * (self._preempted - before)
+
+    def _end(self) -> None:
+        """Wait in the kernel again; without credit, also after the next responses."""
         self._is_polling = False
-        self._credit -= VAIN_COST
         if self._credit < 0:
             self._credit = 0
             self._resumes_at = self._sent + self._pause

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import mmap
 import os
 import re
 import select
@@ -273,6 +274,17 @@ def request_parent_death_signal(number: int) -> bool:
     return bool(call(_PR_SET_PDEATHSIG, number, 0, 0, 0) == 0)
 
 
+def count_preemptions() -> int:
+    """Return how often the kernel has taken the processor from the calling thread for another one.
+
+    macOS counts for all threads of the process. Windows does not tell: there the number is 0.
+    """
+    if _resource is None:
+        return 0
+    usage = _resource.getrusage(getattr(_resource, "RUSAGE_THREAD", _resource.RUSAGE_SELF))
+    return int(usage.ru_nivcsw)
+
+
 def open_files_limits() -> tuple[int | None, int | None]:
     """Return the soft and the hard limit of open files; None for no limit."""
     if _resource is None:
@@ -386,6 +398,16 @@ _BLOCK_BYTES = 16 << 20
 _TRIM_THRESHOLD = (-1, "MALLOC_TRIM_THRESHOLD_")
 _MMAP_THRESHOLD = (-3, "MALLOC_MMAP_THRESHOLD_")
 _ARENA_MAX = (-8, "MALLOC_ARENA_MAX")
+
+
+def untouched_memory(size: int) -> memoryview:
+    """Return memory that is filled with zeros and takes no page before a page is first used.
+
+    A `bytearray` writes all its zeros, so an idle process would hold each buffer as a whole.
+    """
+    if sys.platform == "win32":
+        return memoryview(mmap.mmap(-1, size))
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 def keep_freed_memory(block_bytes: int = _BLOCK_BYTES) -> None:

@@ -238,6 +238,16 @@ def test_cordoned_directories_write_one_record() -> None:
     assert cluster.control.heartbeat(view_of(image), request).records == []
 
 
+def test_cordoned_directories_write_no_record_that_earlier_nodes_do_not_know() -> None:
+    # metadata.version 3.9-IV0, which Kafka 3.9 finalizes.
+    cluster = Cluster(image_of(feature(level=21)))
+    epoch = cluster.register()
+    cluster.beat(epoch)
+    request = heartbeat(epoch)
+    request.cordoned_log_dirs = []
+    assert cluster.control.heartbeat(view_of(cluster.image), request).records == []
+
+
 def three_replicas() -> Cluster:
     """Return a controller that has just become active, and has no heartbeat of any broker."""
     return Cluster(three_brokers(topic("a", 1), partition(1, 0, (1, 2, 3))))

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.runtime.loop_stream import CREDIT_MAX, PAUSE_MAX, PAUSE_MIN, VAIN_COST, BusyPoll
+from barnabas.runtime.loop_stream import (
+    CREDIT_MAX,
+    LOOK_INTERVAL,
+    PAUSE_MAX,
+    PAUSE_MIN,
+    VAIN_COST,
+    BusyPoll,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +27,10 @@ class Loop:
     def __init__(self) -> None:
         self.now_ns = 1_000_000
         self.queue: list[Callable[[], None]] = []
-        self.poll = BusyPoll(lambda: self.now_ns, self.queue.append, LIMIT_US)
+        self.preemptions = 0
+        self.poll = BusyPoll(
+            lambda: self.now_ns, self.queue.append, LIMIT_US, lambda: self.preemptions
+        )
 
     def turn(self) -> None:
         self.now_ns += TURN_NS
@@ -104,3 +114,48 @@ def test_the_pauses_are_short_again_after_many_useful_polls() -> None:
     while not loop.is_polling_after_response():
         turns += 1
     assert turns <= PAUSE_MIN
+
+
+def answer_beside_others(loop: Loop, requests: int, every: int) -> int:
+    """Answer requests; another process preempts this one once in `every` requests.
+
+    Returns:
+        The number of responses after which the loop polled.
+    """
+    polled = 0
+    for number in range(requests):
+        loop.preemptions += number % every == 0
+        loop.poll.on_sent()
+        polled += bool(loop.queue)
+        for _ in range(5):
+            loop.turn()
+    return polled
+
+
+def test_polls_become_rare_while_other_processes_want_the_processor() -> None:
+    loop = Loop()
+    responses = 100_000
+    # All polls are useful, because the clients are busy.
+    polled = answer_beside_others(loop, responses, every=4)
+    assert 0 < polled <= LOOK_INTERVAL * (8 + responses // PAUSE_MAX)
+
+
+def test_a_rare_preemption_does_not_end_the_polls() -> None:
+    loop = Loop()
+    assert answer_beside_others(loop, 10_000, every=4 * VAIN_COST) > 9_900
+
+
+def test_polls_return_when_the_other_processes_are_gone() -> None:
+    loop = Loop()
+    answer_beside_others(loop, 20_000, every=2)
+    answer_beside_others(loop, PAUSE_MAX, every=1_000_000)
+    assert answer_beside_others(loop, 1_000, every=1_000_000) == 1_000
+
+
+def test_preemptions_without_polls_cost_nothing() -> None:
+    loop = Loop()
+    loop.answer_at_once(CREDIT_MAX)
+    loop.idle_turns()
+    loop.preemptions += 1_000
+    assert loop.is_polling_after_response()
+    assert loop.is_polling_after_response()

@@ -142,6 +142,15 @@ def test_the_starter_knows_the_parent_of_its_children(starter: ProcessStarter) -
     child.wait(LIMIT_S)
 
 
+def test_lists_of_processes_show_the_arguments_of_a_fork(forking: ForkStarter) -> None:
+    child = start(forking, "wait", "for", "it")
+    first_line(child)
+    shown = Path(f"/proc/{child.pid}/cmdline").read_bytes()
+    assert shown.rstrip(b"\0") == b"barnabas wait for it"
+    child.kill()
+    child.wait(LIMIT_S)
+
+
 def test_the_processes_of_a_closed_starter_have_another_parent(forking: ForkStarter) -> None:
     child = start(forking, "wait")
     template = int(first_line(child))

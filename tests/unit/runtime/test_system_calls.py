@@ -242,3 +242,22 @@ def test_the_hard_limit_is_used_and_never_exceeded(
     monkeypatch.setattr(resource, "setrlimit", lambda _, limits: taken.append(limits))
     assert load().raise_open_files_limit() == (hard, None)
     assert taken == ([] if soft == hard else [(hard, hard)])
+
+
+def test_untouched_memory_is_zero_and_writable() -> None:
+    memory = system_calls.untouched_memory(100_000)
+    assert bytes(memory) == bytes(100_000)
+    memory[99_999] = 7
+    assert (len(memory), memory[99_999]) == (100_000, 7)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the number in a file")
+def test_preemptions_are_those_that_the_kernel_shows() -> None:
+    def shown() -> int:
+        lines = Path("/proc/thread-self/status").read_text().splitlines()
+        name = "nonvoluntary_ctxt_switches:"
+        return next(int(line.removeprefix(name)) for line in lines if line.startswith(name))
+
+    before = shown()
+    counted = system_calls.count_preemptions()
+    assert before <= counted <= shown()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _STATIC = "static broker"
 _TOPICS_PER_REQUEST = 500
+# Followers fetch several times a second.
+_VOTER_LAG_MS_MAX = 5_000
 
 
 def check_cluster(client: Client, found: Diagnosis) -> None:
@@ -30,6 +32,7 @@ def check_cluster(client: Client, found: Diagnosis) -> None:
     cluster = client.admin.describe_cluster()
     if not _check_levels(client, found):
         return
+    _check_quorum(client, found)
     for node in cluster.brokers:
         _check_configs(client, node, found)
     names = client.admin.list_topics()
@@ -64,6 +67,27 @@ def _check_levels(client: Client, found: Diagnosis) -> bool:
     if carried:
         found.ok(f"feature levels: {', '.join(carried)}")
     return True
+
+
+def _check_quorum(client: Client, found: Diagnosis) -> None:
+    """Report voters that do not follow: with another stopped one, there may be no majority."""
+    try:
+        quorum = client.admin.describe_quorum()
+    except ClientError as error:
+        found.unexamined(f"the metadata quorum: {error}", "run the check with more rights")
+        return
+    # The leader reports the current time as the time at which it had all records.
+    times = {each.node_id: each.last_caught_up_timestamp for each in quorum.voters}
+    now = times.get(quorum.leader_id, -1)
+    late = sorted(node for node, time in times.items() if now - time > _VOTER_LAG_MS_MAX)
+    if late:
+        found.wrong(
+            f"controllers {', '.join(map(str, late))} do not follow controller {quorum.leader_id}, "
+            "the leader of the metadata quorum",
+            "wait until `barnabas quorum describe` shows that they do, before each node",
+        )
+    else:
+        found.ok(f"{counted(len(times), 'voter')} of the metadata quorum with all records")
 
 
 def _check_configs(client: Client, node: NodeInfo, found: Diagnosis) -> None:

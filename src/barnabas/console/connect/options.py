@@ -22,16 +22,19 @@ class ConnectOptions(NamedTuple):
     connect_clusters: Sequence[str]
     connect_config: str | None
 
-    def settings(self, clusters: Sequence[str]) -> dict[str, tuple[ConnectSettings, ...]]:
+    def settings(
+        self, clusters: Sequence[str], further: Sequence[str] = ()
+    ) -> dict[str, tuple[ConnectSettings, ...]]:
         """Return the Connect clusters by cluster; those of the only cluster have the name "".
 
         Args:
             clusters: The names of several clusters; empty if there is one only.
+            further: Values as those of --connect, from profiles and properties files.
 
         Raises:
             click.UsageError: A value is malformed, or a file cannot be read.
         """
-        given, file = self.connect_clusters, self.connect_config
+        given, file = (*self.connect_clusters, *further), self.connect_config
         properties = file_settings(file) if file else {}
         try:
             if not clusters:

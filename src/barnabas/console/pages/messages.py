@@ -18,13 +18,13 @@ from barnabas.console.messages.formats import FORMATS
 from barnabas.console.search import zones
 from barnabas.console.search.columns import DEFAULT, parse_columns
 from barnabas.console.search.conditions import Conditions
-from barnabas.console.search.downloads import Download, DownloadLimits, make_writer
+from barnabas.console.search.downloads import Download, DownloadLimits
 from barnabas.console.search.expressions import EXAMPLES, ExpressionError
+from barnabas.console.search.file_formats import make_writer
 from barnabas.console.search.jobs import Search, SearchJob, State, make_plan
 from barnabas.console.search.ranges import place_of, places_text, read_partitions
 from barnabas.console.search.scan import Scan
 from barnabas.console.search.streams import Tail
-from barnabas.console.search.transaction_marks import TransactionMarks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas import aio
     from barnabas.console.console import Console
+    from barnabas.console.messages.reading import RecordReader
     from barnabas.console.search.columns import Column, Row
     from barnabas.console.search.zones import Zone
 
@@ -162,7 +162,8 @@ async def show_found(request: Request) -> Response:
 def _owner(request: Request) -> object:
     """Return whose searches a browser sees; what is masked depends on the role."""
     console = console_of(request)
-    return console.session_of(request), console.role_of(request)
+    session = console.session_of(request)
+    return None if session is None else session.csrf, console.role_of(request)
 
 
 def _search_of(request: Request, query: Fields, zone: Zone) -> Search:
@@ -253,12 +254,14 @@ async def tail_messages(request: Request) -> Response:
             can_change=can_change,
         )
 
-    async def begin(consumer: aio.Consumer, marks: TransactionMarks) -> AsyncGenerator[bytes]:
-        partitions, _ = await read_partitions(consumer, search.topic, search.partition)
-        tail = Tail(search, console.expressions, marks, console.clock, render)
-        return tail.events(consumer, partitions, console.streams)
+    async def begin(reader: RecordReader) -> AsyncGenerator[bytes]:
+        partitions, _ = await read_partitions(reader.consumer, search.topic, search.partition)
+        tail = Tail(search, console.expressions, console.clock, render)
+        return tail.events(reader, partitions, console.streams)
 
-    parts = await _begin_stream(console, search, begin)
+    # New messages come at any time, so that it cannot hold a turn while it waits for them.
+    reader = console.jobs.reader(search.isolation, is_careful=False)
+    parts = await _begin_stream(console, search, reader, begin)
     return StreamingResponse(parts, media_type="text/event-stream")
 
 
@@ -271,34 +274,32 @@ async def download_messages(request: Request) -> Response:
     writer = make_writer(query.stripped("format") or "jsonl", columns, zone)
     download = Download(search, writer, console.clock, DownloadLimits())
 
-    async def begin(consumer: aio.Consumer, marks: TransactionMarks) -> AsyncGenerator[bytes]:
-        plan, _ = await make_plan(consumer, search, console.settings.search.window)
-        scan = Scan(consumer, search.view, search.conditions, console.expressions, marks)
+    async def begin(reader: RecordReader) -> AsyncGenerator[bytes]:
+        plan, _ = await make_plan(reader.consumer, search, console.settings.search.window)
+        scan = Scan(reader, search.view, search.conditions, console.expressions)
         return download.parts(plan, scan)
 
-    parts = await _begin_stream(console, search, begin)
+    reader = console.jobs.reader(search.isolation)
+    parts = await _begin_stream(console, search, reader, begin)
     name = f"{_FILE_NAME.sub('_', search.topic)}.{writer.suffix}"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(parts, media_type=writer.media_type, headers=headers)
 
 
 async def _begin_stream(
-    console: Console, search: Search, begin: Callable[[aio.Consumer, TransactionMarks], Any]
+    console: Console, search: Search, reader: RecordReader, begin: Callable[[RecordReader], Any]
 ) -> AsyncGenerator[bytes]:
-    """Return a stream that has consumers of its own; errors at its begin are raised here."""
+    """Return a stream that has a reader of its own; errors at its begin are raised here."""
     if console.streams.is_full:
         raise HTTPException(503, "too many browsers follow messages or download: stop one of them")
     if search.conditions.expression:
         await console.expressions.check(search.conditions.expression)
-    consumer = console.cluster.consumer(**{"isolation.level": search.isolation})
-    is_committed = search.isolation == "read_committed"
-    marks = TransactionMarks(console.cluster.consumer, is_committed=is_committed)
     try:
-        parts = await begin(consumer, marks)
+        parts = await begin(reader)
     except BaseException:
-        await consumer.close()
+        await reader.aclose()
         raise
-    return console.streams.counted((consumer, marks), parts)
+    return console.streams.counted(reader, parts)
 
 
 ROUTES = [

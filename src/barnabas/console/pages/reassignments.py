@@ -112,7 +112,7 @@ async def show_plan(request: Request) -> Response:
         table=tabulate(
             request, _MOVES, found.planned, text=lambda each: str(each.partition), sort="partition"
         ),
-        specs="\n".join(_spec(each) for each in found.planned[:MOVES_MAX]),
+        specs=" ".join(_spec(each) for each in found.planned[:MOVES_MAX]),
         left_out=max(0, len(found.planned) - MOVES_MAX),
     )
 

@@ -266,7 +266,8 @@ LISTENER_KEYS = [
         I,
         60,
         "The time after a response in which the broker polls for the next request instead of"
-        " waiting for it, while requests usually arrive in that time; 0: never.",
+        " waiting for it, while requests usually arrive in that time and no other process wants the"
+        " processor; 0: never.",
         between(0, 1000),
     ),
 ]

@@ -149,8 +149,9 @@ class Registrant(msgspec.Struct, frozen=True):
     heartbeat_interval_ms: int
     # Returns the ids of the directories that have failed since the start (KIP-858).
     offline_directories: Callable[[], list[bytes]] = list
-    # Returns the ids of the directories that take no new partitions (KIP-1066).
-    cordoned_directories: Callable[[], list[bytes]] = list
+    # Returns the ids of the directories that take no new partitions (KIP-1066); None while the
+    # metadata.version of the cluster has no such directories.
+    cordoned_directories: Callable[[], list[bytes] | None] = list
     shutdown: ShutdownLimits = ShutdownLimits()
 
 

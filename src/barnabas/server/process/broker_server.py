@@ -15,6 +15,7 @@ from barnabas.coordinator.runtime.runtime_dependencies import RuntimeDependencie
 from barnabas.coordinator.share.config import ShareCoordinatorConfig
 from barnabas.coordinator.transaction.config import TransactionConfig
 from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from barnabas.metadata.metadata_version import has_cordoned_directories
 from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
 from barnabas.replication.log_dir_moves import LogDirMoves
@@ -497,7 +498,7 @@ class BrokerServer:
             directories=[each.id for each in shared.directories.logs if each.is_online],
             heartbeat_interval_ms=config.integer("broker.heartbeat.interval.ms"),
             offline_directories=lambda: self.logs.offline_directory_ids,
-            cordoned_directories=lambda: self.logs.cordoned_directory_ids,
+            cordoned_directories=self._cordoned_directories,
             shutdown=ShutdownLimits() if shared.configuration.is_single else _SHUTDOWN_IN_CLUSTER,
         )
         return Registration(
@@ -508,6 +509,11 @@ class BrokerServer:
             self._serve,
             None if self._is_alone else self._on_registered,
         )
+
+    def _cordoned_directories(self) -> list[bytes] | None:
+        """Return the ids of cordoned directories; None if controllers may not know the field."""
+        level = self._shared.cluster.image.features.metadata_version
+        return self.logs.cordoned_directory_ids if has_cordoned_directories(level) else None
 
     def _applied_offset(self) -> int:
         """Return the offset of the last metadata record that this broker has applied."""

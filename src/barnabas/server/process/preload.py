@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.api_keys import request_class, response_class
 from barnabas.protocol.api_table import API_ROWS
 from barnabas.protocol.codec import compile_codecs
+from barnabas.protocol.record_frame import metadata_record_class
 from barnabas.protocol.record_table import RECORD_ROWS
 from barnabas.record.compiled import CompiledReader
 from barnabas.runtime.packages import MissingPackageError, needed_for
@@ -87,18 +88,32 @@ COMPILED_READER = "aiokafka.record.default_records"
 
 # Modules that a start imports, with all that they import.
 _PROCESS = (
+    "barnabas.metrics.catalogue",
+    "barnabas.metrics.metrics_listener",
+    "barnabas.network.connection_pool",
+    "barnabas.raft.transport.channel_transport",
     "barnabas.runtime.loop",
     "barnabas.runtime.service_manager",
     "barnabas.runtime.system_calls",
     "barnabas.server.configs.configuration",
     "barnabas.server.controller_access.controller_access",
+    "barnabas.server.controller_access.controller_registrant",
+    "barnabas.server.controller_access.forwarding",
     "barnabas.server.process.broker_server",
+    "barnabas.server.process.controller_listeners",
     "barnabas.server.process.controller_server",
     "barnabas.server.process.node",
     "barnabas.server.process.observation",
+    "barnabas.server.quorum.broker_watch",
+    "barnabas.server.quorum.probes",
+    "barnabas.server.quorum.quorum_watch",
+    "barnabas.server.startup.cluster_ids",
+    "barnabas.server.startup.node_folders",
     "barnabas.controller.controller",
     "barnabas.controller.apis",
 )
+# Versions of an API before the last one that nodes use among each other.
+_OLDER_VERSIONS = 2
 # Check functions of the authorizer.
 _CHECKS = "barnabas.server.security.authorizer.checks"
 
@@ -139,7 +154,7 @@ def load_module(name: str) -> None:
 
 
 def load_all() -> None:
-    """Import what brokers and controllers may need, and compile the codecs of all newest versions.
+    """Import what brokers and controllers may need, and compile the codecs of new versions.
 
     A process that others are forked from calls this. A missing package or module is left out,
     because the forked process reports it when it needs it.
@@ -149,7 +164,12 @@ def load_all() -> None:
             load_module(name)
     for key in {**served_apis(has_telemetry=True), **CONTROLLER_APIS}:
         for cls in (request_class(key), response_class(key)):
-            compile_codecs(cls, cls.__versions__[1])
+            first, last = cls.__versions__
+            for version in range(max(first, last - _OLDER_VERSIONS), last + 1):
+                compile_codecs(cls, version)
+    for record in filter(None, map(metadata_record_class, RECORD_ROWS["metadata"])):
+        for version in range(record.__versions__[0], record.__versions__[1] + 1):
+            compile_codecs(record, version)
 
 
 class Preloader:

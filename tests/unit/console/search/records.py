@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple
 
 from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.fetch.record_set import ConsumerRecord
+from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.forms import Fields
 from barnabas.console.messages.formats import Decoders
@@ -19,6 +19,12 @@ from barnabas.console.search.conditions import Conditions
 TOPIC = "t"
 # Records of one poll.
 POLLED = 7
+
+
+class Part(list[ConsumerRecord]):
+    """The records of a partition in a poll, of which no batch is known."""
+
+    pieces = ()
 
 
 def raw(
@@ -78,15 +84,7 @@ class LogConsumer:
         # Set: polls return nothing new until the event is set.
         self.stuck: asyncio.Event | None = None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def close(self, _seconds: float = 0) -> None:
         self._positions.clear()
 
     async def partitions_for(self, _topic: str) -> list[Partition]:
@@ -128,5 +126,5 @@ class LogConsumer:
                 self._positions[tp] = part[-1].offset + 1
             else:
                 self._positions[tp] = self._ends[tp.partition]
-        # The console reads only which partitions were polled.
-        return ConsumerRecords(parts, cast("Any", dict.fromkeys(parts)))
+        offsets = {tp: CommittedOffset(part[-1].offset + 1) for tp, part in parts.items()}
+        return ConsumerRecords(parts, offsets)

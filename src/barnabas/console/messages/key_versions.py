@@ -12,18 +12,26 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas import aio
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.console.messages.one_record import Fate
-    from barnabas.console.search.transaction_marks import TransactionMarks
-    from barnabas.console.settings import VersionLimits
+    from barnabas.console.messages.reading import RecordReader
     from barnabas.runtime.clock import Clock
 
 _MS_PER_S = 1000
 _WINDOW_MIN = 500
 _POLL_RECORDS = 500
 _POLL_S = 0.5
+
+
+class VersionLimits(NamedTuple):
+    """The limits at which one search for the versions of a key ends."""
+
+    # Records that are examined.
+    records: int = 50_000
+    # Bytes of keys and values that are examined.
+    size: int = 32 * 1024 * 1024
+    seconds: float = 5.0
 
 
 class Versions(NamedTuple):
@@ -45,23 +53,16 @@ class VersionSearch:
     """One search backwards.
 
     Args:
-        consumer: A consumer without a group.
-        marks: Tells what became of transactions.
+        reader: Reads the records.
         clock: Measures the time.
         limits: Where the search ends.
         most: Number of versions after which the search ends.
     """
 
     def __init__(
-        self,
-        consumer: aio.Consumer,
-        marks: TransactionMarks,
-        clock: Clock,
-        limits: VersionLimits,
-        most: int,
+        self, reader: RecordReader, clock: Clock, limits: VersionLimits, most: int
     ) -> None:
-        self._consumer = consumer
-        self._marks = marks
+        self._reader = reader
         self._fates: dict[int, Fate] = {}
         self._deadline_ms = clock.monotonic_ms() + limits.seconds * _MS_PER_S
         self._clock = clock
@@ -80,7 +81,6 @@ class VersionSearch:
             before: Only records before this offset are examined.
         """
         found: list[ConsumerRecord] = []
-        self._consumer.assign([tp])
         end, window = before, _WINDOW_MIN
         while end > start:
             begin = max(start, end - window)
@@ -110,26 +110,32 @@ class VersionSearch:
         newest: deque[ConsumerRecord],
     ) -> str:
         """Add the records of a window to `newest`; return the limit that was reached."""
-        consumer, limits = self._consumer, self._limits
-        consumer.seek(tp, window[0])
+        limits, position = self._limits, window[0]
+        self._reader.begin()
         while True:
             remaining_s = (self._deadline_ms - self._clock.monotonic_ms()) / _MS_PER_S
             if remaining_s <= 0:
                 return f"{limits.seconds:g} s"
-            records = await consumer.poll(min(_POLL_S, remaining_s), max_records=_POLL_RECORDS)
-            within = [each for each in records if each.offset < window[1]]
-            self._examined += len(within)
-            self._size += sum(len(each.key or b"") + len(each.value or b"") for each in within)
-            found = [each for each in within if each.key == key]
-            if found:
-                newest.extend(found)
-                self._marks.note(records)
-                self._fates.update(await self._marks.fates(tp, [each.offset for each in newest]))
-            if len(within) < len(records):
+            wait_s, matching, is_past = min(_POLL_S, remaining_s), [], False
+            async with self._reader.poll({tp: position}, wait_s, _POLL_RECORDS) as fetched:
+                while fetched.parts:
+                    for record in fetched.parts.pop(0)[1]:
+                        if record.offset >= window[1]:
+                            is_past = True
+                            break
+                        position = record.offset + 1
+                        self._examined += 1
+                        self._size += len(record.key or b"") + len(record.value or b"")
+                        if record.key == key:
+                            newest.append(record)
+                            matching.append(record.offset)
+            self._fates.update(await self._reader.marks.fates(tp, matching))
+            if is_past:
                 return ""
+            position = max(position, await self._reader.position(tp))
             if self._examined >= limits.records:
                 return f"{limits.records} records"
             if self._size >= limits.size:
                 return f"{limits.size} bytes"
-            if await consumer.position(tp) >= window[1]:
+            if position >= window[1]:
                 return ""

@@ -15,8 +15,6 @@ from barnabas.console.messages.one_record import Fate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from types import TracebackType
-    from typing import Self
 
     from barnabas import aio
     from barnabas.client.consumer.consumer_records import ConsumerRecords
@@ -58,21 +56,10 @@ class TransactionMarks:
         self._position = 0
         self._received: set[int] = set()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def close(self, timeout: float = _CLOSE_S) -> None:
+    async def aclose(self) -> None:
         """Close the second consumer."""
         if self._committed is not None:
-            await self._committed.close(timeout)
+            await self._committed.close(_CLOSE_S)
 
     def note(self, records: ConsumerRecords) -> None:
         """Remember which records of a poll are in transactions, before `mark` is called."""
