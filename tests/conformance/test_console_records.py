@@ -15,7 +15,7 @@ from barnabas.client.facade import Client
 from barnabas.console.messages.formats import DECODERS, FormatRule
 from barnabas.console.messages.key_versions import VersionLimits
 from barnabas.console.messages.masking import HASH, HEADER, LAST_4, MaskRule
-from barnabas.console.settings import ConsoleSettings
+from barnabas.console.settings import ConsoleSettings, SearchLimits
 from conformance.console_brokers import SECONDS, address, client
 from console_in_process import ConsoleInProcess, table_rows
 from waiting import eventually, eventually_equal
@@ -43,6 +43,8 @@ def console(address: str) -> Iterator[ConsoleInProcess]:
         interval=3600.0,
         timeout=SECONDS,
         versions=LIMITS,
+        # A page waits for the whole search, however slowly the process of its filter starts.
+        search=SearchLimits(page_seconds=SECONDS),
         formats=FORMATS,
         masks=MASKS,
     )
