@@ -69,7 +69,7 @@ class Opened:
         self._arguments = arguments
         self.consumers: list[Consumer] = []
 
-    def __call__(self) -> Any:
+    def __call__(self, **_config: Any) -> Any:
         self.consumers.append(Consumer(*self._arguments))
         return self.consumers[-1]
 
@@ -89,7 +89,7 @@ def test_readers_hold_large_fetches_in_turns_and_nothing_while_they_wait() -> No
         holding: list[int] = []
 
         async def read(number: int, *, is_careful: bool) -> None:
-            reader = RecordReader(opened[number], turns, is_careful=is_careful)
+            reader = RecordReader(opened[number], turns, "read_uncommitted", is_careful=is_careful)
             for offset in range(3):
                 async with reader.poll({TP: offset}, 0.5, 10) as fetched:
                     assert not holding
@@ -109,7 +109,7 @@ def test_readers_hold_large_fetches_in_turns_and_nothing_while_they_wait() -> No
 def test_small_fetches_need_no_turn_and_one_consumer() -> None:
     async def test() -> None:
         turns, opened = LargeReads(), Opened(b"small")
-        reader = RecordReader(opened, turns)
+        reader = RecordReader(opened, turns, "read_uncommitted")
         async with reader.poll({TP: 0}, 0.5, 10):
             pass
         async with turns.turn():
@@ -129,7 +129,7 @@ def test_a_small_batch_that_decompresses_to_much_is_large(code: int) -> None:
 
     async def test() -> None:
         opened = Opened(b"", batch, code)
-        reader = RecordReader(opened, LargeReads())
+        reader = RecordReader(opened, LargeReads(), "read_uncommitted")
         async with reader.poll({TP: 0}, 0.5, 10):
             assert opened.open == 0
 
@@ -140,7 +140,7 @@ def test_a_small_batch_that_decompresses_to_much_is_large(code: int) -> None:
 def test_a_reader_whose_turn_does_not_come_fails_with_advice() -> None:
     async def test() -> None:
         turns, opened = LargeReads(turn_s=0.01), Opened(LARGE)
-        reader = RecordReader(opened, turns)
+        reader = RecordReader(opened, turns, "read_uncommitted")
         async with turns.turn():
             with pytest.raises(BusyError, match="try again later"):
                 async with reader.poll({TP: 0}, 0.5, 10):

@@ -22,9 +22,12 @@ POLLED = 7
 
 
 class Part(list[ConsumerRecord]):
-    """The records of a partition in a poll, of which no batch is known."""
+    """The records of a partition in a poll. No batch is known, and none is in a transaction."""
 
     pieces = ()
+
+    def transactional_ranges(self) -> list[tuple[int, int]]:
+        return []
 
 
 def raw(
@@ -57,13 +60,6 @@ class Partition(NamedTuple):
 
     partition: int
     leader: int = 1
-
-
-class PolledPart(list[ConsumerRecord]):
-    """The records of a partition in one poll; none is in a transaction."""
-
-    def transactional_ranges(self) -> list[tuple[int, int]]:
-        return []
 
 
 class LogConsumer:
@@ -120,7 +116,7 @@ class LogConsumer:
             if tp in self._paused:
                 continue
             rest = [each for each in self._logs[tp.partition] if each.offset >= position]
-            part = PolledPart(rest[: min(POLLED, max_records)])
+            part = Part(rest[: min(POLLED, max_records)])
             if part:
                 parts[tp] = part
                 self._positions[tp] = part[-1].offset + 1
