@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 MACHINES = 3
 BROKERS = 6
+START_TIMEOUT_S = 300
+# Load before each kill. Started processes import modules in the background at first.
+STEADY_S = 4.0
 # Replicas of partition N - 1: broker N leads it, and the others are on the other machines.
 REPLICAS = [[first, first % BROKERS + 1, (first + 1) % BROKERS + 1] for first in range(1, 7)]
 BROKER, FOLLOWING_MACHINE, CONTROLLING_MACHINE = (
@@ -62,7 +65,7 @@ class Rounds:
         await_condition(self._is_whole)
         broker, dying = self._targets(kind)
         load = Load(self._cluster.bootstrap, partition=broker - 1)
-        steady = time.monotonic() + 1.0
+        steady = time.monotonic() + STEADY_S
         load.send_until(lambda: load.last_sent > steady)
         killed = time.monotonic()
         for node in dying:
@@ -73,7 +76,7 @@ class Rounds:
         for node in dying:
             node.launch()
         for node in dying:
-            node.await_ready(120)
+            node.await_ready(START_TIMEOUT_S)
         return took
 
     def _targets(self, kind: str) -> tuple[int, list[NodeProcess]]:
@@ -112,11 +115,15 @@ def main() -> None:
     options = parser.parse_args()
     kinds = (BROKER, FOLLOWING_MACHINE, CONTROLLING_MACHINE)
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
-    with ClusterOnMachines(BROKERS, MACHINES) as cluster:
+    cluster = ClusterOnMachines(BROKERS, MACHINES)
+    try:
+        cluster.start(START_TIMEOUT_S)
         rounds = Rounds(cluster)
         for _ in range(options.rounds):
             for kind in kinds:
                 times[kind].append(rounds.measure(kind))
+    finally:
+        cluster.close()
     table = Table("kill -9 of", "each, s", "median", "worst", title=machine())
     for kind in kinds:
         table.add_row(

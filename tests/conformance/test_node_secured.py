@@ -5,51 +5,46 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.settings.properties import parse_properties
 from barnabas.testing.barnabas_command import barnabas_command
 from barnabas.testing.free_ports import free_ports
 from conformance.node_of_brokers import NodeOfBrokers
-from conformance.tls_cluster import PASSWORD, TlsFiles
+from conformance.tls_cluster import TlsFiles
 from waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 WAIT_S = 300.0
-CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+PAGE = Path(__file__).parents[2] / "docs" / "node.md"
 MECHANISM = "SCRAM-SHA-512"
-MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
-LOGIN = f'{MODULE} required username="node" password="node-secret";'
 USERS = ("node", "admin", "reporter")
 PARTITIONS = 4
 
 
+def block_of_page(language: str) -> str:
+    """Return the block of the page's section in this language."""
+    section = PAGE.read_text().split("## A node with TLS, users and ACLs\n")[1]
+    return section.split(f"```{language}\n")[1].split("```")[0]
+
+
 def settings(files: TlsFiles, directory: Path) -> dict[str, str]:
-    """Return the keys of the node: one file for its operator, as for one process."""
+    """Return the keys of the page, with addresses and files of this machine."""
+    key_store = files.server.write_pem(directory / "broker.pem")
     return {
+        **parse_properties(block_of_page("properties")),
         "barnabas.node.brokers": "2",
-        "cluster.id": CLUSTER_ID,
         "log.dirs": str(directory / "data"),
         "listeners": f"SASL_SSL://127.0.0.1:{free_ports(1)[0]}",
-        "security.inter.broker.protocol": "SASL_SSL",
-        "sasl.enabled.mechanisms": MECHANISM,
-        "sasl.mechanism.inter.broker.protocol": MECHANISM,
-        f"listener.name.sasl_ssl.{MECHANISM.lower()}.sasl.jaas.config": LOGIN,
-        "ssl.keystore.location": str(files.key_store),
-        "ssl.keystore.type": "PKCS12",
-        "ssl.keystore.password": PASSWORD,
-        "ssl.key.password": PASSWORD,
-        "ssl.truststore.location": str(files.trust_store),
-        "ssl.truststore.type": "PKCS12",
-        "ssl.truststore.password": PASSWORD,
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:node;User:admin",
+        "ssl.keystore.location": str(key_store),
+        "ssl.truststore.location": str(files.ca),
         "barnabas.log.level": "info",
         "metrics.listener": "127.0.0.1:0",
     }
@@ -60,18 +55,20 @@ class SecuredNode(NodeOfBrokers):
 
     def __init__(self, directory: Path) -> None:
         self.files = TlsFiles(directory / "certificates")
+        # The file of the operator, as for one process.
         self.file = directory / "server.properties"
         keys = settings(self.files, directory)
         self.file.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
         super().__init__(directory, 2)
 
     def format(self) -> str:
-        """Format the folders of all processes; return what is printed."""
+        """Format the folders of all processes as on the page; return what is printed."""
         users = [f"{MECHANISM}=[name={each},password={each}-secret]\n" for each in USERS]
-        words = ("format", str(self.file), "--add-scram-file", "-")
+        (self.directory / "users").write_text("".join(users))
+        words = block_of_page("console").splitlines()[0].split()[2:]
         return subprocess.run(
             [*barnabas_command(), *words],
-            input="".join(users),
+            cwd=self.directory,
             capture_output=True,
             text=True,
             timeout=WAIT_S,
