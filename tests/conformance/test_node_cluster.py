@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from conformance.kcat_command import kcat
 from conformance.node_of_brokers import three_nodes
 from waiting import eventually
 
@@ -51,6 +52,10 @@ def test_three_nodes_of_two_brokers_are_a_cluster_that_survives_the_stop_of_a_no
         for future in admin.create_topics([topic]).values():
             future.result(WAIT_S)
         write(bootstrap, "orders")
+        assert "6 brokers" in kcat(bootstrap, "-L")
+        kcat(bootstrap, "-P", "-t", "orders", text="by kcat\n")
+        read = kcat(bootstrap, "-C", "-t", "orders", "-o", "beginning", "-e", "-q").splitlines()
+        assert sorted(read) == sorted(["by kcat", *["value"] * PARTITIONS])
         # A clean stop hands over, so no write fails while two of three replicas are in sync.
         assert nodes[0].stop() == 0
         write(bootstrap, "orders")
