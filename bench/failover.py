@@ -34,9 +34,10 @@ PARTITIONS_PER_TOPIC = 500
 
 
 class Load:
-    """A producer whose acknowledgements are timed."""
+    """A producer to one partition, whose acknowledgements are timed."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, partition: int = 0) -> None:
+        self._partition = partition
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -65,7 +66,9 @@ class Load:
                 if error is None:
                     self.last_sent, self.last_acknowledged = sent, time.monotonic()
 
-            self._producer.produce(TOPIC, b"x" * 100, on_delivery=acknowledged)
+            self._producer.produce(
+                TOPIC, b"x" * 100, partition=self._partition, on_delivery=acknowledged
+            )
             self._producer.poll(SEND_EVERY_S)
 
     def close(self) -> None:
@@ -146,22 +149,23 @@ def measure_many(rounds: int, partitions: int) -> list[float]:
         count = len(topics) * PARTITIONS_PER_TOPIC
         for _ in range(rounds):
             # The preferred leader leads again after its start.
-            _await(lambda: all(led_elsewhere(each, 1) == (0, 0) for each in readers))
+            await_condition(lambda: all(led_elsewhere(each, 1) == (0, 0) for each in readers))
             time.sleep(1)
             killed = time.monotonic()
             cluster.node(1).kill()
-            _await(lambda: all(led_elsewhere(each, 1)[0] == count for each in readers))
+            await_condition(lambda: all(led_elsewhere(each, 1)[0] == count for each in readers))
             times.append(time.monotonic() - killed)
             cluster.node(1).start()
             elect = [
                 TopicPartition(t.topic, n) for t in topics for n in range(PARTITIONS_PER_TOPIC)
             ]
-            _await(lambda: led_elsewhere(admin, 1)[1] == 0)
+            await_condition(lambda: led_elsewhere(admin, 1)[1] == 0)
             admin.elect_leaders(ElectionType.PREFERRED, elect).result(60)
     return times
 
 
-def _await(is_done: Callable[[], bool]) -> None:
+def await_condition(is_done: Callable[[], bool]) -> None:
+    """Wait until `is_done()`. Fails after a minute."""
     deadline = time.monotonic() + LIMIT_S
     while not is_done():
         if time.monotonic() > deadline:

@@ -11,16 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from chaos.campaign import Options, run
+from chaos.campaign import Options
 from chaos.faults import FAULTS
-from chaos.outcome import Outcome, summary, table
+from chaos.short_campaign import SETTINGS, check_campaign
 from chaos.storage_faults import STORAGE_FAULTS
 from chaos.transactional_load import TransactionalOptions
 from scenario.stage import runs_on_kafka
 
 SECONDS = 25.0
-# The controller fences a silent node sooner than by default, so that the tests take less time.
-SETTINGS = (("broker.session.timeout.ms", "3000"), ("broker.heartbeat.interval.ms", "500"))
 
 
 @pytest.mark.conformance
@@ -103,14 +101,3 @@ def test_clients_follow_topics_that_are_made_anew_or_get_partitions(tmp_path: Pa
 def test_a_broker_without_standard_streams_serves_and_stops(tmp_path: Path) -> None:
     faults = ("closed standard streams",)
     check_campaign(Options(5.0, 17, faults=faults, settings=SETTINGS), tmp_path)
-
-
-def check_campaign(options: Options, directory: Path) -> Outcome:
-    outcome = run(options, directory)
-    print(f"{summary(outcome)}\n{table(outcome)}\n{outcome.evidence}")
-    assert outcome.problems == []
-    assert outcome.failed_sends == 0
-    assert outcome.records > 1000
-    assert outcome.read_by_group >= outcome.records
-    assert outcome.events
-    return outcome

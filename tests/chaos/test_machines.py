@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chaos.campaign import Options
-from chaos.test_chaos import SETTINGS, check_campaign
+from chaos.short_campaign import SETTINGS, check_campaign
 from machines import needs_loopback_addresses
 from scenario.stage import runs_on_kafka
 

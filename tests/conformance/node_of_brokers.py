@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.process_table import process_identity
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
+from barnabas.testing.free_ports import free_ports
+from waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +20,9 @@ if TYPE_CHECKING:
 
 _READY = re.compile(r"Process ready: (?:broker|controller)=(\d+) pid=(\d+)")
 _HTTP_TIMEOUT_S = 60.0
+_CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+# The hosts of the three nodes of a cluster.
+HOSTS = {1: "127.0.0.1", 2: "127.0.0.2", 3: "127.0.0.3"}
 
 
 class NodeOfBrokers(BrokerProcess):
@@ -64,6 +71,13 @@ class NodeOfBrokers(BrokerProcess):
         found = self.process_ids.items()
         return [node_id for node_id, pid in found if process_identity(pid) is not None]
 
+    def kill_machine(self) -> None:
+        """Kill all processes at once, the supervisor included, as when their machine dies."""
+        for node_id in self.living():
+            os.kill(self.process_ids[node_id], signal.SIGKILL)
+        self.kill()
+        eventually(lambda: not self.living(), self.living, self.stop_timeout_s)
+
     def get(self, path: str) -> tuple[int, str]:
         """Return the status and the text of an HTTP request to the node's one address."""
         url = f"http://{self.metrics_address}{path}"
@@ -73,3 +87,27 @@ class NodeOfBrokers(BrokerProcess):
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, error.read().decode()
+
+
+def three_nodes(directory: Path) -> list[NodeOfBrokers]:
+    """Return three nodes of two brokers and a voter each; none is started yet."""
+    clients, controllers = free_ports(2)
+    voters = ",".join(f"{node_id}@{host}:{controllers}" for node_id, host in HOSTS.items())
+    return [
+        NodeOfBrokers(
+            directory / f"node-{node_id}",
+            2,
+            {
+                "node.id": str(node_id),
+                "cluster.id": _CLUSTER_ID,
+                "controller.quorum.voters": voters,
+                "controller.listener.names": "CONTROLLER",
+                "listeners": f"PLAINTEXT://{host}:{clients},CONTROLLER://{host}:{controllers}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "metrics.listener": f"{host}:0",
+                "default.replication.factor": "3",
+                "min.insync.replicas": "2",
+            },
+        )
+        for node_id, host in HOSTS.items()
+    ]

@@ -140,6 +140,7 @@ def test_a_directory_in_use_and_an_unclean_shutdown_are_reported(
     broker_process: BrokerProcess,
 ) -> None:
     directory = broker_process.data_directory
+    broker_process.create_topic("recovered", 1)
     _, findings = examine(directory)
     assert any(what.endswith("is used by a broker") for _, what, _ in findings)
     broker_process.kill()

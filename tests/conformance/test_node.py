@@ -9,11 +9,15 @@ import socket
 import subprocess
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
+from barnabas.cli.doctor.commands import doctor
+from barnabas.runtime.forked_process import can_fork
 from barnabas.testing.barnabas_command import barnabas_command
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.node_of_brokers import NodeOfBrokers
@@ -96,6 +100,9 @@ def test_a_node_is_a_cluster_for_clients_and_one_process_for_its_operator(tmp_pa
         assert labels == {"1", "101", "102"}
         assert node.stop() == 0
         assert not node.living()
+        for folder in ("controller.1", "broker.101", "broker.102"):
+            found = CliRunner().invoke(doctor, [str(node.data_directory / folder)])
+            assert "not closed cleanly" not in found.output
         node.start()
         assert read(node.bootstrap, "orders") == all_values()
         # Each log was closed cleanly, so none is read again.
@@ -123,6 +130,24 @@ def test_a_killed_broker_comes_back_with_its_records(tmp_path: Path) -> None:
         text = node.get("/metrics")[1]
         counted = 'barnabas_node_process_restarts_total{broker="102",roles="broker"} 1.0'
         assert counted in text
+
+
+@pytest.mark.skipif(not can_fork(), reason="this system cannot fork from a template")
+def test_all_processes_come_back_after_the_death_of_the_process_that_forks_them(
+    tmp_path: Path,
+) -> None:
+    with NodeOfBrokers(tmp_path, 1) as node:
+        before = node.process_ids
+        (template,) = {psutil.Process(pid).ppid() for pid in before.values()}
+        assert template not in (node.pid, os.getpid())
+        os.kill(template, signal.SIGKILL)
+        eventually(
+            lambda: all(node.process_ids[each] != pid for each, pid in before.items()),
+            node.log,
+            WAIT_S,
+        )
+        eventually(lambda: node.get("/readyz") == (200, "ok\n"), node.log, WAIT_S)
+        assert "because the process that forks the others has ended: broker=101" in node.log()
 
 
 def test_the_death_of_the_supervisor_ends_all_processes(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.testing.free_ports import free_ports
-from conformance.node_of_brokers import NodeOfBrokers
+from conformance.kcat_command import kcat
+from conformance.node_of_brokers import three_nodes
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -16,32 +16,6 @@ if TYPE_CHECKING:
 
 WAIT_S = 300.0
 PARTITIONS = 6
-CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
-HOSTS = {1: "127.0.0.1", 2: "127.0.0.2", 3: "127.0.0.3"}
-
-
-def nodes_of(directory: Path) -> list[NodeOfBrokers]:
-    """Return the three nodes; none is started yet."""
-    clients, controllers = free_ports(2)
-    voters = ",".join(f"{node_id}@{host}:{controllers}" for node_id, host in HOSTS.items())
-    return [
-        NodeOfBrokers(
-            directory / f"node-{node_id}",
-            2,
-            {
-                "node.id": str(node_id),
-                "cluster.id": CLUSTER_ID,
-                "controller.quorum.voters": voters,
-                "controller.listener.names": "CONTROLLER",
-                "listeners": f"PLAINTEXT://{host}:{clients},CONTROLLER://{host}:{controllers}",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-                "metrics.listener": f"{host}:0",
-                "default.replication.factor": "3",
-                "min.insync.replicas": "2",
-            },
-        )
-        for node_id, host in HOSTS.items()
-    ]
 
 
 def write(bootstrap: str, topic: str) -> None:
@@ -62,7 +36,7 @@ def write(bootstrap: str, topic: str) -> None:
 def test_three_nodes_of_two_brokers_are_a_cluster_that_survives_the_stop_of_a_node(
     tmp_path: Path,
 ) -> None:
-    nodes = nodes_of(tmp_path)
+    nodes = three_nodes(tmp_path)
     try:
         for node in nodes:
             node.launch()
@@ -78,6 +52,10 @@ def test_three_nodes_of_two_brokers_are_a_cluster_that_survives_the_stop_of_a_no
         for future in admin.create_topics([topic]).values():
             future.result(WAIT_S)
         write(bootstrap, "orders")
+        assert "6 brokers" in kcat(bootstrap, "-L")
+        kcat(bootstrap, "-P", "-t", "orders", text="by kcat\n")
+        read = kcat(bootstrap, "-C", "-t", "orders", "-o", "beginning", "-e", "-q").splitlines()
+        assert sorted(read) == sorted(["by kcat", *["value"] * PARTITIONS])
         # A clean stop hands over, so no write fails while two of three replicas are in sync.
         assert nodes[0].stop() == 0
         write(bootstrap, "orders")

@@ -17,7 +17,13 @@ from barnabas.cli.common.printable import counted
 from barnabas.cli.common.units import size
 from barnabas.cli.common.variables import without_variables
 from barnabas.cli.doctor.diagnosis import dangers
-from barnabas.cli.log.segment_files import FileFindings, is_locked, partition_directories
+from barnabas.cli.log.segment_files import (
+    METADATA_TOPIC,
+    FileFindings,
+    is_locked,
+    needs_recovery,
+    partition_directories,
+)
 from barnabas.cli.nodes.registry_child import LISTENER_KEY, take_registry_properties
 from barnabas.network.principal import ANONYMOUS
 from barnabas.protocol.primitives import uuid_to_string
@@ -170,7 +176,7 @@ def _examine_identity(
 def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
     if RealDisk().exists(f"{path}/{CLEAN_SHUTDOWN}"):
         diagnosis.ok(f"{path} was closed cleanly, with {counted(partitions, 'partition')}")
-    else:
+    elif needs_recovery(path):
         diagnosis.note(
             f"{path} was not closed cleanly: the next start recovers "
             f"{counted(partitions, 'partition')}",
@@ -180,7 +186,7 @@ def _examine_shutdown(path: str, partitions: int, diagnosis: Diagnosis) -> None:
 
 def _examine_metadata_log(path: str, diagnosis: Diagnosis) -> None:
     """Check the metadata log: a node does not start if it is damaged."""
-    from barnabas.cli.log.verify import METADATA_TOPIC, VerifyOptions, verify_partition
+    from barnabas.cli.log.verify import VerifyOptions, verify_partition
 
     options = VerifyOptions(deep=False, is_running=False, advance=lambda _count: None)
     for partition in partition_directories(path):

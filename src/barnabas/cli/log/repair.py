@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.log.segment_files import (
+    METADATA_TOPIC,
     FileFindings,
     ReadOnlyFile,
     SegmentScan,
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
 
     from barnabas.cli.log.segment_files import PartitionDirectory
 
-METADATA_TOPIC = "__cluster_metadata"
 _DAMAGED = ".damaged"
 _PART = ".tmp"
 _INDEXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)

@@ -24,10 +24,12 @@ from barnabas.record.batch import (
 )
 from barnabas.runtime import system_calls
 from barnabas.runtime.disk import RealDisk
+from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+METADATA_TOPIC = "__cluster_metadata"
 _BLOCK_BYTES = 1 << 20
 _LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 # The smallest message of format 0.
@@ -144,6 +146,16 @@ def partition_of(path: str) -> PartitionDirectory | None:
     if found is None:
         return None
     return PartitionDirectory(path.rstrip("/"), found["topic"], int(found["partition"]))
+
+
+def needs_recovery(path: str) -> bool:
+    """Return whether the next start recovers logs of topics in a data directory.
+
+    Controllers have the metadata log only. They write no marker of a clean shutdown.
+    """
+    if RealDisk().exists(f"{path}/{CLEAN_SHUTDOWN}"):
+        return False
+    return any(each.topic != METADATA_TOPIC for each in partition_directories(path))
 
 
 def partition_directories(path: str) -> list[PartitionDirectory]:

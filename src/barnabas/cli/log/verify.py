@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.log.segment_files import ReadOnlyFile, SegmentScan
+from barnabas.cli.log.segment_files import METADATA_TOPIC, ReadOnlyFile, SegmentScan
 from barnabas.raft.election_state import QuorumStateError, decode_quorum_state
 from barnabas.raft.listener import SnapshotError
 from barnabas.raft.log.snapshot import list_snapshots, read_snapshot, snapshot_name
@@ -293,7 +293,6 @@ class SegmentCheck:
             last = entry.last_offset
 
 
-METADATA_TOPIC = "__cluster_metadata"
 _QUORUM_STATE = "quorum-state"
 _REBUILT = "stop the broker and empty the file: the next start rebuilds it from the batches"
 

@@ -11,12 +11,14 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.log.segment_files import (
+    METADATA_TOPIC,
     ReadOnlyFile,
     SegmentScan,
     is_locked,
+    needs_recovery,
     partition_directories,
 )
-from barnabas.cli.log.verify import METADATA_TOPIC, VerifyOptions, verify_partition
+from barnabas.cli.log.verify import VerifyOptions, verify_partition
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.record_frame import decode_metadata_record
 from barnabas.protocol.records.topics import ConfigRecord
@@ -33,7 +35,7 @@ from barnabas.storage.files.checkpoint import (
     OffsetCheckpoint,
 )
 from barnabas.storage.files.log_directory import LOCK_FILE
-from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN, META_PROPERTIES, MetaProperties
+from barnabas.storage.files.metadata_files import META_PROPERTIES, MetaProperties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,7 +95,7 @@ def verify(
             findings.note(
                 path, "a broker uses the directory: data written during the check is not verified"
             )
-        elif not disk.exists(f"{path}/{CLEAN_SHUTDOWN}") and inside:
+        elif needs_recovery(path):
             what = "the broker was not stopped cleanly"
             findings.note(path, what, "no action is needed: the next start recovers the logs")
     for part, found in facts.items():

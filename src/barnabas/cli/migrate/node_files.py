@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import counted
-from barnabas.cli.log.segment_files import is_locked
+from barnabas.cli.log.segment_files import is_locked, needs_recovery
 from barnabas.cli.log.verify_directory import topics_with_config
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.process import environment
@@ -29,7 +29,7 @@ from barnabas.settings.key import ConfigError, without_listener
 from barnabas.settings.properties import PropertiesError, parse_properties
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.files.log_directory import LOCK_FILE
-from barnabas.storage.files.metadata_files import CLEAN_SHUTDOWN, MetaProperties
+from barnabas.storage.files.metadata_files import MetaProperties
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -305,10 +305,10 @@ def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> 
     _check_tiered_topics(path, found)
     if is_locked(f"{path}/{LOCK_FILE}"):
         state = "in use: stop the broker before the move"
-    elif disk.exists(f"{path}/{CLEAN_SHUTDOWN}"):
-        state = "closed cleanly"
-    else:
+    elif needs_recovery(path):
         state = "not closed cleanly: the first start recovers its logs"
+    else:
+        state = "closed cleanly"
     found.ok(f"{path}: node {meta.node_id} of cluster {meta.cluster_id}, {state}")
 
 

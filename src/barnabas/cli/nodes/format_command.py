@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -12,6 +13,10 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.rng import SystemRng
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from barnabas.protocol.records.security import UserScramCredentialRecord
+    from barnabas.runtime.disk import FileLock
     from barnabas.server.configs.configuration import Configuration
     from barnabas.server.startup.formatting import FirstVoters, Formatted, InitialController
 
@@ -79,7 +84,8 @@ def format_command(
 
     With static voters (controller.quorum.voters), only the cluster id is required. A dynamic quorum
     also requires --standalone, --initial-controllers or --no-initial-controllers. Kafka and
-    Barnabas can use directories that the other one has formatted.
+    Barnabas can use directories that the other one has formatted. In the file of a node of several
+    processes (barnabas.node.brokers), the folder of each process is formatted.
     """
     if random_uuid:
         _echo_random_uuid(as_json=as_json)
@@ -88,29 +94,19 @@ def format_command(
         raise click.UsageError("Give the server.properties of the node.")
     if sum((standalone, no_initial_controllers, initial_controllers is not None)) > 1:
         raise click.UsageError("Use only one of these options: each defines the first voters.")
-    from barnabas.runtime.clock import SystemClock
-    from barnabas.server.startup.formatting import (
-        FirstUserError,
-        FormatDependencies,
-        FormatError,
-        format_node,
-        parse_first_user,
-    )
+    from barnabas.server.startup.formatting import FirstUserError, FormatError, parse_first_user
     from barnabas.settings.key import ConfigError
     from barnabas.settings.properties import PropertiesError
     from barnabas.storage.errors import StorageError
 
     try:
-        done = format_node(
-            _configuration(properties_file, cluster_id),
-            _first_voters(standalone, initial_controllers, no_initial_controllers),
-            FormatDependencies(RealDisk(), SystemClock(), SystemRng()),
-            skip_formatted=ignore_formatted,
-            users=[
-                parse_first_user(each, SystemRng())
-                for each in (*add_scram, *_lines(add_scram_file))
-            ],
-        )
+        voters = _first_voters(standalone, initial_controllers, no_initial_controllers)
+        users = [
+            parse_first_user(each, SystemRng()) for each in (*add_scram, *_lines(add_scram_file))
+        ]
+        properties = _properties(properties_file, cluster_id)
+        with _configurations(properties) as configurations:
+            done = _format(configurations, voters, users, skip_formatted=ignore_formatted)
     except (
         FirstUserError,
         FormatError,
@@ -152,24 +148,61 @@ def _echo_random_uuid(*, as_json: bool) -> None:
         echo_line(made)
 
 
-def _configuration(properties_file: str, cluster_id: str | None) -> Configuration:
+def _properties(properties_file: str, cluster_id: str | None) -> dict[str, str]:
     from barnabas.cli.common.variables import without_variables
-    from barnabas.server.configs.configuration import read_configuration
-    from barnabas.server.configs.node_keys import BROKERS_KEY
     from barnabas.settings.properties import parse_properties
 
     properties = parse_properties(RealDisk().read(properties_file).decode("latin-1"))
     if cluster_id is not None:
         properties["cluster.id"] = cluster_id
-    if properties.get(BROKERS_KEY):
-        fail(
-            f"{properties_file} is the file of a node of several processes ({BROKERS_KEY}), which "
-            "format their folders when they start. To format the controller before, for example "
-            "for its first users, give a copy of the file without this key, with "
-            "process.roles=controller, the controller's listeners only, and its folder "
-            "(controller.ID) as log.dirs"
+    return without_variables(properties)
+
+
+@contextmanager
+def _configurations(properties: dict[str, str]) -> Iterator[list[Configuration]]:
+    """Give the configuration of the process, or of each process of a node, the controller first.
+
+    The directories of a node are locked in the meantime.
+    """
+    from barnabas.server.configs.configuration import read_configuration
+    from barnabas.server.configs.node_keys import BROKERS_KEY
+
+    if not properties.get(BROKERS_KEY):
+        yield [read_configuration(properties)]
+        return
+    from barnabas.cli.nodes.node_plans import plan_node
+    from barnabas.runtime.port_reservation import PortReservations
+
+    ports = PortReservations()
+    locks: list[FileLock] = []
+    try:
+        plans = plan_node(properties, ports.reserve, locks)
+        yield [each.configuration for each in plans]
+    finally:
+        ports.close()
+        for lock in locks:
+            lock.release()
+
+
+def _format(
+    configurations: list[Configuration],
+    voters: FirstVoters | tuple[InitialController, ...],
+    users: list[UserScramCredentialRecord],
+    *,
+    skip_formatted: bool,
+) -> list[Formatted]:
+    """Format the directories of each process. Voters and users concern the first one."""
+    from barnabas.runtime.clock import SystemClock
+    from barnabas.server.startup.formatting import FirstVoters, FormatDependencies, format_node
+
+    dependencies = FormatDependencies(RealDisk(), SystemClock(), SystemRng())
+    first, *others = configurations
+    done = format_node(first, voters, dependencies, skip_formatted=skip_formatted, users=users)
+    for each in others:
+        done += format_node(
+            each, FirstVoters.AS_CONFIGURED, dependencies, skip_formatted=skip_formatted
         )
-    return read_configuration(without_variables(properties))
+    return done
 
 
 def _first_voters(

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from barnabas.cli.nodes.process_output import LineReader
+from barnabas.runtime.forked_process import STATUS_UNKNOWN
 from barnabas.settings.properties import format_properties
 
 if TYPE_CHECKING:
@@ -216,6 +217,8 @@ class NodeProcess:
 
 def _end(status: int) -> str:
     """Describe an exit status as `subprocess` reports it."""
+    if status == STATUS_UNKNOWN:
+        return "an unknown exit status, because the process that forks the others has ended"
     if status >= 0:
         return f"exit status {status}"
     try:

@@ -11,6 +11,7 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from barnabas.cli.nodes.node_plans import SUPERVISOR_DEFINITION, plan_node
 from barnabas.cli.nodes.node_process import StartOfProcess
 from barnabas.cli.nodes.node_processes import NodeProcesses
 from barnabas.cli.nodes.node_supervisor import NodeFailedToStartError, NodeSupervisor
@@ -18,27 +19,15 @@ from barnabas.cli.nodes.process_output import NodeLog
 from barnabas.cli.nodes.registry_child import registry_child
 from barnabas.cli.nodes.start_options import FORMAT_KEY, first_topics, registry_options
 from barnabas.cli.nodes.start_report import StartError, fail_start, print_ready, with_remedy
-from barnabas.protocol.primitives import uuid_to_string
-from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.life_signs import LifeSigns, can_receive_life_signs
 from barnabas.runtime.loop import run
 from barnabas.runtime.port_reservation import PortReservations
-from barnabas.runtime.rng import SystemRng
 from barnabas.runtime.service_manager import service_manager
-from barnabas.runtime.usable_cores import usable_cores
-from barnabas.server.configs.configuration import read_configuration
-from barnabas.server.configs.node_keys import BROKERS_KEY, STOP_TIMEOUT_KEY, SUPERVISOR_KEYS
-from barnabas.server.configs.node_layout import broker_count, node_layout
-from barnabas.server.startup.node_folders import (
-    lock_node_directories,
-    node_directories,
-    read_node_directories,
-)
-from barnabas.settings.definition import ConfigDefinition
+from barnabas.server.configs.node_keys import STOP_TIMEOUT_KEY
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from barnabas.cli.nodes.node_face import NodeFace
     from barnabas.cli.nodes.registry_child import RegistryChild
@@ -51,7 +40,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_DEFINITION = ConfigDefinition(SUPERVISOR_KEYS)
 # Threads of this process. It only looks up host names in them.
 _WORKERS = 1
 
@@ -74,7 +62,7 @@ def run_node(properties: dict[str, str], options: StartOptions, start_files: Sta
     try:
         first_topics(options)
         node = _Node(properties, options, start_files)
-        plans = _plans(properties, ports, locks)
+        plans = plan_node(properties, ports.reserve, locks)
         return node.run(plans)
     except StorageError as error:
         return fail_start(str(error))
@@ -82,23 +70,6 @@ def run_node(properties: dict[str, str], options: StartOptions, start_files: Sta
         ports.close()
         for lock in locks:
             lock.release()
-
-
-def _plans(
-    properties: Mapping[str, str], ports: PortReservations, locks: list[FileLock]
-) -> Sequence[NodeProcessPlan]:
-    """Lock the directories and return the processes of the node."""
-    own = {key.name: properties[key.name] for key in SUPERVISOR_KEYS if key.name in properties}
-    text = _DEFINITION.parse(own).string(BROKERS_KEY)
-    shared = {name: value for name, value in properties.items() if name not in own}
-    parsed = read_configuration(shared, warns=False).parsed
-    directories = node_directories(parsed)
-    locks += lock_node_directories(RealDisk(), directories)
-    found = read_node_directories(RealDisk(), directories)
-    count = broker_count(text, usable_cores(), parsed.integer("node.id"), found)
-    return node_layout(
-        properties, count, found, lambda: uuid_to_string(SystemRng().uuid()), ports.reserve
-    )
 
 
 class _Node:
@@ -149,7 +120,7 @@ class _Node:
             control,
             NodeLog(self._properties.get(FORMAT_KEY, "text")),
         )
-        stop_timeout_ms = _DEFINITION.parse(
+        stop_timeout_ms = SUPERVISOR_DEFINITION.parse(
             {name: value for name, value in self._properties.items() if name == STOP_TIMEOUT_KEY}
         ).integer(STOP_TIMEOUT_KEY)
         supervisor = self._supervisor = NodeSupervisor(

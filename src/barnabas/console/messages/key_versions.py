@@ -10,8 +10,11 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.console.messages.one_record import Fate
     from barnabas.console.messages.reading import RecordReader
     from barnabas.runtime.clock import Clock
 
@@ -42,6 +45,8 @@ class Versions(NamedTuple):
     rest: int | None
     # Why the search ended early; "" if it has examined everything.
     limit: str
+    # What became of the transactions of those records that are in one, by offset.
+    fates: Mapping[int, Fate]
 
 
 class VersionSearch:
@@ -58,6 +63,7 @@ class VersionSearch:
         self, reader: RecordReader, clock: Clock, limits: VersionLimits, most: int
     ) -> None:
         self._reader = reader
+        self._fates: dict[int, Fate] = {}
         self._deadline_ms = clock.monotonic_ms() + limits.seconds * _MS_PER_S
         self._clock = clock
         self._limits = limits
@@ -83,13 +89,18 @@ class VersionSearch:
             stopped = await self._read(tp, key, (begin, end), newest)
             if stopped:
                 # The rest of this window is newer than what it has shown.
-                return Versions(found, self._examined, end, stopped)
+                return self._versions(found, end, stopped)
             found += reversed(newest)
             if len(found) > self._most:
                 rest = found[self._most - 1].offset
-                return Versions(found[: self._most], self._examined, rest, "")
+                return self._versions(found[: self._most], rest)
             end, window = begin, window * 2
-        return Versions(found, self._examined, None, "")
+        return self._versions(found, None)
+
+    def _versions(
+        self, records: list[ConsumerRecord], rest: int | None, limit: str = ""
+    ) -> Versions:
+        return Versions(records, self._examined, rest, limit, self._fates)
 
     async def _read(
         self,
@@ -105,17 +116,22 @@ class VersionSearch:
             remaining_s = (self._deadline_ms - self._clock.monotonic_ms()) / _MS_PER_S
             if remaining_s <= 0:
                 return f"{limits.seconds:g} s"
-            wait_s = min(_POLL_S, remaining_s)
+            wait_s, matching, is_past = min(_POLL_S, remaining_s), [], False
             async with self._reader.poll({tp: position}, wait_s, _POLL_RECORDS) as fetched:
                 while fetched.parts:
                     for record in fetched.parts.pop(0)[1]:
                         if record.offset >= window[1]:
-                            return ""
+                            is_past = True
+                            break
                         position = record.offset + 1
                         self._examined += 1
                         self._size += len(record.key or b"") + len(record.value or b"")
                         if record.key == key:
                             newest.append(record)
+                            matching.append(record.offset)
+            self._fates.update(await self._reader.marks.fates(tp, matching))
+            if is_past:
+                return ""
             position = max(position, await self._reader.position(tp))
             if self._examined >= limits.records:
                 return f"{limits.records} records"

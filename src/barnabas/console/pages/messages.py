@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from barnabas.console.search.zones import Zone
 
 _RESULTS_DEFAULT = 50
+# A search that has not found its topic within this time makes the page ask whether it exists.
+_UNPLANNED_S = 0.2
 _RESULTS_MAX = 500
 # Fields of the address that do not change what is searched.
 _SHOWN_ONLY = ("job", "do", "open", "have", "format")
@@ -51,6 +53,24 @@ _SELECTED_PLACES = {
 _FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
+async def _wait(console: Console, job: SearchJob) -> None:
+    """Wait for the messages of a page.
+
+    Raises:
+        ClientError: The topic does not exist, or the brokers do not respond.
+    """
+    page_seconds = console.settings.search.page_seconds
+    await job.wait(min(page_seconds, _UNPLANNED_S))
+    if job.is_running and job.plan is None:
+        # The client looks for a topic that may be new for longer than a user should wait.
+        try:
+            await require_topic(console.cluster, job.search.topic)
+        except ClientError:
+            console.jobs.stop(job)
+            raise
+    await job.wait(max(0.0, page_seconds - _UNPLANNED_S))
+
+
 async def show_messages(request: Request) -> Response:
     """Search a topic, and show what was found until now."""
     console, query = console_of(request), query_fields(request)
@@ -62,14 +82,7 @@ async def show_messages(request: Request) -> Response:
             raise
         return await _refused(request, query, str(error))
     job = _job_of(console, query, search)
-    await job.wait(console.settings.search.page_seconds)
-    if job.is_running and job.plan is None:
-        # The search waits for a topic that may be new. The page says if it does not exist.
-        try:
-            await require_topic(console.cluster, search.topic)
-        except ClientError:
-            console.jobs.stop(job)
-            raise
+    await _wait(console, job)
     problem = job.error if isinstance(job.error, ExpressionError) else None
     if problem is not None:
         # Nothing was searched, and the form keeps its choice of partitions.

@@ -4,9 +4,10 @@ A client whose leader dies requests metadata within milliseconds, before the con
 a new leader. If the response still names the dead leader, librdkafka repeats the request only at
 the next tick of a timer of one second. A broker that follows the dead leader sees its own
 connection close at the same time. It delays such a request until the leader is fenced, for at most
-a second. The response to this first request then has the new leader. Kafka responds with the old
-leader. FindCoordinator requests wait in the same way: librdkafka keeps a coordinator that it cannot
-reach.
+a second. If the active controller dies too, for example with their machine, the quorum first elects
+another one, so the delay is longer. The response to this first request then has the new leader.
+Kafka responds with the old leader. FindCoordinator requests wait in the same way: librdkafka keeps
+a coordinator that it cannot reach.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 # Maximum time after the loss of a connection for which requests are delayed.
 DELAY_MS = 1_000.0
+# The same if the connection to the active controller closes in this time too.
+DELAY_WITHOUT_CONTROLLER_MS = 3_000.0
 # Maximum number of partitions in a delayed request, and maximum number of delayed requests. Other
 # requests get a response immediately.
 _PARTITIONS_MAX = 1_000
@@ -40,6 +43,10 @@ class LostLeaders:
         # By broker id: timer that ends the delay of its requests. An entry is added when the
         # connection closes. It is removed when the broker changes in the metadata, or by the timer.
         self._ends: dict[int, WheelEntry] = {}
+        # Brokers whose delay was extended. A subset of the keys above.
+        self._extended: set[int] = set()
+        # Time until which the last loss of the controller extends delays; monotonic ms.
+        self._extends_until_ms = 0.0
         # By broker id: callbacks of the delayed requests. The keys are a subset of the keys above.
         self._delayed: dict[int, list[Callable[[], None]]] = {}
 
@@ -49,8 +56,28 @@ class LostLeaders:
         Repeated losses do not extend the time, because the leader may be alive but not reachable
         from this broker.
         """
-        if broker_id not in self._ends:
+        if broker_id in self._ends:
+            return
+        if self._clock.monotonic_ms() < self._extends_until_ms:
+            self._extend(broker_id)
+        else:
             self._ends[broker_id] = self._wheel.add(DELAY_MS, lambda: self._release(broker_id))
+
+    def on_controller_lost(self) -> None:
+        """Extend the delays: the brokers are fenced only after the election of a controller.
+
+        The delay of a broker is extended once.
+        """
+        self._extends_until_ms = self._clock.monotonic_ms() + DELAY_MS
+        for broker_id in self._ends.keys() - self._extended:
+            self._ends[broker_id].cancel()
+            self._extend(broker_id)
+
+    def _extend(self, broker_id: int) -> None:
+        self._extended.add(broker_id)
+        self._ends[broker_id] = self._wheel.add(
+            DELAY_WITHOUT_CONTROLLER_MS, lambda: self._release(broker_id)
+        )
 
     def on_change(self, delta: ClusterDelta) -> None:
         """Release the requests for brokers that were fenced, unregistered or registered again."""
@@ -92,6 +119,7 @@ class LostLeaders:
 
     def _release(self, broker_id: int) -> None:
         self._ends.pop(broker_id).cancel()
+        self._extended.discard(broker_id)
         delayed = self._delayed.pop(broker_id, None)
         if delayed:
             later = self._wheel.add

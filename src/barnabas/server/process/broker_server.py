@@ -115,7 +115,8 @@ class BrokerServer:
         self._is_alone = shared.configuration.cluster.is_alone
         # Listeners for clients and brokers, in the order of the configuration.
         self.listeners: list[Listener] = []
-        self._lost_leaders = LostLeaders(self._runtime.clock, shared.wheel)
+        # Delayed requests for leaders that may be dead.
+        self.lost_leaders = LostLeaders(self._runtime.clock, shared.wheel)
         self._create_replicas()
         subscribe_to_dynamic_keys(shared.dynamic, self.logs, self.replicas, shared.connections)
         self.dependencies = self._make_dependencies()
@@ -164,7 +165,7 @@ class BrokerServer:
         # Before the follower: clients must not write to the leader of a new mirror.
         self.links.on_image(image)
         self.follower.on_image(delta, image)
-        self._lost_leaders.on_change(delta)
+        self.lost_leaders.on_change(delta)
         if delta.feature_changes and not image.features.has_share_groups:
             self.shares.clear()
         self._maybe_open_logs()
@@ -425,7 +426,7 @@ class BrokerServer:
             return None if found is None else (found.host, found.port)
 
         return PeerChannels(
-            shared.channels_to(listener), endpoint_of, self._lost_leaders.on_connection_lost
+            shared.channels_to(listener), endpoint_of, self.lost_leaders.on_connection_lost
         )
 
     def _bind(self) -> None:
@@ -480,7 +481,7 @@ class BrokerServer:
             ),
             auto_topics=self._auto_topics,
             streams_topics=InternalStreamsTopics(self._forwarding, self._runtime.clock),
-            lost_leaders=self._lost_leaders,
+            lost_leaders=self.lost_leaders,
             groups=self.groups,
             transactions=self.transactions,
             share_coordinator=self.share_coordinator,

@@ -364,6 +364,7 @@ class Node:
 
     def _on_heartbeats_lost(self) -> None:
         if self.broker is not None:
+            self.broker.lost_leaders.on_controller_lost()
             self.broker.registration.heartbeat_now()
 
     # -- events -------------------------------------------------------------------------------

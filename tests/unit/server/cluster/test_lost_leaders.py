@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from barnabas.metadata.image import ClusterDelta
-from barnabas.server.cluster.lost_leaders import DELAY_MS, LostLeaders
+from barnabas.server.cluster.lost_leaders import (
+    DELAY_MS,
+    DELAY_WITHOUT_CONTROLLER_MS,
+    LostLeaders,
+)
 from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel
 from unit.metadata.clusters import broker, image_of, partition, topic
@@ -70,4 +76,41 @@ def test_a_second_loss_holds_requests_for_its_own_time() -> None:
     scene.world.run_for(200)
     assert scene.served == []
     scene.world.run_for(DELAY_MS)
+    assert scene.served == ["a"]
+
+
+@pytest.mark.parametrize("is_controller_first", [True, False])
+def test_requests_are_held_for_an_election_if_the_controller_is_lost_too(
+    is_controller_first: bool,
+) -> None:
+    scene = Scene()
+    losses = [scene.leaders.on_controller_lost, lambda: scene.leaders.on_connection_lost(1)]
+    for lose in losses if is_controller_first else reversed(losses):
+        lose()
+        scene.world.run_for(DELAY_MS / 2)
+    assert scene.request("a")
+    scene.world.run_for(DELAY_MS + 100)
+    assert scene.served == []
+    scene.fence(1)
+    assert scene.served == ["a"]
+    assert not scene.request("after")
+
+
+def test_repeated_losses_of_the_controller_extend_the_time_once() -> None:
+    scene = Scene()
+    scene.leaders.on_connection_lost(1)
+    scene.request("a")
+    for _ in range(4):
+        scene.leaders.on_controller_lost()
+        scene.world.run_for(DELAY_WITHOUT_CONTROLLER_MS / 4 + 100)
+    assert scene.served == ["a"]
+
+
+def test_a_loss_of_the_controller_long_ago_does_not_extend_the_time() -> None:
+    scene = Scene()
+    scene.leaders.on_controller_lost()
+    scene.world.run_for(DELAY_MS + 100)
+    scene.leaders.on_connection_lost(1)
+    scene.request("a")
+    scene.world.run_for(DELAY_MS + 100)
     assert scene.served == ["a"]
