@@ -234,7 +234,7 @@ def test_a_person_logs_in_writes_a_message_and_a_live_page_shows_it(
     browser.run("document.querySelector('textarea[name=value]').focus()")
     browser.type('{"written": "by hand"}')
     browser.events.clear()
-    browser.run("document.querySelector('main form button').click()")
+    browser.run("document.querySelector('main form .actions button').click()")
     browser.wait_for_load()
     assert browser.run("document.querySelector('.notice.ok').textContent").startswith("wrote to")
     assert '  "written": "by hand"' in browser.run("document.querySelector('pre.json').textContent")

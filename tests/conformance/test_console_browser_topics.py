@@ -113,7 +113,7 @@ def test_a_chosen_file_is_written_and_kept_when_the_form_is_refused(
 
 def send(browser: Chromium) -> None:
     browser.events.clear()
-    browser.run("form.querySelector('button:not([type=button])').click()")
+    browser.run("form.querySelector('button:not([type=button], [name=example])').click()")
     browser.wait_for_load()
 
 
