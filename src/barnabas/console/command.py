@@ -196,11 +196,8 @@ def console(
         host=host,
         port=port,
         allowed_hosts=tuple(allowed_hosts),
-        allow_changes=access["allow_changes"],
-        login=_login(access),
+        **_access_settings(access),
         clusters=several,
-        audit_log=access["audit_log"],
-        costly_per_minute=access["costly_limit"],
         interval=interval,
         pipelines=tuple(pipelines),
         queries=tuple(queries),
@@ -217,6 +214,16 @@ def console(
     except OSError as error:
         problem(f"{settings.audit_log} cannot be written: {error.strerror or error}")
     sys.exit(EXIT_FAILED)
+
+
+def _access_settings(access: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that the options of access choose."""
+    return {
+        "allow_changes": access["allow_changes"],
+        "login": _login(access),
+        "audit_log": access["audit_log"],
+        "costly_per_minute": access["costly_limit"],
+    }
 
 
 def _login(access: Mapping[str, Any]) -> LoginSettings:
