@@ -26,7 +26,7 @@ PAGES = (
     "/topics/new", f"/topics/new?like={TOPIC}", f"/topic/edit?name={TOPIC}", f"/topic?name={TOPIC}",
     "/reassignments/plan?plan=1", f"/reassignments/plan?plan=1&topics={LONG}", "/partitions",
     f"/group?id={quote(HOSTILE)}", f"/resend?topic={TOPIC}&at=0-0&at=0-1",
-    f"/produce?topic={quote(HOSTILE)}",
+    f"/produce?topic={TOPIC}",
 )  # fmt: skip
 
 
