@@ -36,6 +36,7 @@ VALUES = {
     "group": "billing",
     "key": "follower.replication.throttled.rate",
     "level": "1",
+    "link": "prod",
     "mechanism": "SCRAM-SHA-512",
     "offset": "0",
     "partition": "0",
@@ -92,6 +93,13 @@ def prepare_group(shell: Shell) -> None:
     eventually(lambda: shell.run_in_process(*words).returncode == 0)
 
 
+def prepare_link(shell: Shell) -> None:
+    """Create a link whose source does not exist."""
+    settings = {"bootstrap.servers": "127.0.0.1:1", "state": "paused"}
+    words = [f"barnabas.link.prod.{key}={value}" for key, value in settings.items()]
+    shell.ok("configs", "set", "broker", "default", "--force", *words)
+
+
 def prepare_new_topic(shell: Shell) -> None:
     """Delete the topic that the command creates."""
     shell.run_in_process("topics", "delete", "returns", "--yes")
@@ -100,6 +108,7 @@ def prepare_new_topic(shell: Shell) -> None:
 PREPARED: dict[Advice, Callable[[Shell], None]] = {
     Advice.CREATE_TOPIC: prepare_new_topic,
     Advice.DELETE_GROUP: prepare_group,
+    Advice.DESCRIBE_LINK: prepare_link,
     Advice.RESET_TO_EARLIEST: prepare_group,
     Advice.RESET_TO_LATEST: prepare_group,
 }

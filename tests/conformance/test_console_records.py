@@ -15,9 +15,9 @@ from barnabas.client.facade import Client
 from barnabas.console.messages.formats import DECODERS, FormatRule
 from barnabas.console.messages.key_versions import VersionLimits
 from barnabas.console.messages.masking import HASH, HEADER, LAST_4, MaskRule
-from barnabas.console.settings import ConsoleSettings
+from barnabas.console.settings import ConsoleSettings, SearchLimits
 from conformance.console_brokers import SECONDS, address, client
-from console_in_process import ConsoleInProcess
+from console_in_process import ConsoleInProcess, table_rows
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
@@ -43,6 +43,8 @@ def console(address: str) -> Iterator[ConsoleInProcess]:
         interval=3600.0,
         timeout=SECONDS,
         versions=LIMITS,
+        # A page waits for the whole search, however slowly the process of its filter starts.
+        search=SearchLimits(page_seconds=SECONDS),
         formats=FORMATS,
         masks=MASKS,
     )
@@ -100,8 +102,17 @@ def test_every_offset_of_a_transaction_is_explained(
         assert shown(console.get(versions, **place).text) == ["k", "committed"]
         all_versions = console.get(versions, **place, uncommitted=1).text
         assert shown(all_versions) == ["k", "open", "aborted", "committed"]
+        assert version_marks(all_versions) == {4: "open", 2: "aborted", 0: ""}
+        assert version_marks(console.get(versions, **place).text) == {0: ""}
         producer.abort_transaction()
     eventually_equal(lambda: facts(page(4))["Transaction"], "aborted")
+
+
+def version_marks(page: str) -> dict[int, str]:
+    """The mark of the transaction of each version of a key, by offset; "" for none."""
+    names = [name.split() for name, row in table_rows(page).items() if "Difference" in row]
+    kinds = {"aborted", "open"}
+    return {int(offset): "".join(kinds.intersection(words)) for offset, *words in names}
 
 
 def marks(page: str) -> dict[int, str]:

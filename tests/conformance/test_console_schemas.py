@@ -82,6 +82,8 @@ def test_a_draft_is_checked_registered_and_compared(
     compared = console.get("/schema", subject=subject, version=2, against=1).text
     assert "Changes from version 1 to 2" in compared
     assert HOSTILE not in compared
+    oldest_first = console.get("/schema", subject=subject, **{"versions.sort": "version"}).text
+    assert re.findall(r'<th scope="row"[^>]*>\s*<a [^>]*>(\d)</a>', oldest_first) == ["1", "2"]
     marks = re.findall(r"<td>([+−])</td><td><code>\s*([^<]*)</code>", compared)
     assert ("−", "&#34;name&#34;: &#34;place&#34;,") in marks
     assert ("+", "&#34;name&#34;: &#34;note&#34;,") in marks

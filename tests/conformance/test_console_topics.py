@@ -221,7 +221,7 @@ def test_plans_of_moves_and_partitions_with_problems_are_pages(
     plan = words(console.get("/reassignments/plan", plan=1, topics=topic))
     assert "Nothing to do" in plan
     missing = words(console.get("/reassignments/plan", plan=1, topics="absent"))
-    assert "there is no topic absent" in missing
+    assert "This cluster has no topic absent." in missing
     impossible = console.get("/reassignments/plan", plan=1, topics=topic, how="even", replicas=3)
     assert "requires 3 replicas" in words(impossible)
     assert "No partition has a problem" in words(console.get("/partitions"))

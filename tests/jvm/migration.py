@@ -33,9 +33,10 @@ PARTITIONS = 3
 RATE = 40
 JAVA_TOPIC, RULES_TOPIC = "java", "rules"
 # Six brokers and their clients share the processors, and each stop is a clean one. So no node is
-# fenced, and no election begins, because a node is slow.
+# fenced, and no election begins, because a node is slow. A Kafka controller registers a restarted
+# broker only after the session of the stopped one, so each step takes as long as a session.
 PATIENT = {
-    "broker.session.timeout.ms": "60000",
+    "broker.session.timeout.ms": "15000",
     "controller.quorum.election.timeout.ms": "5000",
     "controller.quorum.election.backoff.max.ms": "3000",
     "controller.quorum.fetch.timeout.ms": "15000",

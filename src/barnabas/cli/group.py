@@ -46,6 +46,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "partitions": LazyCommand(
         "cli.partitions.commands", "partitions", "Show and move partitions, elect leaders."
     ),
+    "links": LazyCommand(
+        "cli.links.commands", "links", "Mirror topics of another cluster with their offsets."
+    ),
     "rebalance": LazyCommand(
         "cli.partitions.rebalance", "rebalance", "Balance brokers by size and traffic."
     ),

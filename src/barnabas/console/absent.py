@@ -11,6 +11,8 @@ from barnabas.console.forms import query_fields
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.requests import Request
 
     from barnabas.client.facade import Client
@@ -41,6 +43,24 @@ def absent_text(error: Exception, request: Request) -> str:
     if code == ErrorCode.GROUP_ID_NOT_FOUND:
         return f"This cluster has no group {query.stripped('id') or query.stripped('target')}."
     return ""
+
+
+def absent_topics(client: Client, names: Iterable[str]) -> list[str]:
+    """Return the names for which there is no topic, in order.
+
+    Raises:
+        ClientError: A topic could not be described for another reason.
+    """
+    wanted = sorted(names)
+    if not wanted:
+        return []
+    absent = []
+    for name, found in client.admin.describe_topic_partitions(wanted).items():
+        if isinstance(found, ClientError):
+            if found.error_code not in _TOPIC_CODES:
+                raise found
+            absent.append(name)
+    return absent
 
 
 async def require_topic(cluster: ClusterAccess, name: str) -> int:

@@ -20,7 +20,7 @@ from barnabas.client.aio.broker_login import without_login
 from barnabas.client.errors import AuthenticationError, BrokerError, ClientError
 from barnabas.client.facade import Client
 from barnabas.console.access.users import ActingUser, acting_user
-from barnabas.runtime.executor import ThreadExecutor
+from barnabas.console.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -346,37 +346,6 @@ class ClusterAccess:
         self._threads.close()
         _close(self._probing)
         self._idle.close()
-
-
-class Threads:
-    """Threads whose results are awaited. They start on demand, on the loop that first uses them."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._executor: ThreadExecutor | None = None
-
-    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run `work` in a thread."""
-        loop = asyncio.get_running_loop()
-        if self._executor is None:
-            self._executor = ThreadExecutor(loop, self._count)
-        done: asyncio.Future[T] = loop.create_future()
-
-        def finish(result: T | None, error: BaseException | None) -> None:
-            if done.done():
-                return
-            if error is not None:
-                done.set_exception(error)
-            else:
-                done.set_result(result)  # type: ignore[arg-type]  # T may include None
-
-        self._executor.submit(work, finish)
-        return done
-
-    def close(self) -> None:
-        """Wait for the work that runs."""
-        if self._executor is not None:
-            self._executor.close()
 
 
 def _close(clients: Iterable[Client]) -> None:

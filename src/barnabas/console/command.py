@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -177,6 +176,7 @@ def console(
         fail_without_extra(error, "console")
     from barnabas.console.cluster_options import named_clusters, services, several_clusters
     from barnabas.console.settings import ConsoleSettings, is_loopback
+    from barnabas.console.terminal import show_warnings
 
     chosen = select(bootstrap, properties, profile, config_file) if not clusters else _NONE
     clusters = clusters or (() if bootstrap else named_clusters(chosen.properties))
@@ -210,7 +210,7 @@ def console(
         history=None if several else _open_history(history, chosen.bootstrap),
         prometheus=Prometheus(prometheus, prometheus_labels) if prometheus else own.prometheus,
     )
-    _show_warnings()
+    show_warnings()
     try:
         if serve(settings, _announce_address, _announce_password, _announce):
             return
@@ -265,20 +265,3 @@ def _announce(text: str) -> None:
     with contextlib.suppress(OSError):
         echo(text)
         sys.stdout.flush()
-
-
-class _Warnings(logging.Handler):
-    """Prints warnings and errors of the server as the commands print theirs."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print a record, with its traceback if there is one."""
-        problem(self.format(record))
-
-
-def _show_warnings() -> None:
-    handler = _Warnings(logging.WARNING)
-    logging.getLogger("uvicorn").addHandler(handler)
-    logging.getLogger("asyncio").addHandler(handler)
-    logging.getLogger("barnabas.console").addHandler(handler)
-    # Pages show the errors of the client.
-    logging.getLogger("barnabas").addHandler(logging.NullHandler())

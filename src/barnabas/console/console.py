@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse
 
 from barnabas.console.access.broker_users import Brokers
 from barnabas.console.access.users import Role, acting_user
-from barnabas.console.cluster_access import ClusterAccess, Threads
+from barnabas.console.cluster_access import ClusterAccess
 from barnabas.console.cluster_history import History
 from barnabas.console.connect.rest import ConnectCluster
 from barnabas.console.forms import query_fields
@@ -22,12 +22,14 @@ from barnabas.console.messages.schema_decoding import SchemaDecoder
 from barnabas.console.search.expressions import ExpressionFilter
 from barnabas.console.search.jobs import SearchJobs
 from barnabas.console.search.streams import Streams
+from barnabas.console.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from starlette.requests import Request
 
+    from barnabas.console.forms import Fields
     from barnabas.console.settings import ConsoleSettings
 
 _SEARCHES_MAX = 2
@@ -97,23 +99,32 @@ class Console(Frame):
         await self.history.close()
         await self.cluster.close()
         await asyncio.to_thread(self._service_threads.close)
+        await asyncio.to_thread(self.decoders.close)
 
     async def call_service(self, load: Callable[[], T]) -> T:
         """Run a function that sends requests to a registry or a Connect cluster, in a thread."""
         return await self._service_threads.run(load)
 
     def record_view(self, request: Request) -> RecordView:
-        """Return how the records of this request are shown: decoded by choice, and masked.
+        """Return how the records of this request are shown: decoded by choice, and masked."""
+        query = query_fields(request)
+        reveal = self._reveals(request, query)
+        return RecordView(self.decoders, self.masks, Formats.of(query), reveal=reveal)
 
-        The audit log has each request that may show what a mask hides.
+    def _reveals(self, request: Request, query: Fields) -> bool:
+        return query.has("reveal") and self.role_of(request) >= Role.ADMIN
+
+    def audit_revealing(self, request: Request) -> None:
+        """Add a request to the audit log if it may show what a mask hides.
+
+        Raises:
+            AuditError: The entry cannot be written.
         """
         query = query_fields(request)
-        reveal = query.has("reveal") and self.role_of(request) >= Role.ADMIN
-        if reveal and self.masks.of(query.stripped("topic")).can_reveal:
+        if self._reveals(request, query) and self.masks.of(query.stripped("topic")).can_reveal:
             actor = self.actor(request, self.session_of(request))
-            fields = dict(query.all_but())
+            fields = query.all_but()
             self.shared.audit.add(actor, self.title, self.path(request), fields, "revealed")
-        return RecordView(self.decoders, self.masks, Formats.of(query), reveal=reveal)
 
     def page(
         self, request: Request, template: str, status: int = 200, **values: Any

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from barnabas.console.navigation import Entry
     from barnabas.console.settings import ConsoleSettings
+    from barnabas.runtime.clock import Clock
 
 
 class Announcements(NamedTuple):
@@ -45,9 +46,15 @@ class Shared:
     Args:
         settings: What the command line gives.
         announce: What the console tells its terminal.
+        open_audit: Opens the audit log.
     """
 
-    def __init__(self, settings: ConsoleSettings, announce: Announcements) -> None:
+    def __init__(
+        self,
+        settings: ConsoleSettings,
+        announce: Announcements,
+        open_audit: Callable[[str | None, Clock], AuditLog] = AuditLog,
+    ) -> None:
         self.settings = settings
         login = settings.login
         self.clock = SystemClock()
@@ -57,7 +64,7 @@ class Shared:
         self.proxy = TrustedProxy(
             login.user_header, login.groups_header, login.trusted_proxies, login.roles
         )
-        self.audit = AuditLog(settings.audit_log, self.clock)
+        self.audit = open_audit(settings.audit_log, self.clock)
         self.limit = RateLimit(settings.costly_per_minute, self.clock)
         self.assets = assets()
         # The names of the clusters; empty if there is only one.
@@ -75,6 +82,10 @@ class Shared:
             request: The request.
             cluster: The name of the cluster; "" for the pages of no cluster.
         """
+        if "session" in request.scope:
+            # The process of records gets the session with each request.
+            found: Session | None = request.scope["session"]
+            return found
         user = self.proxy.user(request)
         if user is not None:
             return self.sessions.of_proxy(user)
@@ -155,8 +166,7 @@ class Frame:
     def surroundings(self, request: Request) -> dict[str, Any]:
         """Return the values that all templates use."""
         session = self.session_of(request)
-        # A script that refreshes a page must not take the notices of another tab.
-        is_opened = request.headers.get("sec-fetch-mode", "navigate") == "navigate"
+        is_opened = takes_notices(request)
         role, path = self.role_of(request), self.path(request)
         return {
             "path": path,
@@ -183,6 +193,14 @@ class Frame:
             # Advice of problem.html.
             "right": "",
         }
+
+
+def takes_notices(request: Request) -> bool:
+    """Return whether the page of a request shows the notices of its session.
+
+    A script that refreshes a page must not take the notices of another tab.
+    """
+    return request.headers.get("sec-fetch-mode", "navigate") == "navigate"
 
 
 def frame_of(request: Request) -> Frame:

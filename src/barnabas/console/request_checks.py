@@ -34,7 +34,7 @@ _TARGET_CHARACTERS_MAX = 8 * 1024
 # Time limit of a request (s). The requests to the cluster have shorter limits.
 _REQUEST_S = 40.0
 # Ends of paths without a time limit.
-_ENDLESS = ("/messages/tail", "/messages/download")
+_ENDLESS = ("/messages/tail", "/messages/download", "/message/raw")
 # Paths that are shown without a log-in.
 _OPEN = ("/login", "/static/")
 _TOO_MANY = 429
@@ -130,7 +130,7 @@ class RequestChecks:
     ) -> Response | None:
         """Count a costly request of a session, or of an address without one."""
         shared = frame.shared
-        client = shared.proxy.address(request) if session is None else session
+        client = shared.proxy.address(request) if session is None else session.csrf
         wait_s = shared.limit.take(client)
         if not wait_s:
             return None

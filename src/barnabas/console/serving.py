@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ from starlette.routing import Mount, Route
 from barnabas.cli.load.metrics import MetricsError
 from barnabas.client.errors import ClientError, ClientTimeoutError, NoBrokersError
 from barnabas.console.absent import absent_text
+from barnabas.console.access.audit import AuditError, AuditLog
+from barnabas.console.access.sessions import Session
+from barnabas.console.access.users import acting_user
 from barnabas.console.cluster_access import ClusterDownError
 from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import RELOAD_S, console_of
@@ -53,17 +57,20 @@ from barnabas.console.pages import (
     topics,
     transactions,
 )
+from barnabas.console.record_process import RecordPages
 from barnabas.console.request_checks import RequestChecks
 from barnabas.console.site import Site
+from barnabas.console.terminal import show_warnings
 from barnabas.runtime.loop import new_loop
 from barnabas.runtime.web_server import AnnouncingServer, server_config
 from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from starlette.requests import Request
     from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from barnabas.console.frame import Frame
     from barnabas.console.navigation import Entry
@@ -107,31 +114,100 @@ async def _serve(
 _YEAR_S = 31_536_000
 _CLUSTER_PAGES: tuple[Any, ...] = (
     *(cluster, examinations, topics, topic_settings, reassignments, topic_changes, config_changes),
-    *(messages, message, produce, resend),
+    *(messages, message, resend, produce),
     *(groups, group_changes, pipelines),
     *(connect, connect_changes, schemas, schema_changes),
     *(nodes, transactions),
     *(security, rights, access_changes, quotas, tokens, audit, login),
 )
 _FRONT_PAGES: tuple[Any, ...] = (clusters, audit, login)
+# Pages that show records: a process of its own serves their GET requests.
+_RECORD_PAGES: tuple[Any, ...] = (messages, message, resend)
 
 
 def make_application(site: Site) -> Starlette:
     """Return the ASGI application of a console."""
+    records = RecordPages(site.settings, serving_records)
+    site.closing.append(records.close)
     assets = Route("/static/{name}", _send_asset)
     middleware = [Middleware(RequestChecks, site=site)]
     if site.front is site.consoles[0]:
-        application = _application(site.front, _CLUSTER_PAGES, [assets], middleware)
+        own = _cluster_routes(records)
+        application = _application(site.front, [*own, assets], middleware)
     else:
-        mounts = [Mount(each.prefix, _application(each, _CLUSTER_PAGES)) for each in site.consoles]
-        application = _application(site.front, _FRONT_PAGES, [assets, *mounts], middleware)
+        mounts = [
+            Mount(each.prefix, _application(each, _cluster_routes(records)))
+            for each in site.consoles
+        ]
+        front = [*_routes(_FRONT_PAGES), assets, *mounts]
+        application = _application(site.front, front, middleware)
+    _set_entries(site)
+    application.router.lifespan_context = site.running
+    application.state.consoles = site.consoles
+    return application
+
+
+def make_record_application(site: Site) -> Starlette:
+    """Return the ASGI application of the process that serves the pages of records."""
+    routes = [each for each in _routes(_RECORD_PAGES) if "GET" in (each.methods or ())]
+    if site.front is site.consoles[0]:
+        application = _application(site.front, routes)
+    else:
+        mounts = [Mount(each.prefix, _application(each, routes)) for each in site.consoles]
+        application = _application(site.front, mounts)
+    _set_entries(site)
+    return application
+
+
+def _ignore(_password: str) -> None:
+    """Announce nothing: users log in at the console itself."""
+
+
+@contextlib.asynccontextmanager
+async def serving_records(settings: ConsoleSettings) -> AsyncIterator[ASGIApp]:
+    """Run the pages of records in the child process; yields their application."""
+    show_warnings()
+    # The console itself writes the audit log.
+    site = Site(settings, Announcements(_ignore), lambda _path, clock: AuditLog(None, clock))
+    application = make_record_application(site)
+    loop = asyncio.get_running_loop()
+    probes = [loop.create_task(each.cluster.probe_forever()) for each in site.consoles]
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        session = scope["session"]
+        if isinstance(session, Session) and settings.login.acts_as_user:
+            acting_user.set(session.user.account)
+        await application(scope, receive, send)
+
+    try:
+        yield serve
+    finally:
+        for each in probes:
+            each.cancel()
+        await asyncio.gather(*probes, return_exceptions=True)
+        await asyncio.gather(*(each.close() for each in site.consoles), return_exceptions=True)
+
+
+def _routes(pages: Sequence[Any]) -> list[Route]:
+    return [route for page in pages for route in page.ROUTES]
+
+
+def _cluster_routes(records: RecordPages) -> list[Route]:
+    """Return the routes of the pages of a cluster; those that show records are passed on."""
+    passed_on = {each.path for each in _routes(_RECORD_PAGES)}
+    return [
+        Route(each.path, records, methods=["GET"])
+        if each.path in passed_on and "GET" in (each.methods or ())
+        else each
+        for each in _routes(_CLUSTER_PAGES)
+    ]
+
+
+def _set_entries(site: Site) -> None:
     for each in site.consoles:
         each.entries = _entries(_CLUSTER_PAGES)
     if site.front is not site.consoles[0]:
         site.front.entries = _entries([clusters])
-    application.router.lifespan_context = site.running
-    application.state.consoles = site.consoles
-    return application
 
 
 def _entries(pages: Sequence[Any]) -> list[Entry]:
@@ -139,14 +215,11 @@ def _entries(pages: Sequence[Any]) -> list[Entry]:
 
 
 def _application(
-    frame: Frame,
-    pages: Sequence[Any],
-    extra: Sequence[BaseRoute] = (),
-    middleware: Sequence[Middleware] = (),
+    frame: Frame, routes: Sequence[BaseRoute], middleware: Sequence[Middleware] = ()
 ) -> Starlette:
     """Return the application of the pages below one prefix."""
     application = Starlette(
-        routes=[*(route for page in pages for route in page.ROUTES), *extra],
+        routes=list(routes),
         middleware=middleware,
         exception_handlers={
             HTTPException: _show_refusal,
@@ -156,6 +229,7 @@ def _application(
             ConnectError: _show_service_error,
             RegistryError: _show_service_error,
             MetricsError: _show_client_error,
+            AuditError: _show_audit_error,
             TimeoutError: _show_timeout,
             ClientDisconnect: _show_nothing,
             Exception: _show_bug,
@@ -222,6 +296,10 @@ async def _show_client_error(request: Request, error: Exception) -> Response:
 async def _show_service_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, (ConnectError, RegistryError))
     return _problem(request, 404 if error.status == HTTPStatus.NOT_FOUND else 502, str(error))
+
+
+async def _show_audit_error(request: Request, error: Exception) -> Response:
+    return _problem(request, 503, str(error))
 
 
 def _show_outage(request: Request) -> Response:

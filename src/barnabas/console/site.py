@@ -6,15 +6,17 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from barnabas.console.access.audit import AuditLog
 from barnabas.console.console import Console
 from barnabas.console.frame import Announcements, Frame, Shared
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from starlette.applications import Starlette
 
     from barnabas.console.settings import ConsoleSettings
+    from barnabas.runtime.clock import Clock
 
 
 class Site:
@@ -23,17 +25,25 @@ class Site:
     Args:
         settings: What the command line gives.
         announce: What the console tells its terminal.
+        open_audit: Opens the audit log.
 
     Raises:
         OSError: The audit log cannot be opened.
     """
 
-    def __init__(self, settings: ConsoleSettings, announce: Announcements) -> None:
+    def __init__(
+        self,
+        settings: ConsoleSettings,
+        announce: Announcements,
+        open_audit: Callable[[str | None, Clock], AuditLog] = AuditLog,
+    ) -> None:
         self.settings = settings
-        self.shared = shared = Shared(settings, announce)
+        self.shared = shared = Shared(settings, announce, open_audit)
         self.consoles = [
             Console(shared, settings.of_cluster(each), each.name) for each in settings.clusters
         ] or [Console(shared, settings)]
+        # Called at the end, before the consoles are closed.
+        self.closing: list[Callable[[], Awaitable[None]]] = []
         # The frame at "/": that of the only cluster, or the one with the list of clusters.
         self.front: Frame = Frame(shared, settings) if settings.clusters else self.consoles[0]
 
@@ -56,6 +66,7 @@ class Site:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*(close() for close in self.closing))
             await asyncio.gather(*(each.close() for each in self.consoles))
             self.shared.audit.close()
 

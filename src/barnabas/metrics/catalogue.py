@@ -177,6 +177,12 @@ CATALOGUE: dict[str, MetricRow] = {
     names.SHARE_RECORDS_IN_FLIGHT: MetricRow(
         G, (), "Records in flight of all share partitions in memory."
     ),
+    names.MIRROR_LAG: MetricRow(
+        G, ("topic", "partition"), "Records of the source cluster that a mirror does not have yet."
+    ),
+    names.MIRROR_LAG_SECONDS: MetricRow(
+        G, ("topic", "partition"), "Seconds since a mirror had all records of its source."
+    ),
     names.GROUP_OFFSETS: MetricRow(G, (), "Committed offsets."),
     names.GROUPS: MetricRow(G, (), "Groups."),
     names.GROUPS_PREPARING_REBALANCE: MetricRow(G, (), "Groups whose members rejoin."),

@@ -86,6 +86,8 @@ DELAYED_SHARE_FETCH_EXPIRES: Final = "kafka.server:DelayedShareFetchMetrics:Expi
 SHARE_ACKNOWLEDGEMENTS: Final = "barnabas_share_acknowledgements"
 SHARE_LEADERS: Final = "barnabas_share_partitions"
 SHARE_RECORDS_IN_FLIGHT: Final = "barnabas_share_records_in_flight"
+MIRROR_LAG: Final = "barnabas_mirror_lag_records"
+MIRROR_LAG_SECONDS: Final = "barnabas_mirror_lag_seconds"
 BROKER_STATE: Final = "kafka.server:KafkaServer:BrokerState"
 METADATA_LAST_APPLIED_OFFSET: Final = (
     "kafka.server:broker-metadata-metrics:last-applied-record-offset"

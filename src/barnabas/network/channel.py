@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 # No limit: the client's requests limit the size of the responses.
 FRAME_BYTES_MAX = 0x7FFFFFFF
 _CORRELATION_ID_MASK = 0x7FFFFFFF
+# Errors of a connection attempt that the peer's host causes. Others, for example for too many open
+# files, say nothing about the peer.
+_UNREACHABLE = frozenset({errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN})
 
 
 class ChannelDependencies(msgspec.Struct, frozen=True):
@@ -334,7 +337,8 @@ class Channel(FramedHandler):
             elif error.is_disconnect:
                 # As without TLS, where the first request fails.
                 kind = NetworkErrorKind.DISCONNECTED
-        failed = NetworkError(kind, detail, is_refusal=is_refusal)
+        is_unreachable = error.errno in _UNREACHABLE
+        failed = NetworkError(kind, detail, is_refusal=is_refusal, is_unreachable=is_unreachable)
         self._on_connected(failed)
 
     def _on_timed_out(self, pending: _Pending) -> None:

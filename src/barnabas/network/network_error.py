@@ -29,12 +29,22 @@ class NetworkErrorKind(enum.Enum):
 class NetworkError(Exception):
     """A failed request: the kind of failure and a readable description."""
 
-    def __init__(self, kind: NetworkErrorKind, detail: str, *, is_refusal: bool = False) -> None:
+    def __init__(
+        self,
+        kind: NetworkErrorKind,
+        detail: str,
+        *,
+        is_refusal: bool = False,
+        is_unreachable: bool = False,
+    ) -> None:
         super().__init__(f"{kind.value}: {detail}")
         self.kind = kind
         self.detail = detail
         # Whether the peer's host refused the connection, since no process listens on the port.
         self.is_refusal = is_refusal
+        # Whether the peer's host did not accept the connection: it refused it or did not respond.
+        # The kernel of a host accepts connections even for a process that is paused.
+        self.is_unreachable = is_unreachable
 
     @property
     def retriable(self) -> bool:

@@ -16,6 +16,7 @@ from barnabas.replication.fetcher.followed_partitions import (
     FollowedPartitions,
     FollowerLogs,
 )
+from barnabas.replication.links.source_offsets import MIRROR_TIMESTAMPS, mirror_offset
 from barnabas.replication.partition.isr_maintenance import IsrMaintenance
 from barnabas.replication.partition.offset_lookup import list_offset, offsets_before
 from barnabas.replication.partition.partition_registry import (
@@ -58,10 +59,12 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.replication.config import ReplicationConfig
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
+    from barnabas.replication.links.mirror_replicas import Mirror, MirrorReplicas
     from barnabas.replication.partition.isr import AlterPartitionSender
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
     from barnabas.replication.replica_metrics import ReplicaMetrics
+    from barnabas.replication.replication_throttle import ReplicationThrottle
     from barnabas.replication.requests.delayed_writes import StepQueue
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
     from barnabas.runtime.clock import Clock
@@ -158,6 +161,8 @@ class ReplicaManager:
         self.throttles = ReplicationThrottles(config, self._clock)
         # The partitions that this broker follows, and their fetchers.
         self.followed = self._make_followed(dependencies)
+        # The mirrors of other clusters' partitions that this broker leads. Moved by the links.
+        self.mirrors: dict[TopicPartition, Mirror] = {}
         self._checkpoint_entry: WheelEntry | None = None
         # Partitions whose pending operations are checked after the current check is done, each with
         # whether only its fetches are checked.
@@ -231,6 +236,19 @@ class ReplicaManager:
                 on_damage=damaged.on_damage,
             )
         )
+
+    def mirror_replicas(self, throttle: ReplicationThrottle) -> MirrorReplicas:
+        """Return the access of a link's fetchers to the mirrors that this broker leads."""
+        # Imported only on brokers with links.
+        from barnabas.replication.links.mirror_replicas import MirrorReplicas
+
+        return MirrorReplicas(
+            self._registry, self._logs, self.metrics, throttle, self.wake, self._clock
+        )
+
+    def set_read_only_topics(self, topics: set[str]) -> None:
+        """Refuse records and deletions of clients for these topics, which mirror others."""
+        self._registry.read_only_topics = topics
 
     def _preferred_replicas(self) -> PreferredReplicas | None:
         if self._config.replica_selector_class is None:
@@ -472,6 +490,8 @@ class ReplicaManager:
             error = partition.check_access(current_leader_epoch, only_leader)
             if error is not _NONE:
                 return ListOffsetResult(error)
+            if timestamp in MIRROR_TIMESTAMPS:
+                return mirror_offset(self.mirrors.get(topic_partition), timestamp)
             return (yield from list_offset(partition, timestamp, isolation))
         except AssertionError:
             raise
@@ -539,6 +559,9 @@ class ReplicaManager:
             partition = self.partition(key)
             if isinstance(partition, ErrorCode):
                 result.error = partition
+                continue
+            if key.topic in self._registry.read_only_topics:
+                result.error = ErrorCode.POLICY_VIOLATION
                 continue
             try:
                 leader = partition.leader

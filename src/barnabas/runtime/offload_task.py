@@ -78,7 +78,7 @@ def encode_frame(value: object) -> bytes:
 
 def main(parent: int) -> None:
     """Serve the process `parent` until it closes the pipe or dies."""
-    _end_with_parent(parent)
+    end_with_parent(parent)
     os.nice(_NICENESS)
     # Redirect stdout to stderr, so that printed text does not mix with the frames.
     output = os.dup(_OUTPUT)
@@ -90,7 +90,7 @@ def main(parent: int) -> None:
         _run(task, output, parent)
 
 
-def _end_with_parent(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Make this process end when its parent dies, because two processes must not write one log."""
     request_parent_death_signal(signal.SIGKILL)
     _check_parent(parent)

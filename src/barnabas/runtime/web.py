@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 
@@ -244,3 +245,16 @@ def _read(
             limit = request.response_bytes_max
             raise OSError(f"{request.url} responded with more than {limit} bytes")
     return bytes(body)
+
+
+def without_user(url: str) -> tuple[str, str]:
+    """Return a base URL without user, password and last slash, and "USER:PASSWORD" or ""."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(
+            f"{parts._replace(netloc=parts.netloc.rpartition('@')[2]).geturl()!r} is not the URL "
+            f"of a schema registry: write http://HOST:PORT or https://HOST:PORT"
+        )
+    user, found, host = parts.netloc.rpartition("@")
+    plain = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+    return plain, unquote(user) if found else ""

@@ -8,8 +8,9 @@ the loop (see `lookups`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypedDict, TypeVar, Unpack
-from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -157,6 +158,7 @@ class SchemaRegistry:
             raise ValueError(
                 "the schema registry takes no dictionary: write SchemaRegistry(URL, user_info=...)"
             )
+        self._make = partial(SchemaRegistry, urls, **options)
         given = urls.split(",") if isinstance(urls, str) else list(urls)
         unknown = set(options) - set(RegistryOptions.__annotations__)
         if unknown:
@@ -164,7 +166,7 @@ class SchemaRegistry:
         user_info = options.get("user_info", "")
         self._urls: list[str] = []
         for url in given:
-            plain, found = _without_user(url.strip())
+            plain, found = web.without_user(url.strip())
             self._urls.append(plain)
             user_info = user_info or found
         if not self._urls:
@@ -180,6 +182,10 @@ class SchemaRegistry:
         self._found: BoundedCache[tuple[str, Schema], RegisteredSchema] = BoundedCache(size)
         self._versions: BoundedCache[tuple[str, int], RegisteredSchema] = BoundedCache(size)
         self._latest: BoundedCache[str, RegisteredSchema] = BoundedCache(size)
+
+    def __reduce__(self) -> tuple[partial[SchemaRegistry], tuple[()]]:
+        """Return how another process makes the client, without what is cached."""
+        return self._make, ()
 
     @property
     def url(self) -> str:
@@ -577,19 +583,6 @@ def _query(**given: str | bool) -> str:
     """Return the query with the parameters that are not empty or False."""
     words = {name: "true" if value is True else value for name, value in given.items() if value}
     return f"?{urlencode(words)}" if words else ""
-
-
-def _without_user(url: str) -> tuple[str, str]:
-    """Return a base URL without user, password and last slash, and "USER:PASSWORD" or ""."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(
-            f"{parts._replace(netloc=parts.netloc.rpartition('@')[2]).geturl()!r} is not the URL "
-            f"of a schema registry: write http://HOST:PORT or https://HOST:PORT"
-        )
-    user, found, host = parts.netloc.rpartition("@")
-    plain = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
-    return plain, unquote(user) if found else ""
 
 
 def _headers(user_info: str, token: str) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,15 +11,15 @@ import click
 import pytest
 from starlette.requests import Request
 
-from barnabas.console.access.audit import Actor, AuditLog, shown_fields
+from barnabas.console.access.audit import Actor, AuditError, AuditLog, shown_fields
 from barnabas.console.access.options import login_settings, read_roles
 from barnabas.console.access.proxy import TrustedProxy
 from barnabas.console.access.rate_limits import RateLimit, is_costly
-from barnabas.console.access.sessions import WrongPasswords
-from barnabas.console.access.users import LoginSettings, Role
+from barnabas.console.access.sessions import Sessions, WrongPasswords
+from barnabas.console.access.users import LoginSettings, Role, User
 from barnabas.console.settings import ConsoleSettings
 from barnabas.runtime.clock import SystemClock
-from barnabas.runtime.rng import SeededRng
+from barnabas.runtime.rng import SeededRng, SystemRng
 from barnabas.sim.clock import SimClock, SimScheduler
 from barnabas.sim.disk import SimDisk
 from console_in_process import FORM, HOST, NO_BROKER, Answer, ConsoleInProcess
@@ -178,12 +179,12 @@ ACTOR = Actor("eve", "password", "admin", "127.0.0.1")
 def test_an_audit_log_survives_a_restart_and_an_incomplete_line(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     log = AuditLog(str(path), SystemClock())
-    log.add(ACTOR, "east", "/topics/create", {"name": "a", "csrf": "x"}, "done", text="made")
+    log.add(ACTOR, "east", "/topics/create", [("name", "a"), ("csrf", "x")], "done", text="made")
     log.close()
     with path.open("a") as file:
         file.write('{"user": "half')
     again = AuditLog(str(path), SystemClock())
-    again.add(ACTOR, "east", "/topic/delete", {"name": "a"}, "failed", error="no broker")
+    again.add(ACTOR, "east", "/topic/delete", [("name", "a")], "failed", error="no broker")
     again.close()
     lines = path.read_text().splitlines()
     first, last = json.loads(lines[0]), json.loads(lines[-1])
@@ -199,14 +200,61 @@ def test_an_entry_follows_one_that_a_full_disk_cut() -> None:
     disk = SimDisk(clock, SeededRng(1))
     log = AuditLog("/audit.jsonl", clock, disk)
     disk.capacity_bytes = 40
-    log.add(ACTOR, "east", "/topic/delete", {"name": "cut"}, "done")
+    with pytest.raises(AuditError, match="make room"):
+        log.add(ACTOR, "east", "/topic/delete", [("name", "late")], "done")
     disk.capacity_bytes = None
-    log.add(ACTOR, "east", "/topic/delete", {"name": "whole\u2028\x9bname"}, "done")
+    log.add(ACTOR, "east", "/topic/delete", [("name", "whole\u2028\x9bname")], "done")
     log.close()
     file = disk.open("/audit.jsonl")
     lines = file.read_at(file.size(), 0).decode().splitlines()
-    assert len(lines) == 2
-    assert json.loads(lines[1])["fields"] == {"name": "whole\u2028\x9bname"}
+    # The first line was cut; its entry follows as a whole, before the next one.
+    assert [json.loads(each)["fields"]["name"] for each in lines[1:]] == [
+        "late", "whole\u2028\x9bname",
+    ]  # fmt: skip
+
+
+def test_a_change_that_cannot_be_recorded_is_not_made(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    with running(LoginSettings(password="pw"), audit_log=str(path)) as console:
+        console.passwords.append("pw")
+        console.log_in()
+        token = console.get("/audit").csrf
+        log = console.console.shared.audit
+        real, log._file = log._file, FullFile()
+        form = {"csrf": token, "subject": "a", "level": "FULL"}
+        answer = console.post("/schemas/compatibility", **form)
+        assert answer.status == 503
+        assert "makes no change that it cannot record" in answer.text
+        assert "No space left" in answer.text
+        # Not even the page has an entry of a change that was not made.
+        assert log.entries[0]["action"] == "login"
+        login = console.post("/login", password="pw", next="/")
+        assert (login.status, "set-cookie" in login.headers) == (503, False)
+        log._file = real
+        # The registry is missing, so that the change fails; its begin is recorded before.
+        console.post("/schemas/compatibility", **form)
+    lines = filter(None, path.read_text().splitlines())
+    results = [json.loads(line)["result"] for line in lines]
+    assert results[-2] == "begun"
+    assert results[-1] in ("failed", "unknown")
+
+
+class FullFile:
+    """A file on a disk that is full."""
+
+    def append(self, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def close(self) -> None:
+        return
+
+
+def test_an_audit_entry_has_all_fields_of_a_name_up_to_a_bound() -> None:
+    form = [("at", f"0-{number}") for number in range(60)] + [("topic", "t")]
+    found = shown_fields("/groups/offsets", form)
+    assert found["topic"] == "t"
+    assert found["at"][:2] == ["0-0", "0-1"]
+    assert (len(found["at"]), found["at"][-1]) == (51, "… and 10 more")
 
 
 class FaultyRegistry:
@@ -230,16 +278,16 @@ def test_a_change_with_an_unforeseen_error_is_in_the_audit_log() -> None:
 
 
 def test_the_audit_log_shows_no_secrets_records_or_long_texts() -> None:
-    assert shown_fields("/security/users/set", {"user": "al", "password": "pw"}) == {
+    assert shown_fields("/security/users/set", [("user", "al"), ("password", "pw")]) == {
         "user": "al", "password": "(hidden)",
     }  # fmt: skip
-    config = {"key": "ssl.keystore.password", "value": "pw"}
+    config = [("key", "ssl.keystore.password"), ("value", "pw")]
     assert shown_fields("/broker/config", config)["value"] == "(hidden)"
-    record = {"topic": "t", "value": "card 4111", "key": "k"}
+    record = [("topic", "t"), ("value", "card 4111"), ("key", "k")]
     assert shown_fields("/produce", record) == {
         "topic": "t", "value": "(hidden)", "key": "(hidden)",
     }  # fmt: skip
-    long = shown_fields("/topics/create", {"configs": "x" * 10_000})["configs"]
+    long = shown_fields("/topics/create", [("configs", "x" * 10_000)])["configs"]
     assert long.endswith("(10000 characters)")
     assert len(long) < 600
 
@@ -310,3 +358,14 @@ def test_too_many_costly_requests_get_429_with_the_time_to_wait() -> None:
         assert 0 < int(answer.headers["retry-after"]) <= 30
         # Other pages are shown.
         assert console.get("/why").status == 200
+
+
+def test_users_of_a_proxy_keep_their_forms_however_many_they_are() -> None:
+    sessions = Sessions(SimClock(SimScheduler()), SystemRng(), "pw", lambda _password: None)
+    browser = sessions.log_in("pw")
+    users = [User(f"user{number}", Role.VIEWER, "proxy") for number in range(2_000)]
+    tokens = [sessions.of_proxy(each).csrf for each in users]
+    assert len(set(tokens)) == len(users)
+    assert [sessions.of_proxy(each).csrf for each in users] == tokens
+    # They push out neither each other nor log-ins of other kinds.
+    assert sessions.of_browser(browser) is not None

@@ -98,6 +98,23 @@ def test_the_page_of_a_connector_hides_secrets_and_folds_traces(
     assert re.search(r"<dt>State</dt><dd>\s*<span class=\"tag bad\">failed<", page)
 
 
+def test_the_tasks_of_a_connector_are_sorted_and_filtered(
+    console: ConsoleInProcess, connect: ConnectServer
+) -> None:
+    tasks = [
+        task(number, f"Boom{number}: no disk" if number % 4 == 3 else "") for number in range(12)
+    ]
+    connect.add("orders", tasks=tasks)
+
+    def numbers(**fields: object) -> list[str]:
+        page = console.get("/connect/connector", **OF_LOCAL, **fields).text
+        return [name for name, row in table_rows(page).items() if "Worker" in row]
+
+    assert numbers() == [str(number) for number in range(12)]
+    assert numbers(sort="-error")[:3] == ["7", "3", "11"]
+    assert numbers(q="boom11") == ["11"]
+
+
 def test_the_log_in_is_sent_to_its_cluster(
     console: ConsoleInProcess, connect: ConnectServer
 ) -> None:

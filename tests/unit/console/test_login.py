@@ -117,12 +117,12 @@ def test_a_session_ends_after_eight_hours_and_old_ones_make_room() -> None:
     scheduler = SimScheduler()
     sessions = Sessions(SimClock(scheduler), SeededRng(1), "pw", lambda _: None)
     first = sessions.log_in("pw")
-    assert sessions.find(first) is not None
+    assert sessions.of_browser(first) is not None
     scheduler.run_for(8 * HOUR_MS)
-    assert sessions.find(first) is None
+    assert sessions.of_browser(first) is None
     ids = [sessions.log_in("pw") for _ in range(101)]
-    assert sessions.find(ids[0]) is None
-    assert sessions.find(ids[-1]) is not None
+    assert sessions.of_browser(ids[0]) is None
+    assert sessions.of_browser(ids[-1]) is not None
 
 
 class GoneTerminal(io.StringIO):

@@ -14,7 +14,7 @@ from barnabas.console.settings import ClusterSettings, ConsoleSettings
 from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.loop import new_loop
 from barnabas.sim.clock import SimClock, SimScheduler
-from console_in_process import NO_BROKER, ConsoleInProcess
+from console_in_process import NO_BROKER, ConsoleInProcess, table_rows
 from waiting import eventually
 
 NOWHERE = "127.0.0.1:1"
@@ -139,6 +139,9 @@ def test_several_clusters_have_a_list_and_pages_below_their_names(two: ConsoleIn
     front = two.get("/").text
     assert front.count("no broker responds") == 2
     assert 'href="/east/"' in front
+    assert list(table_rows(front)) == ["east", "west"]
+    assert list(table_rows(two.get("/", sort="-name").text)) == ["west", "east"]
+    assert list(table_rows(two.get("/", q="WES").text)) == ["west"]
     page = two.get("/west/topics")
     assert page.status == 503
     assert 'href="/west/groups"' in page.text

@@ -86,7 +86,7 @@ def test_the_queries_of_a_driver_have_rates_durations_and_lag() -> None:
         "Rows of state": "6",
         "Failures": "0",
     }
-    assert "The driver does not answer." in page
+    assert "The driver does not respond: check" in page
     assert 'href="/pipelines"' in page
 
 

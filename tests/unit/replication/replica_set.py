@@ -89,6 +89,9 @@ class Logs:
             if partition.topic == topic:
                 log.update_config(config)
 
+    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
+        self.logs[partition].truncate_fully_and_start_at(offset)
+
     def checkpoint_high_watermarks(self, on_done: Callable[[], None] = lambda: None) -> None:
         self.checkpoints.append({tp: log.high_watermark for tp, log in self.logs.items()})
         on_done()

@@ -47,6 +47,7 @@ class Advice(Enum):
     CANCEL_REASSIGNMENTS = "partitions reassign --cancel"
     CREATE_TOPIC = "topics create -- {topic}"
     DELETE_GROUP = "groups delete -- {group}"
+    DESCRIBE_LINK = "links describe -- {link}"
     DESCRIBE_QUORUM = "quorum describe"
     DESCRIBE_TOPIC_CONFIGS = "configs describe topic -- {topic}"
     DOCTOR = "doctor"

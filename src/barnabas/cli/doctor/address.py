@@ -26,6 +26,7 @@ from barnabas.cli.doctor.brokers import (
 from barnabas.cli.doctor.diagnosis import Diagnosis, dangers
 from barnabas.cli.doctor.directory import check_space
 from barnabas.cli.doctor.groups import examine_groups
+from barnabas.cli.doctor.links import examine_links
 from barnabas.cli.doctor.machines import (
     examine_racks_of_machines,
     examine_replica_machines,
@@ -190,6 +191,7 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
         checks.append(lambda: examine_traffic(client, ends, diagnosis))
         checks.append(lambda: examine_transactions(client, diagnosis))
         checks.append(lambda: examine_groups(client, diagnosis))
+        checks.append(lambda: examine_links(client, diagnosis))
     else:
         diagnosis.unexamined("records, transactions and groups, because brokers are down")
     for check in checks:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
 
 
+# The kind of the reason about a name that is no group.
+NO_SUCH_GROUP = "no-such-group"
 _OFFSETS = "__consumer_offsets"
 # What a user needs the right DESCRIBE on, by error.
 _NOT_ALLOWED = {
@@ -63,7 +65,7 @@ def group_reasons(facts: GroupFacts) -> list[Reason]:
     if described.state == "Dead" and not facts.readers:
         return [
             wrong(
-                "no-such-group",
+                NO_SUCH_GROUP,
                 f"there is no group {facts.name}, and it has no committed offsets",
                 f"`{Advice.LIST_GROUPS.text()}` shows all groups; the first member creates a group",
             )

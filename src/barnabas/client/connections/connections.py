@@ -285,6 +285,10 @@ class Connections:
 
         self._timer.call_soon(drop)
 
+    def drop(self, node_id: int) -> None:
+        """Close a connection at once; calls in flight end with an error."""
+        self._pool.drop(node_id)
+
     def note_outage(self, error: NoBrokersError) -> None:
         """Record that no broker was reached; log it only once per outage."""
         if self.outage is None and not self._closed:
@@ -391,6 +395,9 @@ class Connections:
     def _not_reached(self, info: NodeInfo, error: NetworkError) -> ClientError:
         """Return the error for a broker to which no connection could be made."""
         plain = self._translated(info.address, error)
+        if error.kind is NetworkErrorKind.CLOSED:
+            # The client closed the connection itself.
+            return plain
         if info.id < 0 or info.address in self._responded:
             return plain
         if not isinstance(plain, DisconnectedError) or isinstance(plain, TlsFailedError):

@@ -1,5 +1,8 @@
 """The audit log: one JSON object for each change that a user made or was refused.
 
+A change that cannot be recorded is not made: its begin is written before it, and its result after
+it. If a result cannot be written, it is written with the next entry, before any further change.
+
 The newest entries stay in memory for the page. With a file, each entry is one line of it. The
 console reads the end of that file when it starts, so that the page shows older entries too.
 """
@@ -17,7 +20,7 @@ from barnabas.cli.common.units import utc_text
 from barnabas.runtime.disk import RealDisk
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk, File
@@ -27,6 +30,12 @@ _log = logging.getLogger(__name__)
 ENTRIES_MAX = 1_000
 _TEXT_MAX = 500
 _ROWS_MAX = 50
+# Equal names of fields in an entry.
+_VALUES_MAX = 50
+# Entries that are kept until they can be written.
+_UNWRITTEN_MAX = 1_000
+# The result of a change that is about to be made. The page shows the one that follows.
+BEGUN = "begun"
 # The end of the file that is read at the start.
 _READ_BYTES = 1024 * 1024
 _HIDDEN = "(hidden)"
@@ -40,6 +49,10 @@ _PUBLIC_FIELDS = (
 )
 # Fields that are part of every form.
 _ALWAYS = ("csrf", "here", "confirmed", "confirm")
+
+
+class AuditError(RuntimeError):
+    """An entry cannot be written; the text says why and what to do."""
 
 
 class Actor(NamedTuple):
@@ -70,6 +83,8 @@ class AuditLog:
         # The newest entry first.
         self.entries: deque[dict[str, Any]] = deque(maxlen=ENTRIES_MAX)
         self._file: File | None = None
+        # Lines that could not be written until now, the oldest first.
+        self._unwritten: deque[str] = deque(maxlen=_UNWRITTEN_MAX)
         # Whether the file may end within a line, because an entry was not written in full.
         self._is_cut = False
         if path is not None:
@@ -88,7 +103,8 @@ class AuditLog:
                 entry = json.loads(line)
             except ValueError:
                 continue
-            if isinstance(entry, dict) and entry.keys() >= _KEYS:
+            is_entry = isinstance(entry, dict) and entry.keys() >= _KEYS
+            if is_entry and entry["result"] != BEGUN:
                 self.entries.appendleft(entry)
 
     def add(
@@ -96,20 +112,24 @@ class AuditLog:
         actor: Actor,
         cluster: str,
         path: str,
-        form: Mapping[str, str],
+        form: Sequence[tuple[str, str]],
         result: str,
         **more: object,
     ) -> None:
-        """Add an entry.
+        """Add an entry, and write it.
 
         Args:
             actor: The user that sent the change.
             cluster: The name of the cluster, or its bootstrap servers.
             path: The path of the change.
             form: The fields of the form; secrets in it are hidden.
-            result: "done", "failed", "refused", "unknown" if the change may have been made, or
-                "revealed" for what a mask hides.
+            result: BEGUN before a change is made; then "done", "failed", "refused", "unknown" if
+                the change may have been made, or "revealed" for what a mask hides.
             more: Further parts; None and empty ones are left out.
+
+        Raises:
+            AuditError: The entry cannot be written now. That of a begin is forgotten; others are
+                written later.
         """
         entry: dict[str, Any] = {
             "time": utc_text(self._clock.wall_ms()),
@@ -120,15 +140,34 @@ class AuditLog:
             "result": result,
         }
         entry.update({key: _short(value) for key, value in more.items() if value})
-        self.entries.appendleft(entry)
-        if self._file is not None:
-            line = ("\n" if self._is_cut else "") + json_line(entry) + "\n"
-            try:
-                self._file.append(line.encode("utf-8", "replace"))
-                self._is_cut = False
-            except OSError as error:
-                self._is_cut = True
-                _log.error("Audit entry not written path=%s error=%s", self.path, error)
+        if result != BEGUN:
+            self.entries.appendleft(entry)
+        if self._file is None:
+            return
+        self._unwritten.append(json_line(entry) + "\n")
+        try:
+            self._write(self._file)
+        except OSError as error:
+            if result == BEGUN:
+                self._unwritten.pop()
+            _log.error("Audit entry not written path=%s error=%s", self.path, error)
+            raise AuditError(
+                f"the audit log {self.path} cannot be written ({error.strerror or error}), and the "
+                f"console makes no change that it cannot record: the operator of the console has "
+                f"to make room on its disk, or to give it the right to write there"
+            ) from error
+
+    def _write(self, file: File) -> None:
+        """Write the lines that are not written yet.
+
+        Raises:
+            OSError: They cannot be written, or only a part of them.
+        """
+        text = ("\n" if self._is_cut else "") + "".join(self._unwritten)
+        self._is_cut = True
+        file.append(text.encode("utf-8", "replace"))
+        self._is_cut = False
+        self._unwritten.clear()
 
     def close(self) -> None:
         """Close the file."""
@@ -137,15 +176,15 @@ class AuditLog:
             self._file = None
 
 
-def shown_fields(path: str, form: Mapping[str, str]) -> dict[str, str]:
+def shown_fields(path: str, form: Sequence[tuple[str, str]]) -> dict[str, str | list[str]]:
     """Return the fields of a form without secrets, each at most 500 characters long.
 
     Args:
         path: The path of the change.
-        form: The fields.
+        form: The fields. Several of one name become a list, of at most 50.
     """
     # The value of a config is secret if the config is, for example ssl.keystore.password.
-    is_secret_config = any(is_secret(form.get(name, "")) for name in ("key", "config"))
+    is_secret_config = any(is_secret(value) for name, value in form if name in ("key", "config"))
     is_private = path.startswith(_PRIVATE)
 
     def is_hidden(name: str) -> bool:
@@ -153,11 +192,18 @@ def shown_fields(path: str, form: Mapping[str, str]) -> dict[str, str]:
             return True
         return is_secret(name) or (is_secret_config and name == "value")
 
-    return {
-        name: _HIDDEN if is_hidden(name) else _cut(value)
-        for name, value in form.items()
-        if name not in _ALWAYS and value
-    }
+    values: dict[str, list[str]] = {}
+    for name, value in form:
+        if name not in _ALWAYS and value:
+            values.setdefault(name, []).append(_HIDDEN if is_hidden(name) else _cut(value))
+    return {_cut(name): _one_or_all(found) for name, found in values.items()}
+
+
+def _one_or_all(values: list[str]) -> str | list[str]:
+    if len(values) == 1:
+        return values[0]
+    more = len(values) - _VALUES_MAX
+    return values[:_VALUES_MAX] + ([f"… and {more} more"] if more > 0 else [])
 
 
 def _short(value: object) -> object:

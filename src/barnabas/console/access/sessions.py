@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from barnabas.runtime.rng import Rng
 
 _SESSIONS_MAX = 100
+# Users of a proxy whose notices and drafts are kept.
+_PROXY_USERS_MAX = 1_000
 _LIFETIME_MS = 8 * 3_600_000
 _NOTICES_MAX = 5
 _TOKEN_BYTES = 24
@@ -62,6 +64,19 @@ class Session:
         """What the user may do, if the console allows changes at all."""
         return self.user.role
 
+    def without_notices(self) -> Session:
+        """Return the session for a response that shows neither notices nor a draft."""
+        found = Session(self.csrf, self.proved_ms, self.user)
+        found.ends_ms = self.ends_ms
+        return found
+
+    def taken(self) -> Session:
+        """Return the session for a page of another process; its notices and its draft move."""
+        found = self.without_notices()
+        found.notices.extend(self.take_notices())
+        found.draft = self.take_draft()
+        return found
+
     def take_notices(self) -> list[Notice]:
         """Return the notices, and forget them."""
         found = list(self.notices)
@@ -94,6 +109,11 @@ class Sessions:
         self._announce = announce
         # By id; the session that was used last is the last one.
         self._sessions: OrderedDict[str, Session] = OrderedDict()
+        # Sessions of users of a proxy, by source and name; the one that was used last is the last.
+        # The proxy proves a user with each request, and the token is made from the name. So a
+        # session that others push out is made again, without its notices and its draft.
+        self._of_proxy: OrderedDict[tuple[str, str], Session] = OrderedDict()
+        self._proxy_key = rng.token(_TOKEN_BYTES)
         self.failures = WrongPasswords(clock)
         # Cookies of all ports of a host are one jar, so consoles need names of their own.
         self.cookie = f"barnabas_console_{rng.token(4).hex()}"
@@ -133,17 +153,22 @@ class Sessions:
 
     def of_proxy(self, user: User) -> Session:
         """Return the session of a user that a proxy proves with each request."""
-        # Ids of other sessions contain no space.
-        session_id = f"{user.source} {user.name}"
-        session = self.find(session_id)
+        known = self._of_proxy
+        name = (user.source, user.name)
+        session = known.get(name)
         if session is None:
-            return self._add(session_id, user)
+            digest = hmac.digest(self._proxy_key, "\0".join(name).encode(), "sha256")
+            csrf = base64.urlsafe_b64encode(digest).decode()
+            session = known[name] = Session(csrf, self._clock.monotonic_ms(), user)
+            if len(known) > _PROXY_USERS_MAX:
+                known.popitem(last=False)
+        known.move_to_end(name)
         # The proxy may have given the user another role.
         session.user = user
         return session
 
-    def find(self, session_id: str | None) -> Session | None:
-        """Return the session with this id; None if there is none or it has ended."""
+    def of_browser(self, session_id: str | None) -> Session | None:
+        """Return the session that a cookie names; None if there is none or it has ended."""
         session = None if session_id is None else self._sessions.get(session_id)
         if session is None or session_id is None:
             return None
@@ -152,10 +177,6 @@ class Sessions:
             return None
         self._sessions.move_to_end(session_id)
         return session
-
-    def of_browser(self, cookie: str | None) -> Session | None:
-        """Return the session that a cookie names; the sessions of a proxy's users have none."""
-        return None if cookie is None or " " in cookie else self.find(cookie)
 
     def log_out(self, session_id: str | None) -> None:
         """End the session of a browser."""

@@ -5,10 +5,16 @@ Records can be large, and any producer can write anything. All that is shown is 
 
 from __future__ import annotations
 
+import base64
+import codecs
+import hmac
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # The parts of a record that are decoded.
 KEY, VALUE = "key", "value"
@@ -16,8 +22,10 @@ KEY, VALUE = "key", "value"
 # Bytes of a value in a list of messages, and on a message's own page.
 LISTED_BYTES = 2 * 1024
 FULL_BYTES = 64 * 1024
-# JSON above this size is text, because its parser holds the lock of the interpreter.
+# Values above this size are text or bytes: they are not parsed, and read in pieces. Filters and
+# columns see so much of their beginning.
 PARSED_BYTES_MAX = 1024 * 1024
+PIECE_BYTES = 192 * 1024
 
 # In a list, JSON up to this size is shown on one line.
 _LINE_BYTES = 300
@@ -42,6 +50,8 @@ class ShownBytes(NamedTuple):
     is_cut: bool
     # How the bytes were decoded, or why they were not; "" for bytes without a schema or format.
     note: str = ""
+    # Whether the bytes of the record can be downloaded: no mask hides a part of them.
+    has_raw: bool = False
 
 
 _UNSET: Any = object()
@@ -59,7 +69,7 @@ class Decoded:
         content: The value, if the text is not JSON but has members nevertheless, like XML.
     """
 
-    __slots__ = ("_content", "_data", "_text", "kind", "note", "raw", "size")
+    __slots__ = ("_content", "_data", "_text", "_tree", "kind", "note", "raw", "size")
 
     def __init__(
         self,
@@ -76,6 +86,8 @@ class Decoded:
         self.note = note
         self._data = data
         self._content = content
+        # The value with the bytes that JSON shows as base64; unset if it is the content.
+        self._tree: Any = _UNSET
         self._text: str | None = None
 
     @property
@@ -84,11 +96,44 @@ class Decoded:
         return self.raw is None and self.kind != "null"
 
     @property
+    def is_large(self) -> bool:
+        """Whether the value is so large that it is read in pieces; it is text or bytes then."""
+        return len(self._data) > PARSED_BYTES_MAX
+
+    def pieces(self) -> Iterator[str]:
+        """Yield the text of `text` in pieces; the pieces of bytes are without spaces."""
+        view = memoryview(self._data)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for start in range(0, len(view), PIECE_BYTES):
+            piece = view[start : start + PIECE_BYTES]
+            yield bytes(piece).hex() if self.kind == "bytes" else decoder.decode(piece)
+
+    def base64_pieces(self) -> Iterator[str]:
+        """Yield the bytes as base64, in pieces."""
+        view = memoryview(self._data)
+        # A piece of a multiple of three bytes has no padding.
+        assert PIECE_BYTES % 3 == 0, PIECE_BYTES
+        for start in range(0, len(view), PIECE_BYTES):
+            yield base64.b64encode(view[start : start + PIECE_BYTES]).decode()
+
+    def digest(self, key: bytes) -> bytes:
+        """Return a hash of the bytes with a secret key."""
+        return hmac.digest(key, self._data, "sha256")
+
+    @property
     def content(self) -> Any:
-        """The value for filters and columns: what JSON can hold, or bytes that are no text."""
+        """The value for filters and columns: what JSON can hold, or bytes that are no text.
+
+        Of a large value it is the beginning.
+        """
         if self._content is _UNSET:
             self._content = self._read_content()
         return self._content
+
+    @property
+    def tree(self) -> Any:
+        """The content for masks: with the bytes that JSON shows as base64."""
+        return self.content if self._tree is _UNSET else self._tree
 
     def _read_content(self) -> Any:
         match self.kind:
@@ -97,7 +142,9 @@ class Decoded:
             case "json":
                 return msgspec.json.decode(self._data)
             case "bytes":
-                return self._data
+                return self._data[:PARSED_BYTES_MAX]
+            case _ if self.is_large:
+                return self._data[:PARSED_BYTES_MAX].decode(errors="ignore")
             case _:
                 return self._data.decode()
 
@@ -115,7 +162,13 @@ class Decoded:
 
     def noted(self, note: str) -> Decoded:
         """Return the same with another note."""
-        return Decoded(self.kind, self._data, self.raw, self.size, note, self._content)
+        found = Decoded(self.kind, self._data, self.raw, self.size, note, self._content)
+        return found.with_tree(self._tree)
+
+    def with_tree(self, tree: Any) -> Decoded:
+        """Set the value with the bytes that JSON shows as base64, and return this object."""
+        self._tree = tree
+        return self
 
     def shown(self, limit: int) -> ShownBytes:
         """Return the text for a page.
@@ -124,19 +177,20 @@ class Decoded:
             limit: Number of bytes that are shown.
         """
         data, length = self._data, len(self._data)
+        has_raw = bool(self.raw)
         if self.kind == "bytes":
             part = data[: min(limit, _DUMPED_BYTES)]
             is_cut = self.size > len(part)
-            return ShownBytes("bytes", _dump(part), self.size, is_cut, self.note)
+            return ShownBytes("bytes", _dump(part), self.size, is_cut, self.note, has_raw)
         if self.kind == "json" and length <= limit:
             is_short = limit <= LISTED_BYTES and length <= _LINE_BYTES
             text = msgspec.json.format(data, indent=0 if is_short else 2).decode()
             text = _ESCAPES.sub(_without_escape, text)
-            return ShownBytes("json", text, self.size, is_cut=False, note=self.note)
+            return ShownBytes("json", text, self.size, False, self.note, has_raw)
         kind = "text" if self.kind == "json" else self.kind
         # A character at the cut may be incomplete.
         text = data[:limit].decode(errors="ignore")
-        return ShownBytes(kind, text, self.size, length > limit, self.note)
+        return ShownBytes(kind, text, self.size, length > limit, self.note, has_raw)
 
 
 def decode_plain(data: bytes | None) -> Decoded:
@@ -149,7 +203,7 @@ def decode_plain(data: bytes | None) -> Decoded:
         return Decoded("empty", b"", data, 0)
     if not is_text(data):
         return Decoded("bytes", data, data, size)
-    if data.lstrip()[:1] in (b"{", b"["):
+    if size <= PARSED_BYTES_MAX and data.lstrip()[:1] in (b"{", b"["):
         content = _parsed(data)
         if content is not _UNSET:
             return Decoded("json", data, data, size, content=content)
@@ -184,17 +238,22 @@ def decoded_value(value: Any, raw: bytes, note: str) -> Decoded:
     """
     if isinstance(value, str):
         return Decoded("text", value.encode(), raw, len(raw), note)
-    data = msgspec.json.encode(value)
-    kind = "json" if is_shallow(data) else "text"
-    return Decoded(kind, data, raw, len(raw), note)
+    tree = msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True)
+    data = msgspec.json.encode(tree)
+    if not is_shallow(data):
+        return Decoded("text", data, raw, len(raw), note)
+    return Decoded("json", data, raw, len(raw), note).with_tree(tree)
 
 
 def is_text(data: bytes) -> bool:
     """Return whether bytes are UTF-8 without NUL."""
     if b"\0" in data:
         return False
+    decoder, view = codecs.getincrementaldecoder("utf-8")(), memoryview(data)
     try:
-        data.decode()
+        for start in range(0, len(view), PIECE_BYTES):
+            decoder.decode(view[start : start + PIECE_BYTES])
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return False
     return True

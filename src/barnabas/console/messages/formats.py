@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import dataclass
 from fnmatch import translate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -88,26 +89,31 @@ def _format(query: Fields, name: str) -> str:
     return found
 
 
-def _or_plain(decode: Callable[[bytes], Decoded]) -> Callable[[bytes], Decoded]:
-    """Return a decoder that shows bytes of another format as they are, with the reason."""
+@dataclass(frozen=True, slots=True)
+class _OrPlain:
+    """A decoder that shows bytes of another format as they are, with the reason."""
 
-    def decoded(data: bytes) -> Decoded:
+    decode: Callable[[bytes], Decoded]
+
+    def __call__(self, data: bytes) -> Decoded:
         try:
-            return decode(data)
+            return self.decode(data)
         except FormatError as error:
             return decode_plain(data).noted(str(error)[:_REASON_CHARACTERS])
 
-    return decoded
+
+def _as_bytes(data: bytes) -> Decoded:
+    return Decoded("bytes", data, data, len(data))
 
 
-# The formats that need neither a topic nor a registry.
+# The formats that need neither a topic nor a registry. All can be pickled.
 DECODERS: dict[str, Callable[[bytes], Decoded]] = {
     "json": decode_as_json,
     "text": decode_as_text,
-    "xml": _or_plain(decode_xml),
-    "msgpack": _or_plain(decode_message_pack),
-    "cbor": _or_plain(decode_cbor),
-    "hex": lambda data: Decoded("bytes", data, data, len(data)),
+    "xml": _OrPlain(decode_xml),
+    "msgpack": _OrPlain(decode_message_pack),
+    "cbor": _OrPlain(decode_cbor),
+    "hex": _as_bytes,
 }
 # The formats that a reader may choose, and their names on pages.
 FORMATS = {
@@ -137,6 +143,11 @@ class Decoders:
         # For threads that decode; others wait.
         self.turns = asyncio.Semaphore(_THREADS_MAX)
         self._rules = [(re.compile(translate(each.topic)), each) for each in rules]
+
+    def close(self) -> None:
+        """End the threads that look up schemas."""
+        if self._schemas is not None:
+            self._schemas.close()
 
     async def look_up(self, records: Iterable[ConsumerRecord], formats: Formats) -> None:
         """Look up the schemas of the keys and values whose format needs them."""

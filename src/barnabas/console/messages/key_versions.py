@@ -10,9 +10,12 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from barnabas import aio
+    from collections.abc import Mapping
+
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.console.messages.one_record import Fate
+    from barnabas.console.messages.reading import RecordReader
     from barnabas.runtime.clock import Clock
 
 _MS_PER_S = 1000
@@ -27,7 +30,7 @@ class VersionLimits(NamedTuple):
     # Records that are examined.
     records: int = 50_000
     # Bytes of keys and values that are examined.
-    size: int = 64 * 1024 * 1024
+    size: int = 32 * 1024 * 1024
     seconds: float = 5.0
 
 
@@ -42,22 +45,25 @@ class Versions(NamedTuple):
     rest: int | None
     # Why the search ended early; "" if it has examined everything.
     limit: str
+    # What became of the transactions of those records that are in one, by offset.
+    fates: Mapping[int, Fate]
 
 
 class VersionSearch:
     """One search backwards.
 
     Args:
-        consumer: A consumer without a group.
+        reader: Reads the records.
         clock: Measures the time.
         limits: Where the search ends.
         most: Number of versions after which the search ends.
     """
 
     def __init__(
-        self, consumer: aio.Consumer, clock: Clock, limits: VersionLimits, most: int
+        self, reader: RecordReader, clock: Clock, limits: VersionLimits, most: int
     ) -> None:
-        self._consumer = consumer
+        self._reader = reader
+        self._fates: dict[int, Fate] = {}
         self._deadline_ms = clock.monotonic_ms() + limits.seconds * _MS_PER_S
         self._clock = clock
         self._limits = limits
@@ -75,7 +81,6 @@ class VersionSearch:
             before: Only records before this offset are examined.
         """
         found: list[ConsumerRecord] = []
-        self._consumer.assign([tp])
         end, window = before, _WINDOW_MIN
         while end > start:
             begin = max(start, end - window)
@@ -84,13 +89,18 @@ class VersionSearch:
             stopped = await self._read(tp, key, (begin, end), newest)
             if stopped:
                 # The rest of this window is newer than what it has shown.
-                return Versions(found, self._examined, end, stopped)
+                return self._versions(found, end, stopped)
             found += reversed(newest)
             if len(found) > self._most:
                 rest = found[self._most - 1].offset
-                return Versions(found[: self._most], self._examined, rest, "")
+                return self._versions(found[: self._most], rest)
             end, window = begin, window * 2
-        return Versions(found, self._examined, None, "")
+        return self._versions(found, None)
+
+    def _versions(
+        self, records: list[ConsumerRecord], rest: int | None, limit: str = ""
+    ) -> Versions:
+        return Versions(records, self._examined, rest, limit, self._fates)
 
     async def _read(
         self,
@@ -100,23 +110,32 @@ class VersionSearch:
         newest: deque[ConsumerRecord],
     ) -> str:
         """Add the records of a window to `newest`; return the limit that was reached."""
-        consumer, limits = self._consumer, self._limits
-        consumer.seek(tp, window[0])
+        limits, position = self._limits, window[0]
+        self._reader.begin()
         while True:
             remaining_s = (self._deadline_ms - self._clock.monotonic_ms()) / _MS_PER_S
             if remaining_s <= 0:
                 return f"{limits.seconds:g} s"
-            records = await consumer.poll(min(_POLL_S, remaining_s), max_records=_POLL_RECORDS)
-            for record in records:
-                if record.offset >= window[1]:
-                    return ""
-                self._examined += 1
-                self._size += len(record.key or b"") + len(record.value or b"")
-                if record.key == key:
-                    newest.append(record)
+            wait_s, matching, is_past = min(_POLL_S, remaining_s), [], False
+            async with self._reader.poll({tp: position}, wait_s, _POLL_RECORDS) as fetched:
+                while fetched.parts:
+                    for record in fetched.parts.pop(0)[1]:
+                        if record.offset >= window[1]:
+                            is_past = True
+                            break
+                        position = record.offset + 1
+                        self._examined += 1
+                        self._size += len(record.key or b"") + len(record.value or b"")
+                        if record.key == key:
+                            newest.append(record)
+                            matching.append(record.offset)
+            self._fates.update(await self._reader.marks.fates(tp, matching))
+            if is_past:
+                return ""
+            position = max(position, await self._reader.position(tp))
             if self._examined >= limits.records:
                 return f"{limits.records} records"
             if self._size >= limits.size:
                 return f"{limits.size} bytes"
-            if await consumer.position(tp) >= window[1]:
+            if position >= window[1]:
                 return ""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hmac
 import re
+import unicodedata
 from dataclasses import dataclass
 from fnmatch import translate
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +22,7 @@ from barnabas.console.messages.decoded import (
     FormatError,
     decoded_value,
     is_json,
+    is_text,
 )
 from barnabas.console.messages.xml_format import decode_xml
 
@@ -34,6 +37,8 @@ _MASKED = "masked"
 # Shorter values are hidden as a whole: four characters would be too large a part of them.
 _LAST_4_LENGTH = 8
 _HASH_DIGITS = 16
+# Categories of characters that no reader sees: controls, and marks of format.
+_INVISIBLE = ("Cc", "Cf")
 # Characters before JSON or XML that readers skip: white space and the byte order mark.
 _BEFORE_CONTENT = " \t\r\n\ufeff"
 
@@ -120,12 +125,12 @@ class TopicMasks:
         if not rules or decoded.kind in ("null", "empty"):
             return decoded
         paths = [(rule.path[depth:], self._mask(rule.how)) for rule in rules]
-        whole = next((mask for path, mask in paths if not path), None)
+        whole = next((rule.how for rule in rules if not rule.path[depth:]), None)
         if whole is not None:
-            return _hidden(decoded, whole)
-        content = decoded.content
+            return _hidden(decoded, self._whole(whole, decoded))
+        content = None if decoded.is_large else decoded.tree
         if not isinstance(content, dict | list):
-            return _hidden(decoded, _hide)
+            return _hidden(decoded, HIDDEN)
         masked = _apply(paths, content, DEPTH_MAX)
         # Even a value in which no path was found leaves only as what was examined: the bytes may
         # hold a member twice, or what the decoder did not read.
@@ -134,14 +139,22 @@ class TopicMasks:
         found.raw, found.size = None, decoded.size
         return found
 
+    def _whole(self, how: str, decoded: Decoded) -> str:
+        """Return the mask of a whole value. Of a large one, `last 4` shows nothing."""
+        if not decoded.is_large:
+            return self._mask(how)(decoded.content)
+        return _hash_text(decoded.digest(self._hash_key)) if how == HASH else HIDDEN
+
     def _mask(self, how: str) -> Callable[[Any], str]:
         if how == LAST_4:
             return _last_4
         return self._hashed if how == HASH else _hide
 
     def _hashed(self, value: Any) -> str:
-        data = value.encode() if isinstance(value, str) else msgspec.json.encode(value)
-        return f"hash {hmac.digest(self._hash_key, data, 'sha256').hex()[:_HASH_DIGITS]}"
+        data = value.encode() if isinstance(value, str) else value
+        if not isinstance(data, bytes):
+            data = msgspec.json.encode(data)
+        return _hash_text(hmac.digest(self._hash_key, data, "sha256"))
 
 
 NO_MASKS = Masks((), b"")
@@ -150,12 +163,24 @@ NO_MASKS = Masks((), b"")
 def _fits(pattern: str, name: str) -> bool:
     """Return whether a name of a path fits a member.
 
-    Attributes of XML begin with an @, and the writer of XML is free to choose any prefix.
+    Attributes of XML begin with an @, and the writer of XML is free to choose any prefix. Names
+    that look equal are equal.
     """
     if pattern in ("*", "**"):
         return True
-    wanted, found = pattern.casefold(), name.removeprefix("@").casefold()
-    return wanted in (found, found.rpartition(":")[2])
+    wanted, found = _plain_name(pattern), _plain_name(name).removeprefix("@").lstrip()
+    return wanted in (found, found.rpartition(":")[2].lstrip())
+
+
+@lru_cache(maxsize=10_000)
+def _plain_name(name: str) -> str:
+    """Return a name as readers see it, so that no other spelling of it evades a mask.
+
+    Case, white space around it, invisible characters, and characters that look alike in the form
+    NFKC make no difference.
+    """
+    shown = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    return "".join(each for each in shown if unicodedata.category(each) not in _INVISIBLE).strip()
 
 
 Paths = list[tuple[tuple[str, ...], "Callable[[Any], str]"]]
@@ -171,6 +196,8 @@ def _apply(paths: Paths, value: Any, depth: int) -> Any:
     """
     if isinstance(value, str):
         return _apply_to_text(paths, value, depth)
+    if isinstance(value, bytes):
+        return _apply_to_bytes(paths, value, depth)
     if not isinstance(value, dict | list):
         return value
     if not depth:
@@ -220,6 +247,18 @@ def _apply_to_text(paths: Paths, text: str, depth: int) -> str:
     return text if all(path[0] == "**" for path, _ in paths) else HIDDEN
 
 
+def _apply_to_bytes(paths: Paths, data: bytes, depth: int) -> bytes | str:
+    """Return bytes within a value, in which the ends of paths are masked.
+
+    A text in them is masked like any other. Other bytes may have members of any format.
+    """
+    if not is_text(data):
+        return HIDDEN
+    text = data.decode()
+    masked = _apply_to_text(paths, text, depth)
+    return data if masked == text else masked
+
+
 def _has_no_path(paths: Paths, xml: str, depth: int) -> bool:
     """Return whether a text is XML in which no path names a member."""
     try:
@@ -234,14 +273,19 @@ def _hide(_value: Any) -> str:
 
 
 def _last_4(value: Any) -> str:
+    if isinstance(value, bytes) and is_text(value):
+        value = value.decode()
     if isinstance(value, str | int | float) and len(str(value)) >= _LAST_4_LENGTH:
         return HIDDEN + str(value)[-4:]
     return HIDDEN
 
 
-def _hidden(decoded: Decoded, mask: Callable[[Any], str]) -> Decoded:
+def _hash_text(digest: bytes) -> str:
+    return f"hash {digest.hex()[:_HASH_DIGITS]}"
+
+
+def _hidden(decoded: Decoded, text: str) -> Decoded:
     """Return a key, value or header of which only the mask and the size are left."""
-    text = mask(decoded.content)
     return Decoded("hidden", text.encode(), None, decoded.size, _MASKED)
 
 

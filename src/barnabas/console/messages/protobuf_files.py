@@ -40,10 +40,15 @@ class ProtobufFormat:
     """
 
     def __init__(self, path: str, name: str) -> None:
+        self._given = (path, name)
         is_text = path.endswith(".proto")
         kind = _from_text(path, name) if is_text else _from_descriptors(path, name)
         self._decode = json_decoder(kind)
         self._note = f"Protobuf {kind.DESCRIPTOR.full_name}"
+
+    def __reduce__(self) -> tuple[type[ProtobufFormat], tuple[str, str]]:
+        """Return how another process makes the format: it reads the file again."""
+        return ProtobufFormat, self._given
 
     def decode(self, data: bytes) -> Decoded:
         """Return a message as JSON, or the bytes with the reason if they are none."""

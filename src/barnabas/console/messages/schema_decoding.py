@@ -1,7 +1,8 @@
 """Keys and values with a schema of a registry, as JSON.
 
-The console asks the registry in a thread, and never waits long for it. What cannot be decoded is
-shown as bytes, with the reason.
+The console asks the registry in threads that nothing else uses, and never waits long for it. A
+registry that does not answer is not asked again for ten seconds. What cannot be decoded is shown as
+bytes, with the reason.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from barnabas.console.messages.decoded import FULL_BYTES, decode_plain, decoded_value
+from barnabas.console.threads import Threads
 from barnabas.serializers.any_schema import AnyDeserializer
 from barnabas.serializers.caches import BoundedCache
 from barnabas.serializers.errors import RegistryError, SchemaError
@@ -31,6 +33,10 @@ _FAILURES_MAX = 1000
 # After a record that took longer to decode (ms), those of its schema stay bytes for the same time.
 _SLOW_MS = 1000
 _REASON_CHARACTERS = 200
+# Sets of records whose schemas are looked up at once; others wait.
+_THREADS = 2
+# How long a page waits for its schemas (s).
+_LOOKUP_S = 5.0
 
 
 class SchemaDecoder:
@@ -39,23 +45,44 @@ class SchemaDecoder:
     Args:
         registry: The registry.
         clock: Measures the time since a failure.
+        lookup_s: How long a page waits for its schemas (seconds).
     """
 
-    def __init__(self, registry: SchemaRegistry, clock: Clock) -> None:
+    def __init__(self, registry: SchemaRegistry, clock: Clock, lookup_s: float = _LOOKUP_S) -> None:
         self._deserializer = AnyDeserializer(registry)
         self._clock = clock
+        self._lookup_s = lookup_s
+        self._threads = Threads(_THREADS)
+        # When the registry did not answer in time (ms); None while it does.
+        self._silent_ms: float | None = None
         # By schema id: the time (ms) of a failed lookup or a slow record, and the reason.
         self._failures: BoundedCache[int, tuple[float, str]] = BoundedCache(_FAILURES_MAX)
 
     async def look_up(self, parts: Iterable[bytes | None]) -> None:
-        """Look up the schemas of keys and values in a thread; failures are kept as reasons."""
+        """Look up the schemas of keys and values; failures are kept as reasons."""
         missing: dict[int, SchemaLookup] = {}
         for data in parts:
             found = self._missing(data)
             if found is not None and len(missing) < _LOOKUPS_MAX:
                 missing.setdefault(*found)
-        if missing:
-            await asyncio.get_running_loop().run_in_executor(None, self._run, missing)
+        if missing and not self._is_silent:
+            running = self._threads.run(lambda: self._run(missing))
+            await asyncio.wait((running,), timeout=self._lookup_s)
+            if running.done():
+                return
+            self._silent_ms = self._clock.monotonic_ms()
+        for schema_id in missing:
+            reason = f"the registry does not answer within {self._lookup_s:g} s"
+            self._failures.put(schema_id, (self._clock.monotonic_ms(), reason))
+
+    @property
+    def _is_silent(self) -> bool:
+        now_ms, silent_ms = self._clock.monotonic_ms(), self._silent_ms
+        return silent_ms is not None and now_ms - silent_ms < _FAILURE_MS
+
+    def close(self) -> None:
+        """Wait for look-ups that run."""
+        self._threads.close()
 
     def decode(self, data: bytes) -> Decoded | None:
         """Return a key or a value as JSON, or as bytes with the reason if it cannot be decoded.

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from barnabas.client.errors import ClientError
+from barnabas.console.access.audit import BEGUN, AuditError
 from barnabas.console.access.broker_users import is_still_accepted
 from barnabas.console.access.sessions import Notice, Session
 from barnabas.console.access.users import Role
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from barnabas.console.console import Console
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 # The errors that the form's page shows: something refused the change.
 _REFUSALS = (
@@ -167,9 +169,9 @@ class _Change(Generic[T]):
             entry.write("refused", error=error.detail)
             raise
         try:
-            effects, done = await console.cluster.call(
-                lambda client: self._run(console, client, form), needs_brokers=self._needs_brokers
-            )
+            effects, done = await self._make(console, form, entry)
+        except AuditError as error:
+            raise HTTPException(503, str(error)) from error
         except _REFUSALS as error:
             text = error.message if isinstance(error, click.UsageError) else str(error)
             text = text or "no answer in time"
@@ -212,21 +214,38 @@ class _Change(Generic[T]):
         if not is_accepted:
             raise HTTPException(403, "the brokers no longer accept the password: log in again")
 
-    def _run(
-        self, console: Console, client: Client, form: Fields
+    async def _make(
+        self, console: Console, form: Fields, entry: _AuditEntry
     ) -> tuple[Preview | Shown | None, Done | Preview | Shown]:
-        """Return the effects, if there is a preview, and the result or what the user is asked."""
-        target = cast("T", client) if self._of is None else self._of(console, client)
-        if self._preview is None:
-            return None, self._act(target, form)
-        if not form.has(_CONFIRMED):
-            shown = self._preview(target, form)
-            return shown, shown or self._act(target, form)
-        effects = None
-        # For the audit log: the user has seen them already, perhaps some time ago.
-        with contextlib.suppress(*_REFUSALS):
-            effects = self._preview(target, form)
-        return effects, self._act(target, form)
+        """Return the effects, if there is a preview, and the result or what the user is asked.
+
+        Raises:
+            AuditError: The change is not made, because it cannot be recorded.
+        """
+        preview = self._preview
+        if preview is not None and not form.has(_CONFIRMED):
+            shown = await self._run(console, lambda target: preview(target, form))
+            if shown is not None:
+                return shown, shown
+        entry.begin()
+
+        def act(target: T) -> tuple[Preview | Shown | None, Done | Shown]:
+            effects = None
+            if preview is not None and form.has(_CONFIRMED):
+                # For the audit log: the user has seen them already, perhaps some time ago.
+                with contextlib.suppress(*_REFUSALS):
+                    effects = preview(target, form)
+            return effects, self._act(target, form)
+
+        return await self._run(console, act)
+
+    async def _run(self, console: Console, work: Callable[[T], R]) -> R:
+        """Run a function with what the change uses, in a thread."""
+
+        def run(client: Client) -> R:
+            return work(cast("T", client) if self._of is None else self._of(console, client))
+
+        return await console.cluster.call(run, needs_brokers=self._needs_brokers)
 
 
 class _AuditEntry(NamedTuple):
@@ -237,13 +256,28 @@ class _AuditEntry(NamedTuple):
     path: str
     form: Fields
 
+    def begin(self) -> None:
+        """Write that the change is about to be made.
+
+        Raises:
+            AuditError: It cannot be written.
+        """
+        self._add(BEGUN)
+
     def write(self, result: str, **more: object) -> None:
-        """Write the entry with its result; nothing for clients that are not logged in."""
+        """Write the entry with its result; nothing for clients that are not logged in.
+
+        The audit log writes it later if it cannot be written now.
+        """
+        with contextlib.suppress(AuditError):
+            self._add(result, **more)
+
+    def _add(self, result: str, **more: object) -> None:
         if self.session is None:
             return
         console = console_of(self.request)
         actor = console.actor(self.request, self.session)
-        fields = dict(self.form.all_but())
+        fields = self.form.all_but()
         console.shared.audit.add(actor, console.title, self.path, fields, result, **more)
 
 

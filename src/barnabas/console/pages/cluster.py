@@ -17,6 +17,7 @@ from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.history.charts import Line, axis_chart, chosen_span
 from barnabas.console.navigation import Entry
+from barnabas.console.pages.nodes import REPLICA_COLUMNS, replica_rows
 from barnabas.console.plans.config_sources import explained_configs
 from barnabas.console.tables import Column, tabulate
 
@@ -26,11 +27,21 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas.cli.load.rates import NodeSample, Sample
+    from barnabas.cli.load.rates import (
+        BrokerRates,
+        ClientRates,
+        NodeSample,
+        Sample,
+        TopicRates,
+    )
+    from barnabas.client.admin.cluster import QuorumDescription
     from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
     from barnabas.console.cluster_history import History
     from barnabas.console.history.charts import AxisChart, Span, Unit
+    from barnabas.console.pages.nodes import ReplicaRow
+    from barnabas.console.tables import Table
+    from barnabas.server.listeners.client_traffic import ClientKey
 
 
 async def show_cluster(request: Request) -> Response:
@@ -54,8 +65,16 @@ async def show_cluster(request: Request) -> Response:
         sample=sample,
         rates=rates,
         totals=users_totals(rates) if rates else Totals(),
-        clients=_talkers(rates.clients if rates else {}, lambda e: e.bytes_in + e.bytes_out),
-        topics=_talkers(rates.topics if rates else {}, lambda e: e.records_in),
+        replicas=_replicas(request, found["quorum"]),
+        topics=_busiest(request, _TOPICS, rates.topics if rates else {}, "records"),
+        clients=_busiest(request, _CLIENTS, rates.clients if rates else {}, "in"),
+        processes=tabulate(
+            request,
+            _PROCESSES,
+            list(rates.processes.items()) if rates else [],
+            sort="address",
+            prefix="processes.",
+        ),
         span=span,
         charts=charts,
         has_metrics=bool(console.settings.metrics),
@@ -187,15 +206,56 @@ def _problems(
     return problems
 
 
-_TALKERS = 8
-T = TypeVar("T")
+_BUSIEST = 8
 K = TypeVar("K")
+V = TypeVar("V")
+
+_TOPICS: tuple[Column[tuple[str, TopicRates]], ...] = (
+    Column("topic", "Topic", lambda row: row[0]),
+    Column("records", "Records in/s", lambda row: row[1].records_in, "rate"),
+    Column("in", "Bytes in/s", lambda row: row[1].bytes_in, "size"),
+    Column("out", "Bytes out/s", lambda row: row[1].bytes_out, "size"),
+)
+_CLIENTS: tuple[Column[tuple[ClientKey, ClientRates]], ...] = (
+    Column("client", "Client", lambda row: row[0].client_id),
+    Column("principal", "Principal", lambda row: row[0].principal, "name"),
+    Column("requests", "Requests/s", lambda row: row[1].requests, "rate"),
+    Column("in", "Bytes in/s", lambda row: row[1].bytes_in, "size"),
+    Column("out", "Bytes out/s", lambda row: row[1].bytes_out, "size"),
+)
+_PROCESSES: tuple[Column[tuple[str, BrokerRates]], ...] = (
+    Column("address", "Listener", lambda row: row[0], "mono"),
+    Column("requests", "Requests/s", lambda row: row[1].requests, "rate"),
+    Column("cpu", "CPU cores", lambda row: row[1].cpu, numeric=True),
+    Column("memory", "Memory", lambda row: row[1].resident_bytes, "size"),
+    Column("connections", "Connections", lambda row: row[1].connections, "number"),
+)
 
 
-def _talkers(found: Mapping[K, T], load: Callable[[T], float]) -> list[tuple[K, T]]:
-    """Return the names with the largest load, which is above zero."""
-    busy = [(name, each) for name, each in found.items() if load(each) > 0]
-    return heapq.nlargest(_TALKERS, busy, key=lambda pair: load(pair[1]))
+def _busiest(
+    request: Request, columns: Sequence[Column[tuple[K, V]]], found: Mapping[K, V], load: str
+) -> Table[tuple[K, V]]:
+    """Return the names with the largest values in the column by which the table is sorted.
+
+    Args:
+        request: The request for the page.
+        columns: The columns; the key of the first one is the prefix of the table.
+        found: All names.
+        load: Key of the column that counts unless the address has another one with numbers.
+    """
+    prefix = f"{columns[0].key}s."
+    asked = query_fields(request).stripped(f"{prefix}sort").removeprefix("-")
+    numbers = {each.key: each.value for each in columns if each.is_numeric}
+    measure = numbers.get(asked) or numbers[load]
+    assert measure is not None
+    busy = [row for row in found.items() if (measure(row) or 0) > 0]
+    largest = heapq.nlargest(_BUSIEST, busy, key=measure)
+    return tabulate(request, columns, largest, sort=f"-{load}", prefix=prefix)
+
+
+def _replicas(request: Request, quorum: QuorumDescription | None) -> Table[ReplicaRow]:
+    rows = [] if quorum is None else replica_rows(quorum)
+    return tabulate(request, REPLICA_COLUMNS, rows, sort="role", prefix="quorum.")
 
 
 class NamedChart(NamedTuple):

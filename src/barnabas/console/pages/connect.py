@@ -27,7 +27,14 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from barnabas.client.facade import Client
-    from barnabas.console.connect.rest import ConnectCluster, Connector, Offset, Plugin, Worker
+    from barnabas.console.connect.rest import (
+        ConnectCluster,
+        Connector,
+        Offset,
+        Plugin,
+        State,
+        Worker,
+    )
     from barnabas.console.console import Console
 
 _OFFSETS_MAX = 200
@@ -167,6 +174,15 @@ def cluster_named(console: Console, name: str) -> ConnectCluster:
     return found
 
 
+_TASKS: tuple[Column[State], ...] = (
+    Column("task", "Task", lambda task: task.id),
+    Column("state", "State", lambda task: task.state),
+    Column("worker", "Worker", lambda task: task.worker_id, "mono"),
+    Column("error", "Error", lambda task: task.trace or None),
+    Column("change", "Change"),
+)
+
+
 async def show_connector(request: Request) -> Response:
     """Show a connector."""
     console, query = console_of(request), query_fields(request)
@@ -180,9 +196,18 @@ async def show_connector(request: Request) -> Response:
             lambda client: _lag(client, found["kafka_cluster_id"], group_of(connector)),
             needs_brokers=False,
         )
+    # Only users that may restart a task have buttons in the table.
+    columns = _TASKS if console.role_of(request) >= Role.OPERATOR else _TASKS[:-1]
     return console.page(
         request,
         "connector.html",
+        tasks=tabulate(
+            request,
+            columns,
+            connector.status.tasks,
+            text=lambda task: f"{task.id} {task.state} {task.worker_id} {task.trace or ''}",
+            sort="task",
+        ),
         cluster=cluster.name,
         group=group_of(connector),
         lag=progress,

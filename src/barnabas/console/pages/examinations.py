@@ -15,6 +15,7 @@ from barnabas.cli.doctor.commands import examine_addresses
 from barnabas.cli.doctor.diagnosis import Diagnosis
 from barnabas.cli.why.commands import WHY_DEFAULTS, Question, examine
 from barnabas.cli.why.gather import gather_metrics
+from barnabas.cli.why.group_reasons import NO_SUCH_GROUP
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.navigation import Entry
@@ -58,6 +59,9 @@ async def show_why(request: Request) -> Response:
                 answers = await console.cluster.call_once(explain, WHY_DEFAULTS, _WHY_LIMIT_MS)
             except TimeoutError:
                 raise HTTPException(504, _LATE) from None
+        if _names_nothing(answers):
+            kinds = "group" if question.is_group else "topic or group"
+            raise HTTPException(404, f"This cluster has no {kinds} {question.target}.")
     return console.page(
         request,
         "why.html",
@@ -66,6 +70,12 @@ async def show_why(request: Request) -> Response:
         target=query.stripped("target"),
         kind=query.stripped("kind"),
     )
+
+
+def _names_nothing(answers: list[tuple[str, list[Reason]]]) -> bool:
+    """Return whether the only answer is that there is no group of that name."""
+    kinds = [reason.kind for _, reasons in answers for reason in reasons]
+    return kinds == [NO_SUCH_GROUP]
 
 
 async def show_doctor(request: Request) -> Response:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route
 
 from barnabas.client.errors import ClientError
-from barnabas.console.access.audit import Actor
+from barnabas.console.access.audit import Actor, AuditError
 from barnabas.console.access.broker_users import log_in_at_brokers
 from barnabas.console.access.users import PASSWORD_USER
 from barnabas.console.console import Console
@@ -65,7 +65,11 @@ async def log_in(request: Request) -> Response:
         return _page(request, target, "fill in the name of the user", 400)
     actor = Actor(user or PASSWORD_USER, "broker" if user else "password", "", address)
     result = "refused" if session_id is None else "done"
-    frame.shared.audit.add(actor, frame.title, "/login", {}, result)
+    try:
+        frame.shared.audit.add(actor, frame.title, "/login", (), result)
+    except AuditError as error:
+        sessions.log_out(session_id)
+        return _page(request, target, str(error), 503)
     if session_id is None:
         named = "the name or the password is wrong" if user else "the password is wrong"
         return _page(request, target, named, 403)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from barnabas.cli.log.record_contents import record_content
@@ -13,8 +17,8 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.differences import diff_records
-from barnabas.console.forms import query_fields
-from barnabas.console.messages.decoded import FULL_BYTES
+from barnabas.console.forms import FormError, query_fields
+from barnabas.console.messages.decoded import FULL_BYTES, KEY, VALUE
 from barnabas.console.messages.formats import FORMATS, Formats
 from barnabas.console.messages.key_versions import Versions, VersionSearch
 from barnabas.console.messages.one_record import Fate, fate_of, read_record, transactional_id_of
@@ -22,8 +26,7 @@ from barnabas.console.search.ranges import offset_bounds
 from barnabas.console.search.zones import zone_of
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
 
     from barnabas.client.facade import Client
     from barnabas.client.fetch.record_set import ConsumerRecord
@@ -33,7 +36,10 @@ if TYPE_CHECKING:
     from barnabas.console.messages.record_view import RecordView
 
 _MS_PER_S = 1000
+_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _VERSIONS_MAX = 50
+# How long a client may take to read the bytes of a key or a value (s).
+_DOWNLOAD_S = 120.0
 
 
 class _Place(NamedTuple):
@@ -136,9 +142,9 @@ async def _versions(
     console = console_of(request)
     is_open = query_fields(request).has("uncommitted")
     isolation = "read_uncommitted" if is_open else "read_committed"
-    async with console.cluster.consumer(**{"isolation.level": isolation}) as consumer:
-        [start, end] = (await offset_bounds(consumer, [place.tp]))[place.tp]
-        search = VersionSearch(consumer, console.clock, console.settings.versions, most)
+    async with contextlib.aclosing(console.jobs.reader(isolation)) as reader:
+        [start, end] = (await offset_bounds(reader.consumer, [place.tp]))[place.tp]
+        search = VersionSearch(reader, console.clock, console.settings.versions, most)
         return await search.run(place.tp, record.key, start, min(before, end))
 
 
@@ -205,6 +211,42 @@ async def _version_before(
     return found.records[0] if found.records else None
 
 
+class PartDownload:
+    """Sends the bytes of a key or a value (an ASGI application).
+
+    They are held until the client has them, so that it needs a turn of large reads, and has a time
+    limit.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        request = Request(scope)
+        async with console_of(request).jobs.large_reads.turn():
+            response = await _part_response(request)
+            async with asyncio.timeout(_DOWNLOAD_S):
+                await response(scope, receive, send)
+
+
+async def _part_response(request: Request) -> Response:
+    """Return the bytes of a key or a value, unless a mask hides a part of them."""
+    console, query = console_of(request), query_fields(request)
+    place, view, part = _place(query), console.record_view(request), query.required("part")
+    if part not in (KEY, VALUE):
+        raise FormError(f"part must be {KEY} or {VALUE}, not {part!r}")
+    async with console.searching:
+        record = _required(await _read(console, place), place)
+    await view.look_up([record])
+    [decoded] = await view.decode_all([record])
+    data = (decoded.key if part == KEY else decoded.value).raw
+    if data is None:
+        raise HTTPException(
+            403, f"the {part} is null, or a rule of the operator masks a part of it"
+        )
+    name = f"{_FILE_NAME.sub('_', place.topic)}-{place.partition}-{place.offset}.{part}"
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
 def _required(reading: Reading, place: _Place) -> ConsumerRecord:
     """Return the record exactly at a place.
 
@@ -221,4 +263,5 @@ ROUTES = [
     Route("/message", show_message),
     Route("/message/versions", show_versions),
     Route("/message/difference", show_difference),
+    Route("/message/raw", PartDownload(), methods=["GET"]),
 ]

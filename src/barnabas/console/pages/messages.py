@@ -18,13 +18,13 @@ from barnabas.console.messages.formats import FORMATS
 from barnabas.console.search import zones
 from barnabas.console.search.columns import DEFAULT, parse_columns
 from barnabas.console.search.conditions import Conditions
-from barnabas.console.search.downloads import Download, DownloadLimits, make_writer
+from barnabas.console.search.downloads import Download, DownloadLimits
 from barnabas.console.search.expressions import EXAMPLES, ExpressionError
+from barnabas.console.search.file_formats import make_writer
 from barnabas.console.search.jobs import Search, SearchJob, State, make_plan
 from barnabas.console.search.ranges import place_of, places_text, read_partitions
 from barnabas.console.search.scan import Scan
 from barnabas.console.search.streams import Tail
-from barnabas.console.search.transaction_marks import TransactionMarks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas import aio
     from barnabas.console.console import Console
+    from barnabas.console.messages.reading import RecordReader
     from barnabas.console.search.columns import Column, Row
     from barnabas.console.search.zones import Zone
 
 _RESULTS_DEFAULT = 50
+# A search that has not found its topic within this time makes the page ask whether it exists.
+_UNPLANNED_S = 0.2
 _RESULTS_MAX = 500
 # Fields of the address that do not change what is searched.
 _SHOWN_ONLY = ("job", "do", "open", "have", "format")
@@ -51,6 +53,24 @@ _SELECTED_PLACES = {
 _FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
+async def _wait(console: Console, job: SearchJob) -> None:
+    """Wait for the messages of a page.
+
+    Raises:
+        ClientError: The topic does not exist, or the brokers do not respond.
+    """
+    page_seconds = console.settings.search.page_seconds
+    await job.wait(min(page_seconds, _UNPLANNED_S))
+    if job.is_running and job.plan is None:
+        # The client looks for a topic that may be new for longer than a user should wait.
+        try:
+            await require_topic(console.cluster, job.search.topic)
+        except ClientError:
+            console.jobs.stop(job)
+            raise
+    await job.wait(max(0.0, page_seconds - _UNPLANNED_S))
+
+
 async def show_messages(request: Request) -> Response:
     """Search a topic, and show what was found until now."""
     console, query = console_of(request), query_fields(request)
@@ -62,14 +82,7 @@ async def show_messages(request: Request) -> Response:
             raise
         return await _refused(request, query, str(error))
     job = _job_of(console, query, search)
-    await job.wait(console.settings.search.page_seconds)
-    if job.is_running and job.plan is None:
-        # The search waits for a topic that may be new. The page says if it does not exist.
-        try:
-            await require_topic(console.cluster, search.topic)
-        except ClientError:
-            console.jobs.stop(job)
-            raise
+    await _wait(console, job)
     problem = job.error if isinstance(job.error, ExpressionError) else None
     if problem is not None:
         # Nothing was searched, and the form keeps its choice of partitions.
@@ -149,7 +162,8 @@ async def show_found(request: Request) -> Response:
 def _owner(request: Request) -> object:
     """Return whose searches a browser sees; what is masked depends on the role."""
     console = console_of(request)
-    return console.session_of(request), console.role_of(request)
+    session = console.session_of(request)
+    return None if session is None else session.csrf, console.role_of(request)
 
 
 def _search_of(request: Request, query: Fields, zone: Zone) -> Search:
@@ -240,12 +254,14 @@ async def tail_messages(request: Request) -> Response:
             can_change=can_change,
         )
 
-    async def begin(consumer: aio.Consumer, marks: TransactionMarks) -> AsyncGenerator[bytes]:
-        partitions, _ = await read_partitions(consumer, search.topic, search.partition)
-        tail = Tail(search, console.expressions, marks, console.clock, render)
-        return tail.events(consumer, partitions, console.streams)
+    async def begin(reader: RecordReader) -> AsyncGenerator[bytes]:
+        partitions, _ = await read_partitions(reader.consumer, search.topic, search.partition)
+        tail = Tail(search, console.expressions, console.clock, render)
+        return tail.events(reader, partitions, console.streams)
 
-    parts = await _begin_stream(console, search, begin)
+    # New messages come at any time, so that it cannot hold a turn while it waits for them.
+    reader = console.jobs.reader(search.isolation, is_careful=False)
+    parts = await _begin_stream(console, search, reader, begin)
     return StreamingResponse(parts, media_type="text/event-stream")
 
 
@@ -258,34 +274,32 @@ async def download_messages(request: Request) -> Response:
     writer = make_writer(query.stripped("format") or "jsonl", columns, zone)
     download = Download(search, writer, console.clock, DownloadLimits())
 
-    async def begin(consumer: aio.Consumer, marks: TransactionMarks) -> AsyncGenerator[bytes]:
-        plan, _ = await make_plan(consumer, search, console.settings.search.window)
-        scan = Scan(consumer, search.view, search.conditions, console.expressions, marks)
+    async def begin(reader: RecordReader) -> AsyncGenerator[bytes]:
+        plan, _ = await make_plan(reader.consumer, search, console.settings.search.window)
+        scan = Scan(reader, search.view, search.conditions, console.expressions)
         return download.parts(plan, scan)
 
-    parts = await _begin_stream(console, search, begin)
+    reader = console.jobs.reader(search.isolation)
+    parts = await _begin_stream(console, search, reader, begin)
     name = f"{_FILE_NAME.sub('_', search.topic)}.{writer.suffix}"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(parts, media_type=writer.media_type, headers=headers)
 
 
 async def _begin_stream(
-    console: Console, search: Search, begin: Callable[[aio.Consumer, TransactionMarks], Any]
+    console: Console, search: Search, reader: RecordReader, begin: Callable[[RecordReader], Any]
 ) -> AsyncGenerator[bytes]:
-    """Return a stream that has consumers of its own; errors at its begin are raised here."""
+    """Return a stream that has a reader of its own; errors at its begin are raised here."""
     if console.streams.is_full:
         raise HTTPException(503, "too many browsers follow messages or download: stop one of them")
     if search.conditions.expression:
         await console.expressions.check(search.conditions.expression)
-    consumer = console.cluster.consumer(**{"isolation.level": search.isolation})
-    is_committed = search.isolation == "read_committed"
-    marks = TransactionMarks(console.cluster.consumer, is_committed=is_committed)
     try:
-        parts = await begin(consumer, marks)
+        parts = await begin(reader)
     except BaseException:
-        await consumer.close()
+        await reader.aclose()
         raise
-    return console.streams.counted((consumer, marks), parts)
+    return console.streams.counted(reader, parts)
 
 
 ROUTES = [

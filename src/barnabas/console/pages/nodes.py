@@ -53,7 +53,7 @@ class ReplicaRow(NamedTuple):
     directory: str
 
 
-_REPLICA_COLUMNS: tuple[Column[ReplicaRow], ...] = (
+REPLICA_COLUMNS: tuple[Column[ReplicaRow], ...] = (
     Column("node", "Node", lambda row: row.node),
     Column("role", "Role", lambda row: row.role),
     Column("end", "End offset", lambda row: row.end, "number"),
@@ -71,17 +71,22 @@ async def show_quorum(request: Request) -> Response:
     found = await console.cluster.call(lambda client: client.admin.describe_quorum())
     now = leader_time(found)
     behind = [each.node_id for each in found.voters if is_stale(each, found, now)]
-    rows = [_replica(each, found, now) for each in (*found.voters, *found.observers)]
     return console.page(
         request,
         "quorum.html",
         quorum=found,
-        table=tabulate(request, _REPLICA_COLUMNS, rows, sort="role"),
+        table=tabulate(request, REPLICA_COLUMNS, replica_rows(found), sort="role"),
         behind=behind,
         is_in_danger=is_in_danger(len(found.voters), len(behind)),
         majority=len(found.voters) // 2 + 1,
         is_static=all(each.directory_id == NO_DIRECTORY for each in found.voters),
     )
+
+
+def replica_rows(found: QuorumDescription) -> list[ReplicaRow]:
+    """Return the voters and observers of a quorum."""
+    now = leader_time(found)
+    return [_replica(each, found, now) for each in (*found.voters, *found.observers)]
 
 
 def _replica(replica: QuorumReplica, found: QuorumDescription, now: int) -> ReplicaRow:

@@ -105,6 +105,7 @@ async def show_plan(request: Request) -> Response:
     return console.page(
         request,
         "move_plan.html",
+        404 if found.is_absent else 200,
         query=query,
         found=found,
         is_asked=is_asked,

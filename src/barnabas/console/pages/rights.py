@@ -18,7 +18,7 @@ from barnabas.client.errors import ClientError
 from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.navigation import Entry
-from barnabas.console.pages.security import acls_problem
+from barnabas.console.pages.security import ACL_COLUMNS, acl_text, acls_problem
 from barnabas.console.tables import Column, tabulate
 from barnabas.metadata.acl_decision import Action, canonical_address, decide
 from barnabas.protocol.resources import WILDCARD, WILDCARD_PRINCIPAL, PatternType
@@ -56,6 +56,9 @@ _COLUMNS: tuple[Column[Right], ...] = (
     Column("denied", "Is denied", lambda row: ", ".join(row.denied), "text"),
 )
 
+# An entry is named by its resource here, because all of them are about one user.
+_ENTRY_COLUMNS = sorted(ACL_COLUMNS, key=lambda column: column.key != "name")
+
 
 async def show_rights(request: Request) -> Response:
     """Show the rights of a principal, from one address or from those that have no own entry."""
@@ -72,8 +75,21 @@ async def show_rights(request: Request) -> Response:
         text=lambda row: f"{row.resource} {row.kind.name}",
         sort="kind",
     )
+    entries = tabulate(
+        request,
+        _ENTRY_COLUMNS,
+        found.pop("entries"),
+        text=acl_text,
+        prefix="entries.",
+    )
     return console.page(
-        request, "rights.html", table=table, principal=principal, host=host, **found
+        request,
+        "rights.html",
+        table=table,
+        entries=entries,
+        principal=principal,
+        host=host,
+        **found,
     )
 
 

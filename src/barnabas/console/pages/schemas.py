@@ -140,6 +140,22 @@ async def _load_each(console: Console, registry: SchemaRegistry) -> list[Subject
     return await asyncio.gather(*(console.call_service(partial(load, name)) for name in names))
 
 
+class VersionRow(NamedTuple):
+    """A version of a subject."""
+
+    schema: RegisteredSchema
+    is_deleted: bool
+
+
+_VERSION_COLUMNS: tuple[Column[VersionRow], ...] = (
+    Column("version", "Version", lambda row: row.schema.version, numeric=True),
+    Column("id", "Id", lambda row: row.schema.schema_id, numeric=True),
+    Column("type", "Type", lambda row: str(row.schema.schema.kind), "text"),
+    Column("references", "References", lambda row: len(row.schema.schema.references), "number"),
+    Column("compare", "Compare"),
+)
+
+
 async def show_subject(request: Request) -> Response:
     """Show a subject and one of its versions."""
     console, query = console_of(request), query_fields(request)
@@ -158,6 +174,14 @@ async def show_subject(request: Request) -> Response:
         context=split(subject).context,
         all_levels=LEVELS,
         all_modes=MODES,
+        versions=tabulate(
+            request,
+            _VERSION_COLUMNS,
+            found.pop("versions"),
+            text=lambda row: f"{row.schema.version} {row.schema.schema_id}",
+            sort="-version",
+            prefix="versions.",
+        ),
         **found,
     )
 
@@ -182,7 +206,7 @@ def _load_subject(
         difference = compare(schema_lines(other.schema), lines)
     return {
         "versions": [
-            (registry.version(subject, each, deleted=True), each not in existing)
+            VersionRow(registry.version(subject, each, deleted=True), each not in existing)
             for each in numbers[:_VERSIONS_MAX]
         ],
         "left_out": max(0, len(numbers) - _VERSIONS_MAX),

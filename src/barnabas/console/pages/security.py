@@ -70,7 +70,7 @@ async def show_security(request: Request) -> Response:
         permissions=[AclPermission.ALLOW.name, AclPermission.DENY.name],
         mechanisms=[each.name for each in ScramMechanism if each.value > 0],
         acls=tabulate(
-            request, (*ACL_COLUMNS, *more), found["acls"], text=_acl_text, sort="principal"
+            request, (*ACL_COLUMNS, *more), found["acls"], text=acl_text, sort="principal"
         ),
         acls_error=found["acls_error"],
         users=tabulate(
@@ -81,7 +81,8 @@ async def show_security(request: Request) -> Response:
     )  # fmt: skip
 
 
-def _acl_text(acl: Acl) -> str:
+def acl_text(acl: Acl) -> str:
+    """Return the text of an entry in which a filter looks."""
     return " ".join(str(column.value(acl)) for column in ACL_COLUMNS if column.value is not None)
 
 

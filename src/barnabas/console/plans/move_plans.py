@@ -11,6 +11,7 @@ from barnabas.cli.partitions.move_progress import bytes_to_copy
 from barnabas.cli.partitions.planning import Move, PlanError, moves, plan_assignment
 from barnabas.cli.partitions.reassign import current_replicas
 from barnabas.cli.partitions.rebalance import measure_loads
+from barnabas.console.absent import absent_topics
 from barnabas.console.forms import FormError
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class MovePlan(NamedTuple):
     active: int
     # Why there is no plan; "" if there is one.
     problem: str = ""
+    # Whether the problem is that a topic does not exist.
+    is_absent: bool = False
 
 
 def load_plan(client: Client, query: Fields, *, is_asked: bool) -> MovePlan:
@@ -77,6 +80,10 @@ def load_plan(client: Client, query: Fields, *, is_asked: bool) -> MovePlan:
     ]
     active = len(client.admin.list_reassignments())
     empty = MovePlan(sorted(brokers), [], {}, 0, active)
+    absent = absent_topics(client, _names(query))
+    if absent:
+        problem = f"This cluster has no topic {', '.join(absent)}."
+        return empty._replace(problem=problem, is_absent=True)
     if not is_asked:
         return empty
     try:
@@ -112,15 +119,16 @@ def _planned(client: Client, query: Fields, empty: MovePlan) -> MovePlan:
     return empty._replace(planned=planned, loads=both, bytes_to_copy=copied)
 
 
+def _names(query: Fields) -> set[str]:
+    return set(re.split(r"[\s,]+", query.stripped("topics"))) - {""}
+
+
 def _movable(
     current: Mapping[TopicPartition, Sequence[int]], query: Fields
 ) -> list[TopicPartition]:
     """Return the partitions that the plan may change."""
-    names = set(re.split(r"[\s,]+", query.stripped("topics"))) - {""}
+    names = _names(query)
     numbers = set(query.integers("partitions")) if query.stripped("partitions") else None
-    unknown = names - {tp.topic for tp in current}
-    if unknown:
-        raise FormError(f"there is no topic {min(unknown)}")
     found = [
         tp
         for tp in current

@@ -100,6 +100,8 @@ class Conditions(NamedTuple):
         return any(self._contains(part, self.text) for part in parts)
 
     def _contains(self, part: Decoded, wanted: str) -> bool:
+        if part.is_large:
+            return self._large_contains(part, wanted)
         if not self.ignores_case:
             raw = wanted.encode("utf-8", "replace")
             if part.raw is not None and raw in part.raw:
@@ -108,6 +110,23 @@ class Conditions(NamedTuple):
         wanted = wanted.casefold()
         texts = [] if part.raw is None else [part.raw.decode("utf-8", "replace")]
         return any(wanted in text.casefold() for text in chain(texts, _texts(part)))
+
+    def _large_contains(self, part: Decoded, wanted: str) -> bool:
+        """Return whether a large text, or the bytes as hexadecimal digits, contain a text."""
+        if part.kind == "bytes":
+            raw = wanted.encode("utf-8", "replace")
+            if not self.ignores_case and part.raw is not None and raw in part.raw:
+                return True
+            wanted = wanted.replace(" ", "")
+        if self.ignores_case:
+            wanted = wanted.casefold()
+        before = ""
+        for piece in part.pieces():
+            text = before + (piece.casefold() if self.ignores_case else piece)
+            if wanted in text:
+                return True
+            before = text[-len(wanted) :]
+        return not wanted
 
 
 def _texts(part: Decoded) -> Iterator[str]:

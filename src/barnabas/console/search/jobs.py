@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from barnabas.client.errors import ClientError
 from barnabas.console.formats import size
+from barnabas.console.messages.reading import LargeReads, RecordReader
 from barnabas.console.search.expressions import ExpressionError, FilterTooSlowError
 from barnabas.console.search.ranges import Plan, offset_bounds, ranges_at, read_partitions
 from barnabas.console.search.results import Results
 from barnabas.console.search.scan import Scan
-from barnabas.console.search.transaction_marks import TransactionMarks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -195,20 +195,14 @@ class SearchJob:
 
     async def _run(self) -> None:
         search = self.search
-        config = {"isolation.level": search.isolation}
-        is_committed = search.isolation == "read_committed"
-        async with (
-            self._jobs.turns,
-            self._jobs.open_consumer(**config) as consumer,
-            TransactionMarks(self._jobs.open_consumer, is_committed=is_committed) as marks,
-        ):
+        reader = self._jobs.reader(search.isolation)
+        async with self._jobs.turns, contextlib.aclosing(reader):
             if search.conditions.expression and self.plan is None:
                 await self._jobs.expressions.check(search.conditions.expression)
             if self.plan is None:
                 window = self._jobs.limits.window
-                self.plan, self.partition_count = await make_plan(consumer, search, window)
-            expressions = self._jobs.expressions
-            scan = Scan(consumer, search.view, search.conditions, expressions, marks)
+                self.plan, self.partition_count = await make_plan(reader.consumer, search, window)
+            scan = Scan(reader, search.view, search.conditions, self._jobs.expressions)
             while self.is_running:
                 if self._begin_step(self.plan):
                     await self._read_step(self.plan, scan)
@@ -272,6 +266,7 @@ class SearchJobs:
         rng: Makes the ids of jobs.
         limits: Where each job pauses.
         open_consumer: Returns a consumer without a group, with further configuration.
+        large_reads: The turns of large fetches.
         expressions: Evaluates filters.
     """
 
@@ -285,12 +280,22 @@ class SearchJobs:
     ) -> None:
         self.clock = clock
         self.limits = limits
-        self.open_consumer = open_consumer
+        self._open_consumer = open_consumer
+        self.large_reads = LargeReads()
         self.expressions = expressions
         self._rng = rng
         self.turns = asyncio.Semaphore(_RUNNING_MAX)
         # By id, in the order in which they began.
         self._jobs: dict[str, SearchJob] = {}
+
+    def reader(self, isolation: str, *, is_careful: bool = True) -> RecordReader:
+        """Return a reader of records, which the caller closes.
+
+        Args:
+            isolation: The value of isolation.level.
+            is_careful: See `RecordReader`.
+        """
+        return RecordReader(self._open_consumer, self.large_reads, isolation, is_careful=is_careful)
 
     def start(self, search: Search) -> SearchJob | None:
         """Start a job; None if too many run."""

@@ -15,13 +15,12 @@ from barnabas.console.messages.record_view import record_size
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
-    from barnabas import aio
     from barnabas.client.fetch.record_set import ConsumerRecord
+    from barnabas.console.messages.reading import RecordReader
     from barnabas.console.messages.record_view import DecodedRecord, RecordView
     from barnabas.console.search.conditions import Conditions
     from barnabas.console.search.expressions import ExpressionFilter
     from barnabas.console.search.ranges import Ranges
-    from barnabas.console.search.transaction_marks import TransactionMarks
 
 _POLL_RECORDS = 1000
 _POLL_S = 0.5
@@ -34,26 +33,23 @@ class Scan:
     """One pass over ranges of offsets.
 
     Args:
-        consumer: A consumer without a group.
+        reader: Reads the records.
         view: Decodes and masks the records.
         conditions: What the records must fulfill.
         expressions: Evaluates the expression of the conditions.
-        marks: Marks records of transactions.
     """
 
     def __init__(
         self,
-        consumer: aio.Consumer,
+        reader: RecordReader,
         view: RecordView,
         conditions: Conditions,
         expressions: ExpressionFilter,
-        marks: TransactionMarks,
     ) -> None:
-        self._consumer = consumer
+        self._reader = reader
         self._view = view
         self._conditions = conditions
         self._expressions = expressions
-        self._marks = marks
         # The next offset to examine, of partitions with a rest.
         self.left: dict[TopicPartition, int] = {}
         # Number of records that were examined, and their bytes.
@@ -70,20 +66,18 @@ class Scan:
             ranges: First offset and end (exclusive) by partition.
         """
         self.left = {tp: start for tp, (start, end) in ranges.items() if start < end}
-        if not self.left:
-            return
-        self._consumer.assign(list(self.left))
-        self._consumer.resume(*self.left)
-        for tp, start in self.left.items():
-            self._consumer.seek(tp, start)
+        self._reader.begin()
         while self.left:
-            records = await self._consumer.poll(_POLL_S, max_records=_POLL_RECORDS)
-            self._marks.note(records)
-            await self._view.look_up(records)
-            for tp, part in records.items():
-                for each in slices(list(part)) if tp in self.left else ():
-                    yield await self._examine(tp, each, ranges[tp][1])
-            await self._drop_finished(ranges, dict(records.next_offsets))
+            async with self._reader.poll(self.left, _POLL_S, _POLL_RECORDS) as fetched:
+                # The parts are taken out, and no slice is kept: a record can have 50 MB.
+                while fetched.parts:
+                    tp, part = fetched.parts.pop(0)
+                    parts = slices(iter(part)) if tp in self.left else iter(())
+                    del part
+                    for each in parts:
+                        yield await self._examine(tp, each, ranges[tp][1])
+                        each.clear()
+            await self._drop_finished(ranges, fetched.next_offsets)
             yield []
 
     def return_to(self, record: DecodedRecord) -> None:
@@ -93,6 +87,7 @@ class Scan:
     async def _examine(
         self, tp: TopicPartition, records: Sequence[ConsumerRecord], end: int
     ) -> list[DecodedRecord]:
+        await self._view.look_up(records)
         wanted = [record for record in records if record.offset < end]
         decoded = await self._view.decode_all(wanted, self._conditions.fits_texts)
         self.left[tp] = min(records[-1].offset + 1, end)
@@ -102,26 +97,29 @@ class Scan:
         self.failed += selection.failed
         self.failure = self.failure or selection.failure
         await asyncio.sleep(0)
-        return await self._marks.mark(tp, selection.records)
+        return await self._reader.marks.mark(tp, selection.records)
 
     async def _drop_finished(self, ranges: Ranges, polled: Mapping[TopicPartition, object]) -> None:
         """Drop partitions whose range is examined; the last offsets may hold no records."""
         for tp in list(self.left):
             if tp not in polled:
                 # Behind a gap (compaction, markers of transactions), only the position moves.
-                self.left[tp] = max(self.left[tp], await self._consumer.position(tp))
+                self.left[tp] = max(self.left[tp], await self._reader.position(tp))
             if self.left[tp] >= ranges[tp][1]:
                 del self.left[tp]
-                self._consumer.pause(tp)
 
 
-def slices(records: Sequence[ConsumerRecord]) -> Iterator[Sequence[ConsumerRecord]]:
-    """Yield parts of records that are decoded at once."""
-    start = size = 0
-    for place, record in enumerate(records):
-        size += record_size(record)
-        if size >= _SLICE_BYTES or place + 1 - start >= _SLICE_RECORDS:
-            yield records[start : place + 1]
-            start, size = place + 1, 0
-    if start < len(records):
-        yield records[start:]
+def slices(records: Iterator[ConsumerRecord]) -> Iterator[list[ConsumerRecord]]:
+    """Yield parts of records that are decoded at once. Only the parts refer to the records."""
+    while True:
+        part: list[ConsumerRecord] = []
+        size = 0
+        while size < _SLICE_BYTES and len(part) < _SLICE_RECORDS:
+            try:
+                part.append(next(records))
+            except StopIteration:
+                break
+            size += record_size(part[-1])
+        if not part:
+            return
+        yield part

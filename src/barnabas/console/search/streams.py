@@ -18,19 +18,18 @@ from barnabas.console.search.scan import slices
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from barnabas import aio
+    from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
+    from barnabas.console.messages.reading import RecordReader
     from barnabas.console.messages.record_view import DecodedRecord
     from barnabas.console.search.columns import Row
     from barnabas.console.search.expressions import ExpressionFilter
     from barnabas.console.search.jobs import Search
-    from barnabas.console.search.transaction_marks import TransactionMarks
     from barnabas.runtime.clock import Clock
 
 # A tail ends after this time (s); the browser shows a button to go on.
 TAIL_S = 600.0
 _STREAMS_MAX = 8
-_CLOSE_S = 5.0
 _MS_PER_S = 1000
 _POLL_S = 1.0
 _POLL_RECORDS = 200
@@ -49,7 +48,7 @@ class Streams:
         self._count = 0
         # Whether the server ends.
         self.has_ended = False
-        # Consumers that are being closed. The event loop holds only weak references to tasks.
+        # Readers that are being closed. The event loop holds only weak references to tasks.
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
@@ -62,9 +61,9 @@ class Streams:
         self.has_ended = True
 
     async def counted(
-        self, readers: Sequence[aio.Consumer | TransactionMarks], parts: AsyncGenerator[bytes]
+        self, reader: RecordReader, parts: AsyncGenerator[bytes]
     ) -> AsyncGenerator[bytes]:
-        """Yield the parts of a stream; close its readers at the end."""
+        """Yield the parts of a stream; close its reader at the end."""
         self._count += 1
         try:
             async with contextlib.aclosing(parts):
@@ -72,11 +71,10 @@ class Streams:
                     yield part
         finally:
             self._count -= 1
-            # Tasks of their own, because this one may be canceled.
-            for reader in readers:
-                task = asyncio.get_running_loop().create_task(reader.close(_CLOSE_S))
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+            # A task of its own, because this one may be canceled.
+            task = asyncio.get_running_loop().create_task(reader.aclose())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
 
 class Tail:
@@ -85,7 +83,6 @@ class Tail:
     Args:
         search: What is searched.
         expressions: Evaluates the expression of the search.
-        marks: Marks records of transactions.
         clock: Measures the time.
         render: Returns a row of the list as HTML.
     """
@@ -94,66 +91,75 @@ class Tail:
         self,
         search: Search,
         expressions: ExpressionFilter,
-        marks: TransactionMarks,
         clock: Clock,
         render: Callable[[Row], str],
     ) -> None:
         self._search = search
         self._expressions = expressions
-        self._marks = marks
         self._clock = clock
         self._render = render
 
     async def events(
-        self, consumer: aio.Consumer, partitions: Sequence[TopicPartition], streams: Streams
+        self, reader: RecordReader, partitions: Sequence[TopicPartition], streams: Streams
     ) -> AsyncGenerator[bytes]:
         """Yield events: `ready`, `message`, `skipped` (a count), `problem` (a text) and `end`.
 
         Args:
-            consumer: A consumer without a group.
+            reader: Reads the records.
             partitions: The partitions to read from their ends on.
             streams: Says when the server ends.
         """
         ends_ms = self._clock.monotonic_ms() + TAIL_S * _MS_PER_S
         try:
-            consumer.assign(partitions)
-            consumer.seek_to_end(*partitions)
-            for tp in partitions:
-                await consumer.position(tp)
+            positions = await reader.consumer.end_offsets(partitions)
+            reader.begin()
             yield _event("ready", {})
             silent = 0
             while self._clock.monotonic_ms() < ends_ms and not streams.has_ended:
-                found = await self._poll(consumer)
-                for record in found[:_SHOWN_MAX]:
-                    row = row_of(record, self._search.columns)
+                rows, count = await self._poll(reader, positions)
+                for row in rows:
                     yield _event("message", {"row": self._render(row)})
-                if len(found) > _SHOWN_MAX:
-                    yield _event("skipped", {"count": len(found) - _SHOWN_MAX})
-                silent = 0 if found else silent + 1
+                if count > len(rows):
+                    yield _event("skipped", {"count": count - len(rows)})
+                silent = 0 if count else silent + 1
                 if silent >= _SILENT_POLLS:
                     silent = 0
                     yield b": nothing new\n\n"
-                if found:
+                if count:
                     await asyncio.sleep(_PAUSE_S)
             reason = "the console ended" if streams.has_ended else "ended after ten minutes"
             yield _event("end", {"text": reason})
         except (ClientError, ExpressionError, FilterTooSlowError) as error:
             yield _event("problem", {"text": str(error)})
 
-    async def _poll(self, consumer: aio.Consumer) -> list[DecodedRecord]:
-        """Return the new records that fulfill the conditions."""
+    async def _poll(
+        self, reader: RecordReader, positions: dict[TopicPartition, int]
+    ) -> tuple[list[Row], int]:
+        """Return the first new records that fulfill the conditions, and the number of all.
+
+        Args:
+            reader: Reads the records.
+            positions: The next offset of each partition, which moves.
+        """
+        rows: list[Row] = []
+        count = 0
+        async with reader.poll(positions, _POLL_S, _POLL_RECORDS) as fetched:
+            positions.update(fetched.next_offsets)
+            while fetched.parts:
+                tp, records = fetched.parts.pop(0)
+                for part in slices(iter(records)):
+                    found = await reader.marks.mark(tp, await self._select(part))
+                    count += len(found)
+                    left = _SHOWN_MAX - len(rows)
+                    rows += (row_of(each, self._search.columns) for each in found[:left])
+                    await asyncio.sleep(0)
+        return rows, count
+
+    async def _select(self, part: Sequence[ConsumerRecord]) -> list[DecodedRecord]:
         view, conditions = self._search.view, self._search.conditions
-        records = await consumer.poll(_POLL_S, max_records=_POLL_RECORDS)
-        self._marks.note(records)
-        await view.look_up(records)
-        found: list[DecodedRecord] = []
-        for tp, own in records.items():
-            for part in slices(list(own)):
-                decoded = await view.decode_all(part, conditions.fits_texts)
-                selection = await conditions.select(decoded, self._expressions)
-                found += await self._marks.mark(tp, selection.records)
-                await asyncio.sleep(0)
-        return found
+        await view.look_up(part)
+        decoded = await view.decode_all(part, conditions.fits_texts)
+        return (await conditions.select(decoded, self._expressions)).records
 
 
 def _event(name: str, data: dict[str, Any]) -> bytes:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.fetcher.fetch_states import FetchPhase
 from barnabas.replication.fetcher.leader_endpoint import EpochQuery
-from barnabas.replication.fetcher.local_replicas import OffsetTruncation, truncation_offset
+from barnabas.replication.fetcher.local_replicas import OffsetTruncation
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from barnabas.storage.errors import StorageError
 
@@ -49,7 +49,7 @@ class FollowerTruncation:
             partition = self._local.find(key)
             if partition is None:
                 self._fail_offline(key)
-            elif partition.log.latest_epoch is None:
+            elif self._local.latest_epoch(key) is None:
                 truncation = OffsetTruncation(state.fetch_offset, is_complete=True)
                 self._truncate(key, state, truncation, finds_divergence=True)
 
@@ -57,8 +57,7 @@ class FollowerTruncation:
         """Return the OffsetForLeaderEpoch queries for the logs that have a leader epoch."""
         requested: dict[TopicPartition, EpochQuery] = {}
         for key, state in self._states.in_phase(FetchPhase.TRUNCATING):
-            partition = self._local.find(key)
-            epoch = None if partition is None else partition.log.latest_epoch
+            epoch = self._local.latest_epoch(key)
             if epoch is not None:
                 requested[key] = EpochQuery(state.current_leader_epoch, epoch)
         return requested
@@ -114,7 +113,7 @@ class FollowerTruncation:
         if partition is None:
             self._fail_offline(key)
             return
-        truncation = truncation_offset(partition.log, end, state.fetch_offset)
+        truncation = self._local.truncation_offset(partition.log, end, state.fetch_offset)
         _log.info(
             "Log diverges from the leader's: partition=%s truncation=%s leader_epoch_end=%s",
             key,
@@ -157,7 +156,7 @@ class FollowerTruncation:
         before = (state.fetch_offset, state.last_fetched_epoch, state.phase)
         # Truncation removes whole batches: the log may end below the requested offset.
         state.fetch_offset = min(truncation.offset, log.log_end_offset)
-        epoch = log.latest_epoch
+        epoch = self._local.latest_epoch(key)
         state.last_fetched_epoch = UNKNOWN_EPOCH if epoch is None else epoch
         is_over = truncation.is_complete or finds_divergence
         state.phase = FetchPhase.FETCHING if is_over else FetchPhase.TRUNCATING
@@ -275,7 +274,7 @@ class OutOfRange:
 
     def _move_offset(self, key: TopicPartition, state: FetchState, leader_end: int) -> None:
         log = self._local.log(key)
-        epoch = log.latest_epoch
+        epoch = self._local.latest_epoch(key)
         before = (state.fetch_offset, state.last_fetched_epoch)
         state.fetch_offset = log.log_end_offset
         state.last_fetched_epoch = UNKNOWN_EPOCH if epoch is None else epoch

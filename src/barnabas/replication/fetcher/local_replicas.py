@@ -101,6 +101,17 @@ class LocalReplicas:
         """
         return self._partition(key).log
 
+    def latest_epoch(self, key: TopicPartition) -> int | None:
+        """Return the leader's epoch of the last record, or None if it is not known."""
+        partition = self._online.get(key)
+        return None if partition is None else partition.log.latest_epoch
+
+    def truncation_offset(
+        self, log: Log, leader_end: EpochEndOffset, fetch_offset: int
+    ) -> OffsetTruncation:
+        """Return the largest offset up to which both logs may be equal."""
+        return truncation_offset(log, leader_end, fetch_offset)
+
     @property
     def may_hold_back(self) -> bool:
         """Whether any partition is throttled."""

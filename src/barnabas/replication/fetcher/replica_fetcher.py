@@ -130,6 +130,7 @@ class ReplicaFetcher:
         "_syncing",
         "_truncation",
         "_wheel",
+        "answered_ms",
         "bytes_fetched",
         "key",
         "name",
@@ -179,9 +180,10 @@ class ReplicaFetcher:
         self._entry: WheelEntry | None = None
         # Timer that abandons the pending fetch in favor of a new partition.
         self._give_up_entry: WheelEntry | None = None
-        # Requests sent since the start. Also the number of the last one: responses to earlier ones
-        # are ignored.
+        # Requests sent since the start: responses to earlier ones than the last are ignored.
         self.requests = 0
+        # Wall clock (ms) of the last response, -1 before it. It omits partitions without changes.
+        self.answered_ms = -1
         # Bytes of records appended since the start.
         self.bytes_fetched = 0
 
@@ -247,7 +249,7 @@ class ReplicaFetcher:
                 continue
             has_new = True
             partition = self._local.find(key)
-            epoch = None if partition is None else partition.log.latest_epoch
+            epoch = self._local.latest_epoch(key)
             needs_no_truncation = self._leader.finds_divergence and epoch is not None
             phase = FetchPhase.FETCHING if needs_no_truncation else FetchPhase.TRUNCATING
             state = FetchState(initial, phase)
@@ -504,6 +506,7 @@ class ReplicaFetcher:
         if not self._session.on_response(code, response.session_id, received):
             self._on_session_error(requested, code)
             return
+        self.answered_ms = self._clock.wall_ms()
         self._machine.on(FetcherEvent.RECORDS_RECEIVED)
         steps = self._processing.process(requested.partitions, received)
         run_later = partial(self._run_later, received)

@@ -127,7 +127,16 @@ class ImageBrokers:
 class PartitionRegistry:
     """Partitions by name, and the reason why a partition is missing."""
 
-    __slots__ = ("_brokers", "_damaged", "_log_config", "_logs", "_settings", "offline", "online")
+    __slots__ = (
+        "_brokers",
+        "_damaged",
+        "_log_config",
+        "_logs",
+        "_settings",
+        "offline",
+        "online",
+        "read_only_topics",
+    )
 
     def __init__(
         self,
@@ -145,6 +154,8 @@ class PartitionRegistry:
         self.online: dict[TopicPartition, Partition] = {}
         # Partitions in failed directories, or with failed logs. Disjoint from `online`.
         self.offline: set[TopicPartition] = set()
+        # Topics that mirror topics of another cluster: only their link appends. Moved by the links.
+        self.read_only_topics: set[str] = set()
         # The repairable offline partitions: each damaged log, with the path of its damaged segment.
         self._damaged: dict[TopicPartition, str] = {}
 

@@ -27,6 +27,7 @@ from barnabas.replication.requests.delayed_writes import (
 )
 from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
 from barnabas.storage.log.batch_inspection import InspectionNeededError
+from barnabas.storage.results import AppendOrigin
 from barnabas.waiting.steps import ImmediateSteps
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.storage.log.batch_inspection import InspectedRecords, Inspection, JoinedBatch
     from barnabas.storage.log.log import Log
-    from barnabas.storage.results import AppendInfo, AppendOrigin
+    from barnabas.storage.results import AppendInfo
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.purgatory import Purgatory
 
@@ -155,6 +156,7 @@ class ReplicaAppends:
         appended: list[tuple[Partition, Sequence[AppendInfo]]] = []
         pending: list[PendingAppend] = []
         deferred: dict[TopicPartition, Inspection] | None = None
+        read_only = self._registry.read_only_topics
         for key, records in entries.items():
             partition = self.online.get(key)
             if partition is None:
@@ -163,6 +165,9 @@ class ReplicaAppends:
             leader = partition.leader
             if leader is None:
                 results[key] = self._refusal(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                continue
+            if read_only and key.topic in read_only:
+                results[key] = self._refuse_mirror(key, origin)
                 continue
             try:
                 info = leader.append(records, origin, required_acks, now_ms)
@@ -190,6 +195,25 @@ class ReplicaAppends:
         on_done(results)
         self.after_append(appended)
         return None
+
+    def _refuse_mirror(self, key: TopicPartition, origin: AppendOrigin) -> ProduceResult:
+        """Return the result of an append to a topic that mirrors a topic of another cluster.
+
+        Clients do not retry INVALID_REQUEST. The marker of a transaction has nothing to end here,
+        since records of the transaction are refused too, so it counts as written.
+        """
+        if origin is not AppendOrigin.CLIENT:
+            return ProduceResult(_NONE)
+        result = self._refusal(key, ErrorCode.INVALID_REQUEST)
+        result.error_message = (
+            f"{key.topic} is a read-only mirror of a topic in another cluster: produce to that "
+            "cluster, or promote the mirror by `barnabas links promote`"
+        )
+        return result
+
+    def is_read_only(self, key: TopicPartition) -> bool:
+        """Whether only a link may append to the partition."""
+        return key.topic in self._registry.read_only_topics
 
     def _refuse_acks(
         self,
@@ -416,6 +440,8 @@ class JointAppends:
             if partition is None or leader is None:
                 return False
             if required_acks == ACKS_ALL and leader.is_under_min_isr:
+                return False
+            if self._appends.is_read_only(key):
                 return False
             header = partition.log.appender.validate_for_joint_append(records, now_ms)
             if header is None:

@@ -6,6 +6,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.sockets import USUAL_OPTIONS
+from barnabas.runtime.tls.tls_error import TlsError
 from barnabas.runtime.tls.tls_session import TlsSession
 from barnabas.runtime.tls.tls_stream import TlsStream
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
         StreamHandler,
     )
     from barnabas.runtime.tls.contexts import TlsContext
-    from barnabas.runtime.tls.tls_error import TlsError
     from barnabas.runtime.tls.tls_stream import TlsDependencies
 
 
@@ -127,8 +127,11 @@ class _TlsAttempt:
 
     def _on_timed_out(self) -> None:
         if not self._settled:
+            is_connected = self._stream is not None and self._stream.is_connected
             self._fail(
-                TimeoutError(errno.ETIMEDOUT, "the connection attempt or TLS handshake timed out")
+                TlsError("the TLS handshake timed out")
+                if is_connected
+                else TimeoutError(errno.ETIMEDOUT, "connection attempt timed out")
             )
             self._abort()
 

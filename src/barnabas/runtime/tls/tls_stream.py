@@ -155,6 +155,11 @@ class TlsStream:
         return ("", "") if self._session is None else self._session.cipher
 
     @property
+    def is_connected(self) -> bool:
+        """Whether the inner stream is open, before or after the handshake."""
+        return self._inner is not None
+
+    @property
     def buffered_bytes(self) -> int:
         """Number of plain bytes written here that the kernel has not taken yet."""
         if not self._in_flight_bytes or self._inner is None:

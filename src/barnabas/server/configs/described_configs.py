@@ -13,6 +13,7 @@ from barnabas.controller.config_rules import ConfigSource
 from barnabas.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, CLIENT_METRICS, GROUP, TOPIC
 from barnabas.metadata.group_configs import GROUP_CONFIGS
+from barnabas.replication.links.link_table import LINK_PREFIX, client_key_of
 from barnabas.server.configs.config_admin import described_levels
 from barnabas.settings.key import ConfigKey, DynamicMode, Required, without_listener
 from barnabas.storage.config import TOPIC_CONFIGS, topic_defaults
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 # Type of unknown keys and of loggers, as in Kafka.
 _NO_TYPE = 0
+_STRING = 2
 
 
 class SourcedValue(NamedTuple):
@@ -105,7 +107,7 @@ class DescribedConfigs:
             declared = current.definition.get(base)
             values = self._broker_values(name)
             if declared is None:
-                yield _hidden(name, values)
+                yield _unknown(name, values)
             else:
                 # A key with a listener prefix falls back to the key without the prefix.
                 values += self._broker_values(base)
@@ -119,7 +121,7 @@ class DescribedConfigs:
         for name, value in own.items():
             key = self._dynamic.current.definition.get(name)
             values = [SourcedValue(name, value, source)]
-            yield _hidden(name, values) if key is None else _described(key, value, values)
+            yield _unknown(name, values) if key is None else _described(key, value, values)
 
     def client_metrics(self, name: str) -> Iterator[DescribedConfig]:
         """Yield all keys of a client metrics subscription. The subscription need not exist."""
@@ -188,6 +190,19 @@ def _hidden(name: str, values: list[SourcedValue]) -> DescribedConfig:
     values = [each._replace(value=None) for each in values]
     source = values[0].source if values else ConfigSource.DEFAULT
     return DescribedConfig(name, None, values, source, read_only=True, sensitive=True)
+
+
+def _unknown(name: str, values: list[SourcedValue]) -> DescribedConfig:
+    """Describe a key that no definition has: a setting of a link, or a plug-in's key."""
+    if name.startswith(LINK_PREFIX):
+        # Imported only for clusters with links.
+        from barnabas.client.config import is_secret
+
+        client_key = client_key_of(name)
+        if client_key is None or not is_secret(client_key):
+            value = values[0].value if values else None
+            return DescribedConfig(name, value, values, values[0].source, type=_STRING)
+    return _hidden(name, values)
 
 
 def _own_values(key: ConfigKey, own: Mapping[str, str], source: ConfigSource) -> list[SourcedValue]:

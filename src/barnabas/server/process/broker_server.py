@@ -36,6 +36,8 @@ from barnabas.server.controller_access.registration import Registrant, Registrat
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.dispatch.served_apis import served_apis
 from barnabas.server.handlers.dependencies import BrokerDependencies, HandlerTable
+from barnabas.server.links.link_dependencies import LinkDependencies
+from barnabas.server.links.link_manager import LinkManager
 from barnabas.server.peers.latest_offsets import LatestOffsets
 from barnabas.server.peers.markers import MarkerWriter, NetworkMarkerSender
 from barnabas.server.peers.peer_queues import PeerDependencies
@@ -160,6 +162,8 @@ class BrokerServer:
         self._maybe_open_logs()
 
     def _on_image(self, delta: ClusterDelta, image: ClusterImage) -> None:
+        # Before the follower: clients must not write to the leader of a new mirror.
+        self.links.on_image(image)
         self.follower.on_image(delta, image)
         self.lost_leaders.on_change(delta)
         if delta.feature_changes and not image.features.has_share_groups:
@@ -214,6 +218,7 @@ class BrokerServer:
             listener.close()
         self.registration.stop()
         self._shared.cluster.backlog.close()
+        self.links.close()
         self.replicas.shutdown()
         self._await_checkpoints(on_closed, STOP_TRIES)
 
@@ -274,6 +279,7 @@ class BrokerServer:
         self._create_share_coordinator()
         self._create_groups()
         self._create_transactions()
+        self.links = self._make_links()
         self.follower = MetadataFollower(
             shared.cluster,
             shared.dynamic,
@@ -292,7 +298,27 @@ class BrokerServer:
             assignments.on_changes,
             self._moves.on_changes,
             self.shares.on_changes,
+            self.links.on_changes,
         ]
+
+    def _make_links(self) -> LinkManager:
+        """Create the links to other clusters. They begin with the metadata."""
+        shared = self._shared
+        return LinkManager(
+            LinkDependencies(
+                node_id=shared.node_id,
+                cluster_id=shared.cluster_id,
+                config=self._config.build(ReplicationConfig),
+                runtime=self._runtime,
+                wheel=shared.wheel,
+                cluster=shared.cluster,
+                replicas=self.replicas,
+                groups=self.groups,
+                latest=LatestOffsets(self.replicas, self._peers),
+                auto_topics=self._auto_topics,
+                forwarding=self._forwarding,
+            )
+        )
 
     def _create_groups(self) -> None:
         """Create the group coordinator."""

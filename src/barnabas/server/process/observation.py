@@ -8,6 +8,7 @@ from barnabas.coordinator.group.group_coordinator import group_families
 from barnabas.coordinator.share.share_coordinator import share_families
 from barnabas.metrics import names
 from barnabas.metrics.registry import MetricFamily, MetricsRegistry, summary_of
+from barnabas.replication.links.mirror_gauges import mirror_families
 from barnabas.replication.replica_gauges import publish_replica_metrics
 from barnabas.runtime.packages import needed_for
 from barnabas.server.metrics.broker_metrics import (
@@ -122,6 +123,7 @@ class Observation:
             lambda: share_partition_families(
                 dependencies.shares, dependencies.clock.monotonic_ms()
             ),
+            lambda: mirror_families(dependencies.replicas.mirrors, dependencies.clock.wall_ms()),
             lambda: group_families(dependencies.groups),
             lambda: transaction_families(
                 dependencies.transactions, dependencies.marker_sender, dependencies.verification

@@ -3,12 +3,14 @@
 When a process is killed, its kernel resets or closes its connections. A broker that is alive
 reconnects within milliseconds after an idle timeout, a restart of the listener, or a network
 problem. The controller therefore probes a broker that does not reconnect within 200 ms. The broker
-is dead if its listener refuses the connection, or closes it without a response. Brokers of Apache
-Kafka also close the connection when a heartbeat has no response in time, and may reconnect later.
-Kafka waits until the session expires after 9 s.
+is dead if its listener refuses the connection, or closes it without a response. It is also dead if
+its host does not accept the connection within a second: a container that was killed has lost its
+address. Brokers of Apache Kafka also close the connection when a heartbeat has no response in time,
+and may reconnect later. Kafka waits until the session expires after 9 s.
 
 A newly active controller has no heartbeat connections. It probes the brokers that do not connect in
-time in the same way.
+time in the same way. A host that does not respond may be cut off from this controller only, so
+its broker keeps its session.
 
 A new incarnation of a broker may try to register while the old session exists. The old incarnation
 is dead if the listener does not respond: the new incarnation is bound there but does not serve yet.
@@ -153,7 +155,7 @@ class BrokerWatch:
         if endpoint is None:
             self._report_lost(broker, "its heartbeat connection closed and was not replaced")
         else:
-            self._probe(broker, endpoint)
+            self._probe(broker, endpoint, has_closed=True)
 
     def _probe_unconnected(self) -> None:
         for broker in self._registered().values():
@@ -162,13 +164,23 @@ class BrokerWatch:
             if broker.id != self._node_id and broker.id not in self._connections:
                 endpoint = broker.listeners.get(self._inter_broker_listener)
                 if endpoint is not None:
-                    self._probe(broker, endpoint)
+                    self._probe(broker, endpoint, has_closed=False)
 
-    def _probe(self, broker: BrokerRegistration, endpoint: Endpoint) -> None:
+    def _probe(self, broker: BrokerRegistration, endpoint: Endpoint, *, has_closed: bool) -> None:
+        """Probe a broker, and report it if it is dead.
+
+        Args:
+            broker: a registered broker.
+            endpoint: its inter-broker listener.
+            has_closed: whether it had a heartbeat connection, which was closed.
+        """
+
         def on_result(error: NetworkError | None) -> None:
-            if error is None or not (error.is_refusal or error.kind is _ENDED):
-                # The broker is alive, or its host does not respond. In that case its session
-                # expires.
+            if error is None:
+                return
+            is_absent = error.is_unreachable if has_closed else error.is_refusal
+            if not is_absent and error.kind is not _ENDED:
+                # The process may be paused or slow. Its session expires if it is.
                 return
             self._report_lost(broker, f"no response at {endpoint.host}:{endpoint.port}")
 

@@ -443,11 +443,32 @@ class LogAppender:
             CorruptRecordError: batches or markers are damaged, or offsets do not increase.
             InvalidTxnStateError: a batch does not belong to its producer's open transaction.
         """
+        return self._append_unchanged(records, leader_epoch_max, None)
+
+    def append_as_mirror(self, records: bytearray, leader_epoch: int) -> AppendInfo:
+        """Write the batches of another cluster's leader with the epoch of this leader.
+
+        Everything else stays: offsets, timestamps, producer ids, control batches and the CRC, which
+        does not cover the epoch. `records` is patched in place.
+
+        Returns:
+            The appended offsets, with the leader epoch that the last batch had in the other
+            cluster.
+
+        Raises:
+            StorageError: see `append_as_follower`.
+        """
+        return self._append_unchanged(memoryview(records), _EPOCH_MAX, leader_epoch)
+
+    def _append_unchanged(
+        self, records: memoryview | bytes, epoch_max: int, own_epoch: int | None
+    ) -> AppendInfo:
+        """Write a leader's batches with their offsets, and with `own_epoch` if it is given."""
         guard = self._guard
         if guard.has_failed or guard.is_closed:
             raise KafkaStorageError(f"{guard.directory} is offline")
         try:
-            found, end = read_followed_batches(records, leader_epoch_max)
+            found, end = read_followed_batches(records, epoch_max)
         except UnsupportedMagicError as error:
             raise UnsupportedForMessageFormatError(str(error)) from None
         end_offset = self._offsets.log_end_offset
@@ -462,7 +483,13 @@ class LogAppender:
         placed = [place(info, position, header, header.base_offset) for position, header in found]
         info.last_leader_epoch = found[-1][1].partition_leader_epoch
         info.size = len(records)
-        self._write(records, info, placed, self._roller.wall_ms(), epochs_of(found))
+        epochs = epochs_of(found)
+        if own_epoch is not None:
+            assert isinstance(records, memoryview)
+            for position, header in found:
+                set_offset_and_epoch(records, position, header.base_offset, own_epoch)
+            epochs = [EpochEntry(own_epoch, info.first_offset)]
+        self._write(records, info, placed, self._roller.wall_ms(), epochs)
         self._commit_producers(changes)
         return info
 

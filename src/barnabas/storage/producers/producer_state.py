@@ -350,6 +350,14 @@ class ProducerState:
             del self.entries[producer_id]
         return len(expired)
 
+    def forget_idle(self) -> None:
+        """Remove the producers without an open transaction, because their ids are used again."""
+        self.entries = {
+            producer_id: entry
+            for producer_id, entry in self.entries.items()
+            if entry.txn_first_offset != NO_OFFSET
+        }
+
     def clear(self, end_offset: int) -> None:
         """Remove all producers, and set the offset of the state to `end_offset`."""
         self.entries.clear()

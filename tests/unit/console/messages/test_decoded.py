@@ -57,7 +57,7 @@ def test_json_shows_letters_for_their_escapes(escaped: str, shown: str) -> None:
 
 @pytest.mark.parametrize("data", [b"{nearly}", b"[1,", b'{"a":1} x', b"plain", b"12"])
 def test_other_text_stays_as_it_is(data: bytes) -> None:
-    assert shown_bytes(data, 100) == ("text", data.decode(), len(data), False, "")
+    assert shown_bytes(data, 100)[:5] == ("text", data.decode(), len(data), False, "")
 
 
 def test_bytes_are_dumped() -> None:

@@ -28,7 +28,7 @@ def shown(data: bytes, name: str = "") -> ShownBytes:
     ],
 )
 def test_binary_formats_are_json(name: str, note: str, data: bytes) -> None:
-    assert shown(data) == ShownBytes("json", SHOWN, len(data), False, note)
+    assert shown(data) == ShownBytes("json", SHOWN, len(data), False, note, True)
     assert shown(data, name) == shown(data)
     # One byte more or less is no value of the format.
     for other in (data[:-1], data + b"\1"):
@@ -99,7 +99,7 @@ def test_xml_is_indented() -> None:
     ],
 )
 def test_xml_with_entities_or_errors_stays_as_it_is(data: bytes) -> None:
-    assert shown(data) == ShownBytes("text", data.decode(), len(data), False)
+    assert shown(data) == ShownBytes("text", data.decode(), len(data), False, has_raw=True)
     assert shown(data, "xml").note
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
+import cbor2
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
 from barnabas.client.fetch.record_set import ConsumerRecord
+from barnabas.console.messages.decoded import PARSED_BYTES_MAX
 from barnabas.console.messages.formats import AUTOMATIC, Decoders, Formats
 from barnabas.console.messages.masking import HASH, HEADER, HIDDEN, LAST_4, MaskRule, Masks
 from barnabas.console.messages.record_view import DecodedRecord, RecordView
@@ -190,6 +193,57 @@ def test_only_rules_that_say_so_are_lifted() -> None:
     value = b'{"a": 1, "b": 2}'
     assert decoded(value, *rules).value.content == {"a": HIDDEN, "b": HIDDEN}
     assert decoded(value, *rules, reveal=True).value.content == {"a": 1, "b": HIDDEN}
+
+
+@pytest.mark.parametrize("encode", [msgspec.msgpack.encode, cbor2.dumps])
+def test_text_in_byte_strings_is_masked_like_other_text(encode: Any) -> None:
+    inner = {"secret": CARD, "open": "shown"}
+    values = {
+        "json": json.dumps(inner).encode(),
+        "text": json.dumps(inner),
+        "deep": [{"json": json.dumps({"more": json.dumps(inner)}).encode()}],
+        "packed": encode(inner),
+        "open": b"shown",
+    }
+    found = decoded(encode(values), rule("**.secret")).value
+    assert CARD not in str(found.content)
+    masked = {"secret": HIDDEN, "open": "shown"}
+    assert json.loads(found.content["json"]) == json.loads(found.content["text"]) == masked
+    assert json.loads(json.loads(found.content["deep"][0]["json"])["more"]) == masked
+    # A byte string of another format may have the member.
+    assert found.content["packed"] == HIDDEN
+    # Bytes that need no mask are shown as JSON shows bytes.
+    assert found.content["open"] == base64.b64encode(b"shown").decode()
+
+
+@pytest.mark.parametrize("how", [HASH, LAST_4])
+def test_equal_texts_have_equal_masks_in_strings_and_in_byte_strings(how: str) -> None:
+    values = {"text": CARD, "bytes": CARD.encode()}
+    found = decoded(cbor2.dumps(values), rule("*", how)).value.content
+    assert found["text"] == found["bytes"] != HIDDEN
+    [plain] = decoded(json.dumps([{"text": CARD}]).encode(), rule("*.text", how)).value.content
+    assert plain["text"] == found["text"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "secret", "Secret", "secret ", " secret", "\tsecret\n", "ｓｅｃｒｅｔ", "ſecret",
+        "se\u200bcret", "\ufeffsecret", "@ secret", "\u2460secret"[1:],
+    ],
+)  # fmt: skip
+def test_no_spelling_that_looks_like_the_name_evades_a_mask(name: str) -> None:
+    value = json.dumps({name: CARD, "secret2": "open"}).encode()
+    assert decoded(value, rule("secret")).value.content == {name: HIDDEN, "secret2": "open"}
+
+
+def test_large_values_are_masked_as_a_whole() -> None:
+    value = b'{"secret": "' + CARD.encode() + b'", "pad": "' + b"x" * PARSED_BYTES_MAX + b'"}'
+    assert decoded(value, rule("secret")).value.text == HIDDEN
+    assert decoded(value, rule("")).value.text == HIDDEN
+    assert decoded(value, rule("", LAST_4)).value.text == HIDDEN
+    hashed = [decoded(each, rule("", HASH)).value.text for each in (value, value, value + b" ")]
+    assert hashed[0] == hashed[1] != hashed[2]
 
 
 def test_null_and_empty_values_stay() -> None:

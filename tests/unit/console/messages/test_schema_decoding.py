@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +25,9 @@ from barnabas.serializers import (
     SchemaRegistry,
 )
 from unit.serializers.registry_server import RegistryServer
+from waiting import eventually
 
+SECONDS = 60.0
 SCHEMA = {
     "type": "record",
     "name": "Flight",
@@ -64,7 +67,7 @@ def test_values_of_all_formats_are_json(server: RegistryServer) -> None:
         [found] = shown(server.url, data)
         schema_id = int.from_bytes(data[1:5], "big")
         text = '{"origin": "JFK", "delay": 42}'
-        assert found == ShownBytes("json", text, len(data), False, f"schema {schema_id}")
+        assert found == ShownBytes("json", text, len(data), False, f"schema {schema_id}", True)
 
 
 def test_other_bytes_are_shown_as_before_and_ask_nothing(server: RegistryServer) -> None:
@@ -106,6 +109,28 @@ def test_an_unreachable_registry_is_asked_once_per_page() -> None:
         found = shown(server.url, *(struct.pack(">bIq", 0, n, 5) for n in range(5)))
     assert len(tries) == 1
     assert all("status 401" in each.note for each in found)
+
+
+def test_a_registry_that_does_not_answer_is_named_and_not_asked_again_at_once() -> None:
+    may_answer = threading.Event()
+    tries: list[str] = []
+
+    def silent(_method: str, path: str, _headers: Any) -> tuple[int, bytes]:
+        tries.append(path)
+        may_answer.wait(SECONDS)
+        return 404, b"{}"
+
+    with RegistryServer(silent) as server:
+        registry = SchemaRegistry(server.url, timeout_s=SECONDS)
+        decoder = SchemaDecoder(registry, TickingClock(), lookup_s=0.01)
+        for number in range(5):
+            [found] = shown("", struct.pack(">bIq", 0, number, 5), decoder=decoder)
+            assert found.kind == "bytes"
+            assert found.note == "the registry does not answer within 0.01 s"
+        eventually(lambda: tries)
+        assert len(tries) == 1
+        may_answer.set()
+        decoder.close()
 
 
 def test_damaged_bytes_are_shown_with_the_reason(server: RegistryServer) -> None:

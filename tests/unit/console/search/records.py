@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple
 
 from barnabas.client.consumer.consumer_records import ConsumerRecords
 from barnabas.client.fetch.record_set import ConsumerRecord
+from barnabas.client.group.group_offsets import CommittedOffset
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.forms import Fields
 from barnabas.console.messages.formats import Decoders
@@ -19,6 +19,15 @@ from barnabas.console.search.conditions import Conditions
 TOPIC = "t"
 # Records of one poll.
 POLLED = 7
+
+
+class Part(list[ConsumerRecord]):
+    """The records of a partition in a poll. No batch is known, and none is in a transaction."""
+
+    pieces = ()
+
+    def transactional_ranges(self) -> list[tuple[int, int]]:
+        return []
 
 
 def raw(
@@ -53,13 +62,6 @@ class Partition(NamedTuple):
     leader: int = 1
 
 
-class PolledPart(list[ConsumerRecord]):
-    """The records of a partition in one poll; none is in a transaction."""
-
-    def transactional_ranges(self) -> list[tuple[int, int]]:
-        return []
-
-
 class LogConsumer:
     """A consumer over logs in memory. Offsets without a record are gaps, as after compaction.
 
@@ -78,15 +80,7 @@ class LogConsumer:
         # Set: polls return nothing new until the event is set.
         self.stuck: asyncio.Event | None = None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def close(self, _seconds: float = 0) -> None:
         self._positions.clear()
 
     async def partitions_for(self, _topic: str) -> list[Partition]:
@@ -122,11 +116,11 @@ class LogConsumer:
             if tp in self._paused:
                 continue
             rest = [each for each in self._logs[tp.partition] if each.offset >= position]
-            part = PolledPart(rest[: min(POLLED, max_records)])
+            part = Part(rest[: min(POLLED, max_records)])
             if part:
                 parts[tp] = part
                 self._positions[tp] = part[-1].offset + 1
             else:
                 self._positions[tp] = self._ends[tp.partition]
-        # The console reads only which partitions were polled.
-        return ConsumerRecords(parts, cast("Any", dict.fromkeys(parts)))
+        offsets = {tp: CommittedOffset(part[-1].offset + 1) for tp, part in parts.items()}
+        return ConsumerRecords(parts, offsets)

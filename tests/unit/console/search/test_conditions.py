@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.console.messages.decoded import PARSED_BYTES_MAX, PIECE_BYTES
 from barnabas.console.messages.masking import MaskRule
 from barnabas.console.search.expressions import ExpressionFilter
 from unit.console.search.records import conditions, decoded
@@ -79,3 +80,16 @@ def test_an_expression_selects_among_the_records_that_have_the_texts() -> None:
 def test_conditions_are_false_if_every_record_fulfills_them() -> None:
     assert not conditions(case="ignore")
     assert conditions(filter="true")
+
+
+@pytest.mark.parametrize("place", [0, PIECE_BYTES - 3, PIECE_BYTES * 3 - 1, 2 * PARSED_BYTES_MAX])
+def test_a_text_in_a_large_value_is_found_wherever_it_is(place: int) -> None:
+    text = "x" * place + "Nädel" + "y" * (2 * PARSED_BYTES_MAX)
+    for value in (text.encode(), b"\xff" + text.encode()):
+        record = decoded(value)
+        assert conditions(value="Nädel").fits_texts(record)
+        assert not conditions(value="nädel").fits_texts(record)
+        assert not conditions(value="Nadel").fits_texts(record)
+    assert conditions(value="nÄDEL", case="ignore").fits_texts(decoded(text.encode()))
+    # Bytes are found by their hexadecimal digits too.
+    assert conditions(value="4e c3 a4").fits_texts(decoded(b"\xff" + text.encode()))

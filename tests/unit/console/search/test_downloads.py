@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import csv
 import io
 import json
@@ -18,13 +19,18 @@ from barnabas.client.fetch.record_set import ConsumerRecord
 from barnabas.console.forms import FormError
 from barnabas.console.messages.masking import MaskRule
 from barnabas.console.messages.one_record import Fate
+from barnabas.console.messages.reading import LargeReads, RecordReader
 from barnabas.console.search.columns import parse_columns
-from barnabas.console.search.downloads import Download, DownloadLimits, harmless, make_writer
+from barnabas.console.search.downloads import Download, DownloadLimits
 from barnabas.console.search.expressions import ExpressionFilter
+from barnabas.console.search.file_formats import (
+    TooLargeForParquetError,
+    harmless,
+    make_writer,
+)
 from barnabas.console.search.jobs import Search, make_plan
 from barnabas.console.search.ranges import Place
 from barnabas.console.search.scan import Scan
-from barnabas.console.search.transaction_marks import TransactionMarks
 from barnabas.console.search.zones import UTC_ZONE
 from barnabas.sim.clock import SimClock, SimScheduler
 from unit.console.search.records import TOPIC, LogConsumer, conditions, decoded, raw, view
@@ -35,7 +41,7 @@ FORMATS = ("jsonl", "csv", "parquet")
 
 def written(name: str, columns: str, *records: Any, truncated: str = "") -> bytes:
     writer = make_writer(name, parse_columns(columns), UTC_ZONE)
-    return writer.write(records) + writer.end(truncated)
+    return b"".join((*writer.write(records), *writer.end(truncated)))
 
 
 def rows_of(name: str, data: bytes) -> list[dict[str, Any]]:
@@ -156,8 +162,8 @@ def downloaded(
         expressions = ExpressionFilter(60.0)
         writer = make_writer("jsonl", parse_columns("partition,offset"), UTC_ZONE)
         download = Download(search, writer, SimClock(SimScheduler()), limits)
-        marks = TransactionMarks(lambda **_: consumer, is_committed=True)
-        scan = Scan(consumer, search.view, search.conditions, expressions, marks)
+        reader = RecordReader(lambda **_: consumer, LargeReads(), "read_committed")
+        scan = Scan(reader, search.view, search.conditions, expressions)
         try:
             return b"".join([part async for part in download.parts(plan, scan)])
         finally:
@@ -192,6 +198,46 @@ def test_a_download_of_the_newest_has_as_many_as_the_list() -> None:
         (1, 24),
         (0, 24),
     ]
+
+
+def test_the_newest_are_written_in_order_however_large_they_are() -> None:
+    size = 3 * 1024 * 1024
+    large = {0: [raw(bytes([65 + n]) * size, offset=n, timestamp=n) for n in range(6)]}
+    rows = downloaded(large, Place())
+    assert [row["offset"] for row in rows] == [5, 4, 3, 2]
+
+
+LARGE_TEXT = '=a"b\\ü' * 300_000
+LARGE = {"text": LARGE_TEXT.encode(), "bytes": bytes(range(256)) * 8_000}
+
+
+@pytest.mark.parametrize("name", ["jsonl", "csv"])
+@pytest.mark.parametrize("kind", LARGE)
+def test_large_values_are_whole_and_written_in_pieces(name: str, kind: str) -> None:
+    data = LARGE[kind]
+    record = decoded(data, key=data, headers=[("h", data)])
+    writer = make_writer(name, (), UTC_ZONE)
+    pieces = [*writer.write([record, RECORD]), *writer.end("")]
+    assert max(map(len, pieces)) < 1024 * 1024
+    csv.field_size_limit(100_000_000)
+    row, small = rows_of(name, b"".join(pieces))
+    assert small["offset"] in (5, "5")
+    found = [row["key"], row["value"]]
+    if name == "csv":
+        wanted = base64.b64encode(data).decode() if kind == "bytes" else f"'{LARGE_TEXT}"
+        assert found == [wanted, wanted]
+        assert json.loads(row["headers"])[0][1] == wanted.removeprefix("'")
+        return
+    wanted_json: Any = {"base64": base64.b64encode(data).decode()}
+    wanted_json = LARGE_TEXT if kind == "text" else wanted_json
+    assert found == [wanted_json, wanted_json]
+    assert row["headers"] == [["h", wanted_json]]
+
+
+def test_a_value_that_is_too_large_for_parquet_ends_the_file_with_advice() -> None:
+    writer = make_writer("parquet", (), UTC_ZONE)
+    with pytest.raises(TooLargeForParquetError, match="choose JSON lines or CSV"):
+        list(writer.write([decoded(bytes(5 * 1024 * 1024))]))
 
 
 @pytest.mark.parametrize(

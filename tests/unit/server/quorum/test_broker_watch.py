@@ -11,6 +11,7 @@ import pytest
 from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
 from barnabas.network.channel import ChannelDependencies
 from barnabas.network.framed_protocol import new_receive_buffer
+from barnabas.raft.listener import LeaderAndEpoch
 from barnabas.server.quorum.broker_watch import BrokerWatch
 from barnabas.sim.world import SimWorld
 from barnabas.waiting.timing_wheel import TimingWheel
@@ -38,7 +39,9 @@ class Controller:
 
     def __init__(self) -> None:
         endpoint = Endpoint("broker", PORT, 0)
-        broker = BrokerRegistration(BROKER, EPOCH, bytes(16), {"PLAINTEXT": endpoint}, {})
+        broker = BrokerRegistration(
+            BROKER, EPOCH, bytes(16), {"PLAINTEXT": endpoint}, {}, fenced=False
+        )
         self.image: Any = SimpleNamespace(brokers={BROKER: broker})
         self.suspected: list[int] = []
         self.lost: list[int] = []
@@ -50,8 +53,8 @@ class Controller:
         self.lost.append(broker_id)
 
 
-def watched(world: SimWorld) -> tuple[BrokerWatch, Controller]:
-    """Return a watch that has the heartbeat connection of the broker."""
+def watched(world: SimWorld, *, is_new: bool = False) -> tuple[BrokerWatch, Controller]:
+    """Return a watch that has the heartbeat connection of the broker, unless it is new."""
     runtime = world.host("controller").runtime
     wheel = TimingWheel(runtime.clock, runtime.timer)
     channels = ChannelDependencies(
@@ -59,7 +62,8 @@ def watched(world: SimWorld) -> tuple[BrokerWatch, Controller]:
     )
     controller = Controller()
     watch = BrokerWatch(1, controller, runtime.timer, lambda: channels, "PLAINTEXT")
-    watch.on_heartbeat(CONNECTION, BROKER, EPOCH)
+    if not is_new:
+        watch.on_heartbeat(CONNECTION, BROKER, EPOCH)
     return watch, controller
 
 
@@ -84,4 +88,32 @@ def test_a_broker_that_lost_its_heartbeat_connection_and_responds_is_alive(
         watch.on_heartbeat(object(), BROKER, EPOCH)
     world.run_until(lambda: bool(controller.lost), 10_000)
     assert controller.suspected == [BROKER]
+    assert controller.lost == []
+
+
+def test_a_broker_that_lost_its_heartbeat_connection_and_its_host_is_dead() -> None:
+    world = SimWorld(1)
+    world.host("broker").runtime.sockets.listen("", PORT, Responding)
+    watch, controller = watched(world)
+    world.network.partition("controller", "broker")
+    watch.on_closed(CONNECTION)
+    assert world.run_until(lambda: controller.lost == [BROKER], 2_000)
+
+
+def test_a_broker_that_accepts_connections_and_does_not_respond_keeps_its_session() -> None:
+    world = SimWorld(1)
+    world.host("broker").runtime.sockets.listen("", PORT, Recorder)
+    watch, controller = watched(world)
+    watch.on_closed(CONNECTION)
+    world.run_until(lambda: bool(controller.lost), 10_000)
+    assert controller.lost == []
+
+
+def test_a_new_controller_does_not_take_a_host_that_does_not_respond_for_dead() -> None:
+    world = SimWorld(1)
+    world.host("broker").runtime.sockets.listen("", PORT, Responding)
+    watch, controller = watched(world, is_new=True)
+    world.network.partition("controller", "broker")
+    watch.on_leader_change(LeaderAndEpoch(1, 1))
+    world.run_until(lambda: bool(controller.lost), 10_000)
     assert controller.lost == []

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from barnabas.console.messages.one_record import Fate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import TracebackType
-    from typing import Self
+    from collections.abc import Callable, Iterable, Sequence
 
     from barnabas import aio
     from barnabas.client.consumer.consumer_records import ConsumerRecords
@@ -58,21 +56,10 @@ class TransactionMarks:
         self._position = 0
         self._received: set[int] = set()
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def close(self, timeout: float = _CLOSE_S) -> None:
+    async def aclose(self) -> None:
         """Close the second consumer."""
         if self._committed is not None:
-            await self._committed.close(timeout)
+            await self._committed.close(_CLOSE_S)
 
     def note(self, records: ConsumerRecords) -> None:
         """Remember which records of a poll are in transactions, before `mark` is called."""
@@ -85,29 +72,38 @@ class TransactionMarks:
         Raises:
             ClientError: The partition cannot be read.
         """
-        batches = self._batches.get(tp)
-        if not batches or not records:
-            return records
-        batch_of = {each.offset: _batch_at(batches, each.offset) for each in records}
-        found = sorted({batch for batch in batch_of.values() if batch is not None})
-        if not found:
-            return records
-        if self._is_committed:
-            fates: dict[Batch | None, Fate] = dict.fromkeys(found, Fate.COMMITTED)
-        else:
-            fates = await self._fates(tp, found)
-        return [each._replace(fate=fates.get(batch_of[each.offset], Fate.NONE)) for each in records]
+        fates = await self.fates(tp, [each.offset for each in records])
+        return [
+            each._replace(fate=fates[each.offset]) if each.offset in fates else each
+            for each in records
+        ]
 
-    async def _fates(
-        self, tp: TopicPartition, batches: Sequence[Batch]
-    ) -> dict[Batch | None, Fate]:
+    async def fates(self, tp: TopicPartition, offsets: Iterable[int]) -> dict[int, Fate]:
+        """Return the fates of those offsets of the newest poll that are in transactions.
+
+        Raises:
+            ClientError: The partition cannot be read.
+        """
+        batches = self._batches.get(tp)
+        if not batches:
+            return {}
+        places = ((offset, _batch_at(batches, offset)) for offset in offsets)
+        batch_of = {offset: batch for offset, batch in places if batch is not None}
+        if not batch_of:
+            return {}
+        if self._is_committed:
+            return dict.fromkeys(batch_of, Fate.COMMITTED)
+        found = await self._fates(tp, sorted(set(batch_of.values())))
+        return {offset: found[batch] for offset, batch in batch_of.items()}
+
+    async def _fates(self, tp: TopicPartition, batches: Sequence[Batch]) -> dict[Batch, Fate]:
         """Return the fates of batches of transactions, which are in order."""
         consumer = self._committed
         if consumer is None:
             config: dict[str, Any] = {"isolation.level": "read_committed"}
             consumer = self._committed = self._open_consumer(**config)
         last_stable = (await consumer.end_offsets([tp]))[tp]
-        fates: dict[Batch | None, Fate] = dict.fromkeys(batches, Fate.OPEN)
+        fates = dict.fromkeys(batches, Fate.OPEN)
         ended = [batch for batch in batches if batch[0] < last_stable]
         if not ended:
             return fates

@@ -1,0 +1,357 @@
+"""`barnabas links`: topics mirrored from another cluster, with their offsets."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.common.output import (
+    ClientOptions,
+    client_options,
+    connected,
+    echo_json,
+    fail,
+)
+from barnabas.cli.common.printable import counted, echo
+from barnabas.cli.common.tables import bad, echo_line, echo_table, good, header_option, warn
+from barnabas.cli.common.units import Size, duration_text
+from barnabas.cli.links.mirrors import PartitionLag, change, find_lags, read_table
+from barnabas.cli.links.promotion import await_no_lag
+from barnabas.replication.links.link_table import (
+    BYTES_PER_SECOND,
+    GROUP_SYNC_MS,
+    GROUPS,
+    LINK_NAME,
+    SOURCE_CLUSTER_ID,
+    STATE,
+    TOPICS,
+    LinkDefinition,
+    LinkTable,
+    MirrorState,
+    MirrorTopic,
+    setting_name,
+)
+from barnabas.settings.pattern import Pattern, PatternError
+from barnabas.settings.properties import PropertiesError, parse_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from barnabas.client.facade import Client
+
+EXAMPLES = """\b
+Examples:
+  barnabas links create prod --config prod.properties --topics 'orders.*' --groups '.*'
+  barnabas links list
+  barnabas links describe prod
+  barnabas links pause prod
+  barnabas links promote prod --topic orders.eu
+
+\b
+A link is in the cluster that has the mirrors. Its mirror topics have the records of the topics of
+the same names in the source cluster, with the same offsets, and are read-only until they are
+promoted. The patterns are regular expressions that match whole names.
+"""
+_STATES: dict[MirrorState, Callable[[object], object]] = {
+    MirrorState.ACTIVE: good,
+    MirrorState.PAUSED: warn,
+    MirrorState.STOPPED: bad,
+    MirrorState.PROMOTED: str,
+}
+_MS_PER_S = 1000.0
+
+topics_option = click.option(
+    "--topic", "names", multiple=True, metavar="TOPIC", help="Only this mirror; may be repeated."
+)
+
+
+@click.group(epilog=EXAMPLES)
+def links() -> None:
+    """Mirror topics of another cluster, with their offsets."""
+
+
+@links.command("create", epilog=EXAMPLES.partition("barnabas links list")[0].rstrip() + "\n")
+@click.argument("name")
+@click.option(
+    "--config",
+    "source_file",
+    required=True,
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Properties of a client of the source cluster, with bootstrap.servers.",
+)
+@click.option("--topics", "topics", default="", metavar="REGEX", help="Topics to mirror.")
+@click.option("--groups", "groups", default="", metavar="REGEX", help="Groups to copy offsets of.")
+@click.option("--throttle", type=Size(min=1), help="Bytes per second of each broker.")
+@click.option("--group-interval", type=int, metavar="MS", help="Interval of the copies of offsets.")
+@click.option("--no-check", is_flag=True, help="Do not connect to the source cluster from here.")
+@client_options
+def create(
+    name: str,
+    source_file: Path,
+    topics: str,
+    groups: str,
+    options: ClientOptions,
+    **given: Any,
+) -> None:
+    """Create a link, which begins to mirror the topics that match."""
+    if not LINK_NAME.fullmatch(name):
+        raise click.UsageError(f"{name!r}: the name of a link has letters, digits, - and _ only")
+    if not topics:
+        raise click.UsageError("--topics is missing: '.*' mirrors all topics")
+    for pattern in (topics, groups):
+        try:
+            Pattern(pattern)
+        except PatternError as error:
+            raise click.UsageError(f"{pattern}: {error}") from None
+    try:
+        client_config = parse_properties(source_file.read_text())
+    except PropertiesError as error:
+        raise click.UsageError(f"{source_file}: {error}") from None
+    settings: dict[str, str] = {TOPICS: topics, GROUPS: groups, STATE: "active", **client_config}
+    if given["throttle"]:
+        settings[BYTES_PER_SECOND] = str(given["throttle"])
+    if given["group_interval"]:
+        settings[GROUP_SYNC_MS] = str(given["group_interval"])
+    source_id = "" if given["no_check"] else _source_cluster_id(client_config)
+    if source_id:
+        settings[SOURCE_CLUSTER_ID] = source_id
+    with connected(options) as client:
+        if name in read_table(client).links:
+            fail(f"link {name} exists already; delete it first, or choose another name")
+        if source_id and client.describe_cluster().cluster_id == source_id:
+            fail("the source is this cluster itself; give the address of another cluster")
+        change(client, {setting_name(name, key): value for key, value in settings.items()})
+    echo(f"created link {name}")
+
+
+def _source_cluster_id(config: Mapping[str, str]) -> str:
+    """Connect to the source as the link will do. Return the id of the cluster."""
+    if not config.get("bootstrap.servers"):
+        raise click.UsageError("the file has no bootstrap.servers of the source cluster")
+    properties = [f"{key}={value}" for key, value in config.items() if key != "bootstrap.servers"]
+    with connected(ClientOptions(config["bootstrap.servers"], properties)) as source:
+        return source.describe_cluster().cluster_id or ""
+
+
+@links.command("list", epilog="\b\nExamples:\n  barnabas links list --json\n")
+@header_option
+@client_options
+def list_links(options: ClientOptions) -> None:
+    """List the links of the cluster with their mirrors."""
+    with connected(options) as client:
+        table = read_table(client)
+    rows = []
+    for link in table.links.values():
+        mirrors = list(table.mirrors_of(link.name))
+        states = [sum(each.state is state for each in mirrors) for state in MirrorState]
+        servers = link.client.get("bootstrap.servers", "")
+        rows.append((link.name, "paused" if link.is_paused else "active", servers, *states))
+    columns = ("link", "state", "source", *(str(state) for state in MirrorState))
+    if options.as_json:
+        echo_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        echo_table(columns, rows)
+
+
+@links.command("describe", epilog="\b\nExamples:\n  barnabas links describe prod\n")
+@click.argument("name")
+@header_option
+@client_options
+def describe(name: str, options: ClientOptions) -> None:
+    """Show the mirrors of a link, with the lag of each partition in records and in time."""
+    with connected(options) as client:
+        table = read_table(client)
+        link = _find(table, name)
+        mirrors = list(table.mirrors_of(name))
+        read_only = [each for each in mirrors if each.is_read_only]
+        lags = find_lags(client, read_only)
+    if options.as_json:
+        echo_json(_as_json(link, mirrors, lags))
+        return
+    state = "paused" if link.is_paused else "active"
+    echo_line(f"link {name}: {state}, source {link.client.get('bootstrap.servers', '')}")
+    if link.problem:
+        echo_line(bad("problem:"), f" {link.problem}")
+    by_topic = {each.topic: each for each in mirrors}
+    now_ms = int(time.time() * _MS_PER_S)
+    rows: list[tuple[object, ...]] = [_row(by_topic[lag.topic], lag, now_ms) for lag in lags]
+    shown = {lag.topic for lag in lags}
+    rows += [
+        (each.topic, "", _shown(each.state), "", "", "")
+        for each in mirrors
+        if each.topic not in shown
+    ]
+    echo_table(("topic", "partition", "state", "mirror end", "lag", "behind"), rows)
+    for each in mirrors:
+        if each.reason:
+            echo_line(bad(f"{each.topic}:"), f" {each.reason}")
+
+
+def _shown(state: MirrorState) -> object:
+    return _STATES[state](str(state))
+
+
+def _row(mirror: MirrorTopic, lag: PartitionLag, now_ms: int) -> tuple[object, ...]:
+    behind_s = lag.lag_s(now_ms)
+    return (
+        lag.topic,
+        lag.partition,
+        _shown(mirror.state),
+        "?" if lag.end is None else lag.end,
+        "?" if lag.lag is None else lag.lag,
+        "?" if behind_s is None else duration_text(behind_s),
+    )
+
+
+def _as_json(
+    link: LinkDefinition, mirrors: Iterable[MirrorTopic], lags: Iterable[PartitionLag]
+) -> dict[str, object]:
+    by_topic: dict[str, list[dict[str, object]]] = {}
+    for each in lags:
+        by_topic.setdefault(each.topic, []).append(
+            {
+                "partition": each.partition,
+                "mirror_end": each.end,
+                "source_end": each.source_end,
+                "lag": each.lag,
+                "responded_ms": each.responded_ms,
+                "caught_up_ms": each.caught_up_ms,
+            }
+        )
+    return {
+        "link": link.name,
+        "state": "paused" if link.is_paused else "active",
+        "source": link.client.get("bootstrap.servers", ""),
+        "problem": link.problem,
+        "topics": [
+            {
+                "topic": each.topic,
+                "state": str(each.state),
+                "reason": each.reason,
+                "partitions": by_topic.get(each.topic, []),
+            }
+            for each in mirrors
+        ],
+    }
+
+
+@links.command("pause", epilog="\b\nExamples:\n  barnabas links pause prod --topic orders.eu\n")
+@click.argument("name")
+@topics_option
+@client_options
+def pause(name: str, names: Sequence[str], options: ClientOptions) -> None:
+    """Stop fetching, of the whole link or of some mirrors. They stay read-only."""
+    with connected(options) as client:
+        table = read_table(client)
+        _find(table, name)
+        if names:
+            _set_states(client, _chosen(table, name, names), MirrorState.PAUSED)
+        else:
+            change(client, {setting_name(name, STATE): "paused"})
+    echo(f"paused {', '.join(names) or f'link {name}'}")
+
+
+@links.command("resume", epilog="\b\nExamples:\n  barnabas links resume prod\n")
+@click.argument("name")
+@topics_option
+@client_options
+def resume(name: str, names: Sequence[str], options: ClientOptions) -> None:
+    """Fetch again, of the whole link or of some mirrors.
+
+    A stopped mirror stops again if its source still has another log.
+    """
+    with connected(options) as client:
+        table = read_table(client)
+        _find(table, name)
+        if names:
+            chosen = [each for each in _chosen(table, name, names) if each.is_read_only]
+            _set_states(client, chosen, MirrorState.ACTIVE)
+        else:
+            change(client, {setting_name(name, STATE): "active"})
+    echo(f"resumed {', '.join(names) or f'link {name}'}")
+
+
+@links.command(
+    "promote",
+    epilog="\b\nExamples:\n  barnabas links promote prod\n  barnabas links promote prod --force\n",
+)
+@click.argument("name")
+@topics_option
+@click.option("--force", is_flag=True, help="Do not wait; show how many records are missing.")
+@client_options
+def promote(name: str, names: Sequence[str], force: bool, options: ClientOptions) -> None:
+    """Make mirrors ordinary topics, to which clients produce.
+
+    Stop the producers of the source first: without --force, the command waits until the mirrors
+    have all records of the source, and group offsets are copied.
+    """
+    with connected(options) as client:
+        table = read_table(client)
+        link = _find(table, name)
+        chosen = [each for each in _chosen(table, name, names) if each.is_read_only]
+        if not chosen:
+            fail(f"link {name} has no mirrors to promote")
+        if force:
+            _report_missing(find_lags(client, chosen))
+        else:
+            await_no_lag(client, link, chosen)
+        _set_states(client, chosen, MirrorState.PROMOTED)
+    echo(f"promoted {counted(len(chosen), 'topic')}: {', '.join(each.topic for each in chosen)}")
+
+
+def _report_missing(lags: Iterable[PartitionLag]) -> None:
+    for each in lags:
+        if each.lag is None:
+            echo(f"{each.topic}-{each.partition}: the source's end is not known", err=True)
+        elif each.lag:
+            echo(f"{each.topic}-{each.partition}: {each.lag} records are missing", err=True)
+
+
+@links.command("delete", epilog="\b\nExamples:\n  barnabas links delete prod\n")
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Even if mirrors are not promoted: they become topics.")
+@client_options
+def delete(name: str, force: bool, options: ClientOptions) -> None:
+    """Delete a link. Its topics stay, as ordinary topics."""
+    with connected(options) as client:
+        table = read_table(client)
+        link = _find(table, name)
+        mirrors = list(table.mirrors_of(name))
+        left = [each.topic for each in mirrors if each.is_read_only]
+        if left and not force:
+            fail(
+                f"link {name} has {counted(len(left), 'mirror')}, for example {left[0]}: promote "
+                "them first, or give --force to make them ordinary topics as they are"
+            )
+        settings = [*link.client, TOPICS, GROUPS, STATE, SOURCE_CLUSTER_ID]
+        settings += [BYTES_PER_SECOND, GROUP_SYNC_MS]
+        changes: dict[str, str | None] = {setting_name(name, key): None for key in settings}
+        changes |= {each.config_name: None for each in mirrors}
+        change(client, changes)
+    echo(f"deleted link {name}")
+
+
+def _find(table: LinkTable, name: str) -> LinkDefinition:
+    link = table.links.get(name)
+    if link is None:
+        known = ", ".join(table.links) or "none"
+        fail(f"there is no link {name}; the cluster has: {known}")
+    return link
+
+
+def _chosen(table: LinkTable, link: str, names: Sequence[str]) -> list[MirrorTopic]:
+    """Return the mirrors with these names, or all mirrors of the link."""
+    mirrors = {each.topic: each for each in table.mirrors_of(link)}
+    for name in names:
+        if name not in mirrors:
+            fail(f"link {link} has no mirror {name}")
+    return [mirrors[name] for name in names] or list(mirrors.values())
+
+
+def _set_states(client: Client, mirrors: Iterable[MirrorTopic], state: MirrorState) -> None:
+    changed = [MirrorTopic(each.link, each.topic, state, each.source_id) for each in mirrors]
+    change(client, {each.config_name: each.config_value for each in changed})

@@ -1,0 +1,97 @@
+"""What a cluster knows of its links: definitions, mirror topics and the lag of their partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.client.admin.configs import ConfigResource, ResourceType
+from barnabas.client.errors import ClientError
+from barnabas.client.topic_partition import TopicPartition
+from barnabas.metadata.configs_image import ALL_BROKERS
+from barnabas.replication.links.link_table import LinkTable, MirrorTopic, read_links
+from barnabas.replication.links.source_offsets import SOURCE_END, SOURCE_LAG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.client.facade import Client
+
+ALL_BROKERS_RESOURCE = ConfigResource(ResourceType.BROKER, ALL_BROKERS)
+
+
+class PartitionLag(NamedTuple):
+    """One mirror partition, as its leader knows it."""
+
+    topic: str
+    partition: int
+    # Log end offset of the mirror, and the source's high watermark; None if not known.
+    end: int | None
+    source_end: int | None
+    # Times (ms since the epoch) of the source's last response, and of the last one without lag.
+    responded_ms: int | None
+    caught_up_ms: int | None
+    # Why the values are not known.
+    error: str = ""
+
+    @property
+    def lag(self) -> int | None:
+        """Number of records that the mirror does not have; None if not known."""
+        if self.end is None or self.source_end is None:
+            return None
+        return max(0, self.source_end - self.end)
+
+    def lag_s(self, now_ms: int) -> float | None:
+        """Seconds since the mirror had all records; 0 if it has them, None if not known."""
+        if self.lag == 0:
+            return 0.0
+        return None if self.caught_up_ms is None else max(0.0, (now_ms - self.caught_up_ms) / 1000)
+
+
+def read_table(client: Client) -> LinkTable:
+    """Return the links and mirror topics of the cluster. Secrets are missing."""
+    found = client.admin.describe_configs([ALL_BROKERS_RESOURCE])[ALL_BROKERS_RESOURCE]
+    if isinstance(found, ClientError):
+        raise found
+    return read_links({entry.name: entry.value or "" for entry in found})
+
+
+def change(client: Client, changes: Mapping[str, str | None]) -> None:
+    """Change settings of links and states of mirrors."""
+    client.admin.alter_configs(ALL_BROKERS_RESOURCE, changes)
+
+
+def find_lags(client: Client, mirrors: Iterable[MirrorTopic]) -> list[PartitionLag]:
+    """Return the lag of each partition of the mirror topics, from its leader."""
+    names = [each.topic for each in mirrors]
+    if not names:
+        return []
+    described = client.admin.describe_topic_partitions(names)
+    partitions = [
+        TopicPartition(name, each)
+        for name, topic in described.items()
+        if not isinstance(topic, ClientError)
+        for each in topic.partitions
+    ]
+    ends = client.admin.list_offsets(dict.fromkeys(partitions, "latest"))
+    sources = client.admin.list_offsets(dict.fromkeys(partitions, SOURCE_END))
+    lags = client.admin.list_offsets(dict.fromkeys(partitions, SOURCE_LAG))
+    found: list[PartitionLag] = []
+    for key in partitions:
+        end, source, lag = ends[key], sources[key], lags[key]
+        error = next((str(each) for each in (end, source) if isinstance(each, ClientError)), "")
+        found.append(
+            PartitionLag(
+                key.topic,
+                key.partition,
+                None if isinstance(end, ClientError) else end.offset,
+                None if isinstance(source, ClientError) or source.offset < 0 else source.offset,
+                None if isinstance(source, ClientError) else _time(source.timestamp),
+                None if isinstance(lag, ClientError) else _time(lag.timestamp),
+                error,
+            )
+        )
+    return found
+
+
+def _time(timestamp_ms: int) -> int | None:
+    return None if timestamp_ms < 0 else timestamp_ms

@@ -1,0 +1,1 @@
+"""Links: topics that mirror those of another cluster, with the same offsets."""

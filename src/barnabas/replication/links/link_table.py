@@ -1,0 +1,189 @@
+"""Links and mirror topics, as the metadata has them.
+
+All state of links is in the dynamic configs of all brokers, whose names Kafka does not restrict:
+
+    barnabas.link.NAME.KEY             a setting of the link, or a key of the client's config
+    barnabas.link.NAME.topic.TOPIC     a mirror topic: its state, the id of its source, a reason
+
+So Kafka's tools show and change links like other configs, and snapshots and replays need nothing
+new. A mirror topic is written here before it is created: no client can produce to it in between.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from barnabas.settings.pattern import Pattern, PatternError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+LINK_PREFIX = "barnabas.link."
+_TOPIC_KEY = "topic."
+LINK_NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")
+
+# The settings of a link that are not keys of the client's config.
+TOPICS = "topics"
+GROUPS = "groups"
+STATE = "state"
+SOURCE_CLUSTER_ID = "source.cluster.id"
+BYTES_PER_SECOND = "bytes.per.second"
+GROUP_SYNC_MS = "group.sync.ms"
+LINK_SETTINGS = frozenset(
+    {TOPICS, GROUPS, STATE, SOURCE_CLUSTER_ID, BYTES_PER_SECOND, GROUP_SYNC_MS}
+)
+_GROUP_SYNC_DEFAULT_MS = 5_000
+_GROUP_SYNC_LEAST_MS = 100
+# Limits of the texts in the metadata.
+REASON_CHARACTERS_MAX = 300
+NO_TOPIC_ID = bytes(16)
+
+
+class MirrorState(StrEnum):
+    """The state of a mirror topic.
+
+    active ⇄ paused, active → stopped (its source has changed), each of them → promoted.
+    """
+
+    # Records are fetched from the source.
+    ACTIVE = "active"
+    # Nothing is fetched until the operator resumes it.
+    PAUSED = "paused"
+    # Nothing is fetched: the source is not the log that was mirrored. The reason is stored.
+    STOPPED = "stopped"
+    # An ordinary topic, to which clients produce.
+    PROMOTED = "promoted"
+
+
+class MirrorTopic(msgspec.Struct, frozen=True):
+    """A topic that mirrors the topic of the same name in the source cluster."""
+
+    link: str
+    topic: str
+    state: MirrorState
+    # Id of the source topic. `NO_TOPIC_ID` if the source cluster has no topic ids.
+    source_id: bytes = NO_TOPIC_ID
+    # Why the mirror has stopped, for the operator.
+    reason: str = ""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether only the link may append."""
+        return self.state is not MirrorState.PROMOTED
+
+    @property
+    def config_name(self) -> str:
+        """The name of the config that stores the topic."""
+        return f"{link_prefix(self.link)}{_TOPIC_KEY}{self.topic}"
+
+    @property
+    def config_value(self) -> str:
+        """The value of that config."""
+        reason = " ".join(self.reason.split())[:REASON_CHARACTERS_MAX]
+        return f"{self.state} {self.source_id.hex()} {reason}".rstrip()
+
+
+class LinkDefinition(msgspec.Struct, frozen=True):
+    """One link: where the source cluster is, and what is mirrored."""
+
+    name: str
+    # Keys of the client's config, for connections to the source.
+    client: Mapping[str, str]
+    topics: Pattern | None = None
+    groups: Pattern | None = None
+    is_paused: bool = False
+    # Id of the source cluster, as it was when the link was created.
+    source_cluster_id: str = ""
+    # Limit of each broker; None: no limit.
+    bytes_per_second: int | None = None
+    group_sync_ms: int = _GROUP_SYNC_DEFAULT_MS
+    # Why a setting cannot be used; empty if all are valid.
+    problem: str = ""
+
+
+class LinkTable(msgspec.Struct, frozen=True):
+    """All links and mirror topics of the cluster."""
+
+    links: Mapping[str, LinkDefinition]
+    # By topic. If several links name a topic, the first of them by name has it.
+    mirrors: Mapping[str, MirrorTopic]
+
+    def mirrors_of(self, link: str) -> Iterable[MirrorTopic]:
+        """Return the mirror topics of one link."""
+        return [each for each in self.mirrors.values() if each.link == link]
+
+
+def link_prefix(name: str) -> str:
+    """Return the beginning of the names of a link's configs."""
+    return f"{LINK_PREFIX}{name}."
+
+
+def setting_name(link: str, key: str) -> str:
+    """Return the name of the config that stores a setting of a link."""
+    return link_prefix(link) + key
+
+
+def client_key_of(config_name: str) -> str | None:
+    """Return the key of the client's config that a link's config stores; None for other names."""
+    if not config_name.startswith(LINK_PREFIX):
+        return None
+    _, _, key = config_name.removeprefix(LINK_PREFIX).partition(".")
+    return None if key in LINK_SETTINGS or key.startswith(_TOPIC_KEY) else key
+
+
+def read_links(configs: Mapping[str, str]) -> LinkTable:
+    """Return the links in the dynamic configs of all brokers. Configs of other kinds are skipped.
+
+    A value that cannot be used becomes the `problem` of its link, which then does nothing. Its
+    mirror topics stay read-only.
+    """
+    settings: dict[str, dict[str, str]] = {}
+    mirrors: dict[str, MirrorTopic] = {}
+    for config, value in sorted(configs.items()):
+        if not config.startswith(LINK_PREFIX):
+            continue
+        name, _, key = config.removeprefix(LINK_PREFIX).partition(".")
+        if not LINK_NAME.fullmatch(name) or not key:
+            continue
+        if key.startswith(_TOPIC_KEY):
+            mirror = _mirror(name, key.removeprefix(_TOPIC_KEY), value)
+            mirrors.setdefault(mirror.topic, mirror)
+        else:
+            settings.setdefault(name, {})[key] = value
+    return LinkTable({name: _link(name, each) for name, each in settings.items()}, mirrors)
+
+
+def _mirror(link: str, topic: str, value: str) -> MirrorTopic:
+    words = value.split(maxsplit=2)
+    try:
+        state = MirrorState(words[0])
+        source_id = bytes.fromhex(words[1]) if len(words) > 1 else NO_TOPIC_ID
+    except (IndexError, ValueError):
+        reason = f"the config has a value that is not a state of a mirror: {value!r}"
+        return MirrorTopic(link, topic, MirrorState.STOPPED, NO_TOPIC_ID, reason)
+    return MirrorTopic(link, topic, state, source_id, words[2] if len(words) > 2 else "")
+
+
+def _link(name: str, settings: Mapping[str, str]) -> LinkDefinition:
+    client = {key: value for key, value in settings.items() if key not in LINK_SETTINGS}
+    try:
+        return LinkDefinition(
+            name,
+            client,
+            _pattern(settings.get(TOPICS, "")),
+            _pattern(settings.get(GROUPS, "")),
+            settings.get(STATE, "active") != "active",
+            settings.get(SOURCE_CLUSTER_ID, ""),
+            int(settings[BYTES_PER_SECOND]) if settings.get(BYTES_PER_SECOND) else None,
+            max(_GROUP_SYNC_LEAST_MS, int(settings.get(GROUP_SYNC_MS, _GROUP_SYNC_DEFAULT_MS))),
+        )
+    except (PatternError, ValueError) as error:
+        return LinkDefinition(name, client, problem=str(error))
+
+
+def _pattern(text: str) -> Pattern | None:
+    return Pattern(text) if text else None

@@ -1,0 +1,336 @@
+"""The partitions that this broker leads and that mirror partitions of another cluster.
+
+The leader of a mirror is a follower of the source's leader: `ReplicaFetcher` fetches for it, as a
+consumer, with this module in the place of `LocalReplicas`. There are three differences.
+
+Epochs. The batches get the leader epoch of the mirror. The epochs of the source are those of other
+leaders: they may be above the mirror's epoch, and followers and consumers of the mirror need
+epochs that only rise with the mirror's own leaders. The CRC does not cover the epoch. What the
+source's epochs are needed for, finding that the source has truncated its log, uses the epoch of
+the last batch, which is kept here.
+
+First fetch. A new leader of the mirror does not know this epoch. It first fetches its own last
+batch again and compares it with the source's. A different batch shows that the source has lost
+records that the mirror has.
+
+Truncation. A consumer gets committed records only, so a source never truncates what was fetched,
+except after an unclean election. The mirror then stops with a reason: its records were already
+served, and only the operator can decide which of both logs is right.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.record.batch import HEADER_SIZE, read_header
+from barnabas.record.record import CorruptBatchError
+from barnabas.replication.fetcher.local_replicas import (
+    LocalReplicas,
+    OffsetTruncation,
+    TruncatableLogs,
+)
+from barnabas.replication.partition.partition_roles import FollowerAppend, OffsetMismatchError
+from barnabas.replication.partition.results import UNKNOWN_OFFSET
+from barnabas.storage.errors import CorruptRecordError, StorageError, UnexpectedAppendOffsetError
+from barnabas.storage.results import AppendInfo, FetchIsolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.record.batch import BatchHeader
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.partition.partition_registry import PartitionRegistry
+    from barnabas.replication.partition.partition_roles import Fetched
+    from barnabas.replication.partition.results import EpochEndOffset
+    from barnabas.replication.replica_metrics import ReplicaMetrics
+    from barnabas.replication.replication_throttle import ReplicationThrottle
+    from barnabas.runtime.clock import Clock
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.topic_partition import TopicPartition
+
+
+class SourceChangedError(StorageError):
+    """The source's log is not the log that the mirror has copied."""
+
+
+class NotLeadingError(StorageError):
+    """This broker does not lead the mirror any more, which the link will learn soon."""
+
+    error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class SourcePlace(NamedTuple):
+    """The leader of a partition in the source cluster."""
+
+    leader_id: int
+    leader_epoch: int
+    topic_id: bytes
+
+
+class Mirror:
+    """One mirror partition in one leader epoch of this broker."""
+
+    __slots__ = (
+        "began_ms",
+        "caught_up_ms",
+        "fetched_ms",
+        "leader_epoch",
+        "partition",
+        "place",
+        "problem",
+        "source_end",
+        "source_epoch",
+        "verify_from",
+    )
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        # The mirror's own leader epoch. Never changes.
+        self.leader_epoch = partition.leader_epoch
+        # Where the partition is fetched from; None while no leader is known.
+        self.place: SourcePlace | None = None
+        # The source's epoch of the last batch; None until a batch was fetched.
+        self.source_epoch: int | None = None
+        # Base offset of the last batch while it has to be compared with the source's; -1 after the
+        # comparison, or if the log is empty.
+        self.verify_from = _last_batch_offset(partition.log)
+        # The source's high watermark in its last response; -1 before it.
+        self.source_end = UNKNOWN_OFFSET
+        # Wall clock (ms) of the last response, and of the last one without lag; -1 before it.
+        self.fetched_ms = -1
+        self.caught_up_ms = -1
+        # Wall clock (ms) of the first response; -1 before it.
+        self.began_ms = -1
+        # Why the mirror has to stop, for the operator. Set once.
+        self.problem = ""
+
+    @property
+    def fetch_offset(self) -> int:
+        """The offset of the first fetch from a source leader."""
+        return self.partition.log.log_end_offset if self.verify_from < 0 else self.verify_from
+
+    @property
+    def lag(self) -> int | None:
+        """Number of records behind the source; None before its first response."""
+        if self.source_end < 0:
+            return None
+        return max(0, self.source_end - self.partition.log.log_end_offset)
+
+    def stop(self, reason: str) -> SourceChangedError:
+        """Note why the mirror has to stop. Return the error to raise."""
+        self.problem = self.problem or reason
+        return SourceChangedError(f"{self.partition.topic_partition}: {reason}")
+
+    def note_response(self, fetched: Fetched, now_ms: int) -> None:
+        """Note the end of the source's log, after the records of the response are appended."""
+        self.source_end = fetched.high_watermark
+        self.fetched_ms = now_ms
+        if self.began_ms < 0:
+            self.began_ms = now_ms
+        if self.partition.log.log_end_offset >= fetched.high_watermark:
+            self.caught_up_ms = now_ms
+
+    def note_unchanged(self, now_ms: int) -> None:
+        """Note a response of the source without a change of this partition."""
+        if now_ms > self.fetched_ms:
+            self.fetched_ms = now_ms
+            if not self.lag:
+                self.caught_up_ms = now_ms
+
+
+def _last_batch_offset(log: Log) -> int:
+    """Return the base offset of the last batch; -1 if the log is empty or damaged there."""
+    if log.log_end_offset == log.log_start_offset:
+        return UNKNOWN_OFFSET
+    header = _local_header(log, log.log_end_offset - 1)
+    return UNKNOWN_OFFSET if header is None else header.base_offset
+
+
+def _local_header(log: Log, offset: int) -> BatchHeader | None:
+    """Read the header of the batch that contains `offset`; None if there is none."""
+    try:
+        read = log.reader.read(offset, HEADER_SIZE, FetchIsolation.LOG_END, min_one_batch=False)
+        records = read.records
+        data = records if isinstance(records, bytes) else records.read()
+        return read_header(data) if len(data) >= HEADER_SIZE else None
+    except (StorageError, CorruptBatchError):
+        return None
+
+
+class MirrorReplicas(LocalReplicas):
+    """The access of a link's fetchers to the mirrors that this broker leads."""
+
+    __slots__ = ("_clock", "mirrors")
+
+    def __init__(
+        self,
+        registry: PartitionRegistry,
+        logs: TruncatableLogs,
+        metrics: ReplicaMetrics,
+        throttle: ReplicationThrottle,
+        wake: Callable[[TopicPartition], None],
+        clock: Clock,
+    ) -> None:
+        super().__init__(registry, logs, metrics, throttle, wake)
+        self._clock = clock
+        # The mirrors of the link that this broker leads. Moved by the link.
+        self.mirrors: dict[TopicPartition, Mirror] = {}
+
+    def latest_epoch(self, key: TopicPartition) -> int | None:
+        """Return the source's epoch of the last batch, or None if it is not known."""
+        mirror = self.mirrors.get(key)
+        return None if mirror is None else mirror.source_epoch
+
+    def truncation_offset(
+        self, log: Log, leader_end: EpochEndOffset, fetch_offset: int
+    ) -> OffsetTruncation:
+        """Return where the source's log ends for the epoch of the last batch.
+
+        The log has its own epochs, which say nothing about those of the source.
+        """
+        if leader_end.end_offset == UNKNOWN_OFFSET:
+            return OffsetTruncation(fetch_offset, is_complete=True)
+        return OffsetTruncation(min(leader_end.end_offset, log.log_end_offset), is_complete=True)
+
+    def append(self, key: TopicPartition, fetch_offset: int, fetched: Fetched) -> FollowerAppend:
+        """Append the source's records with their offsets.
+
+        Raises:
+            StorageError: damaged bytes, a failing disk, or a source with another log.
+            OffsetMismatchError: the log end has moved since the request.
+        """
+        mirror, partition = self._led(key)
+        log, leader = partition.log, partition.leader
+        assert leader is not None
+        skipped = 0
+        if mirror.verify_from >= 0:
+            if not len(fetched.records):
+                return self._nothing(mirror, fetched)
+            skipped = self._compare(mirror, fetched.records)
+        elif fetch_offset != log.log_end_offset:
+            raise OffsetMismatchError(
+                f"{key}: fetched from {fetch_offset}, the log ends at {log.log_end_offset}"
+            )
+        records = bytearray(fetched.records[skipped:])
+        info = self._append_records(mirror, records, fetched)
+        info.size += skipped
+        if info.size and info.last_leader_epoch >= 0:
+            mirror.source_epoch = info.last_leader_epoch
+        leader.maybe_increment_high_watermark()
+        self._follow_log_start(log, fetched.log_start_offset)
+        mirror.note_response(fetched, self._clock.wall_ms())
+        self._throttle.record(len(records))
+        counts = self._metrics.topics[key.topic]
+        counts.bytes_in += len(records)
+        counts.messages_in += info.record_count
+        return FollowerAppend(bool(records), info)
+
+    def _led(self, key: TopicPartition) -> tuple[Mirror, Partition]:
+        mirror, partition = self.mirrors.get(key), self._partition(key)
+        leader = partition.leader
+        if mirror is None or leader is None or leader.leader_epoch != mirror.leader_epoch:
+            raise NotLeadingError(f"{key} is not a mirror that this broker leads")
+        return mirror, partition
+
+    def _nothing(self, mirror: Mirror, fetched: Fetched) -> FollowerAppend:
+        """Process an empty response to the first fetch: the source does not have our last batch."""
+        mirror.source_end = fetched.high_watermark
+        mirror.fetched_ms = self._clock.wall_ms()
+        log = mirror.partition.log
+        end = log.log_end_offset
+        return FollowerAppend(moved=False, info=AppendInfo(-1, end - 1, log.log_start_offset))
+
+    def _append_records(self, mirror: Mirror, records: bytearray, fetched: Fetched) -> AppendInfo:
+        partition = mirror.partition
+        log, epoch = partition.log, mirror.leader_epoch
+        try:
+            return log.appender.append_as_mirror(records, epoch)
+        except UnexpectedAppendOffsetError as error:
+            # The source's log starts within a batch whose first records are deleted.
+            is_empty = log.log_end_offset == log.log_start_offset
+            is_within = error.first_offset < error.log_end_offset <= error.last_offset
+            if not is_empty or not is_within:
+                raise mirror.stop(
+                    f"the source has other batches at offset {error.first_offset} than the mirror, "
+                    "which ends there"
+                ) from error
+            self.restart_log_at(partition.topic_partition, error.first_offset)
+            return log.appender.append_as_mirror(records, epoch)
+
+    def _compare(self, mirror: Mirror, records: memoryview | bytes) -> int:
+        """Compare the source's first batch with the last one here. Return its size in bytes.
+
+        Returns:
+            0 if compaction has removed the batch in the source.
+
+        Raises:
+            SourceChangedError: the batches differ.
+        """
+        if len(records) < HEADER_SIZE:
+            return 0
+        try:
+            theirs = read_header(records)
+        except CorruptBatchError as error:
+            raise CorruptRecordError(str(error)) from None
+        log = mirror.partition.log
+        own = _local_header(log, mirror.verify_from)
+        if own is None or theirs.base_offset >= log.log_end_offset:
+            mirror.verify_from = UNKNOWN_OFFSET
+            return 0
+        if not _are_equal(own, theirs, is_compacted=log.config.is_compacted):
+            raise mirror.stop(
+                f"the source has another batch at offset {own.base_offset}: it has lost records "
+                "that the mirror has, for example by an unclean leader election"
+            )
+        if theirs.size > len(records):
+            raise CorruptRecordError(f"the batch at offset {own.base_offset} is incomplete")
+        mirror.verify_from = UNKNOWN_OFFSET
+        mirror.source_epoch = theirs.partition_leader_epoch
+        return theirs.size
+
+    @staticmethod
+    def _follow_log_start(log: Log, source_start: int) -> None:
+        start = min(source_start, log.high_watermark)
+        if start > log.log_start_offset:
+            log.maybe_increment_log_start_offset(start, "the source's moved")
+
+    def truncate(self, key: TopicPartition, truncation: OffsetTruncation) -> None:
+        """Do nothing before the first fetch; otherwise stop the mirror.
+
+        Raises:
+            SourceChangedError: the source's log ends below this log, or diverges from it.
+            NotLeadingError: this broker does not lead the mirror any more.
+        """
+        mirror, partition = self._led(key)
+        if truncation.offset >= mirror.fetch_offset:
+            return
+        raise mirror.stop(
+            f"the source's log ends or diverges at offset {truncation.offset}, but the mirror "
+            f"ends at {partition.log.log_end_offset}: the source has lost records, for example by "
+            "an unclean leader election"
+        )
+
+    def restart_log_at(self, key: TopicPartition, offset: int) -> None:
+        """Empty the log and start it at the source's log start offset, which is above its end.
+
+        Raises:
+            StorageError: the disk failed.
+            NotLeadingError: this broker does not lead the mirror any more.
+        """
+        mirror, partition = self._led(key)
+        super().restart_log_at(key, offset)
+        mirror.verify_from = UNKNOWN_OFFSET
+        mirror.source_epoch = None
+        # The log has no epoch now, and its followers compare epochs.
+        partition.log.leader_epochs.announce(mirror.leader_epoch, offset)
+
+
+def _are_equal(own: BatchHeader, theirs: BatchHeader, *, is_compacted: bool) -> bool:
+    """Return whether two batches are the same. Compaction changes the records, not the offsets."""
+    if own.base_offset != theirs.base_offset or own.last_offset_delta != theirs.last_offset_delta:
+        return False
+    if is_compacted:
+        own_producer = own.producer_id, own.producer_epoch, own.base_sequence
+        return own_producer == (theirs.producer_id, theirs.producer_epoch, theirs.base_sequence)
+    return own.crc == theirs.crc

@@ -1,0 +1,211 @@
+"""One link on a broker: its client, its fetchers, and the rounds for topics and group offsets."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
+from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.config import UNLIMITED, FetcherSettings
+from barnabas.replication.fetcher.fetch_states import FailedPartitions
+from barnabas.replication.fetcher.replica_fetcher import FetcherDependencies
+from barnabas.replication.links.link_fetchers import LinkFetchers
+from barnabas.replication.links.link_table import NO_TOPIC_ID, LinkTable, MirrorState
+from barnabas.replication.replication_throttle import ReplicationThrottle
+from barnabas.server.links.group_offsets import GroupOffsets
+from barnabas.server.links.mirror_topics import MirrorTopics
+from barnabas.server.links.source_cluster import SourceCluster
+from barnabas.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+    from barnabas.replication.links.link_table import LinkDefinition, MirrorTopic
+    from barnabas.replication.links.mirror_replicas import SourcePlace
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.server.links.link_dependencies import LinkDependencies
+
+_log = logging.getLogger(__name__)
+
+# Interval of the rounds that look for new topics, partitions and configs in the source.
+_TOPICS_MS = 5_000.0
+# Partitions whose fetching has failed are tried again after this time.
+_RETRY_FAILED_MS = 10_000.0
+
+
+class Link:
+    """One link on this broker."""
+
+    def __init__(self, definition: LinkDefinition, dependencies: LinkDependencies) -> None:
+        """Create the link. Nothing is connected yet.
+
+        Raises:
+            ClientConfigError: the connection to the source is not configured correctly.
+        """
+        self.definition = definition
+        self._dependencies = dependencies
+        runtime, replicas = dependencies.runtime, dependencies.replicas
+        self._clock = runtime.clock
+        self.source = SourceCluster(runtime, definition.name, definition.client)
+        self.source.cluster.on_update(self._follow)
+        self._throttle = ReplicationThrottle(
+            runtime.clock,
+            dependencies.config.replication_quota_window_num,
+            dependencies.config.replication_quota_window_size_seconds * 1000.0,
+        )
+        local = replicas.mirror_replicas(self._throttle)
+        settings = FetcherSettings(
+            -1, lambda: -1, lambda: self.source.fetch_version, dependencies.config
+        )
+        self.fetchers = LinkFetchers(
+            definition.name,
+            self.source,
+            local,
+            FetcherDependencies(
+                local, settings, FailedPartitions(), dependencies.wheel, runtime.clock
+            ),
+        )
+        self._topics = MirrorTopics(
+            self.source, dependencies.cluster, dependencies.forwarding, runtime.timer
+        )
+        self._groups = GroupOffsets(self.source, dependencies)
+        # Whether the state of links has changed, so that topics may have to be created.
+        self.has_new_table = True
+        # Times (ms, monotonic) of the next rounds.
+        self._topics_due_ms = self._groups_due_ms = self._retry_due_ms = float("-inf")
+        # Topics of the mirrors that this broker leads.
+        self._tracked: frozenset[str] = frozenset()
+        # The active mirror topics of the link, as of the last check.
+        self._active: dict[str, MirrorTopic] = {}
+        # The unexpected id of the source cluster that was logged.
+        self._logged_cluster_id = ""
+
+    def close(self) -> None:
+        """Stop fetching, and close the connections."""
+        self._forget_mirrors()
+        self.fetchers.close()
+        self.source.close()
+
+    def _forget_mirrors(self) -> None:
+        for key in self.fetchers.mirrors:
+            self._dependencies.replicas.mirrors.pop(key, None)
+
+    def stop_mirrors(self, topics: Container[str]) -> None:
+        """Stop fetching the mirrors of these topics at once."""
+        mirrors = self.fetchers.mirrors
+        kept = [each.partition for key, each in mirrors.items() if key.topic not in topics]
+        self._forget_mirrors()
+        self.fetchers.lead(kept)
+        self._dependencies.replicas.mirrors.update(mirrors)
+
+    def check(self, table: LinkTable, *, manages_topics: bool) -> None:
+        """Do what is due: start and stop mirrors, find moved leaders, begin rounds."""
+        name = self.definition.name
+        is_active = not self.definition.is_paused
+        active = {
+            each.topic: each
+            for each in (table.mirrors_of(name) if is_active else ())
+            if each.state is MirrorState.ACTIVE
+        }
+        self._active = active
+        self._lead(active)
+        self._apply_throttle()
+        self.fetchers.note_responses()
+        for key, mirror in self.fetchers.mirrors.items():
+            if mirror.problem and key.topic in active:
+                self._topics.stop(active[key.topic], f"partition {key.partition}: {mirror.problem}")
+        if not is_active:
+            return
+        if not self.source.has_versions:
+            self.source.learn_versions()
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._retry_due_ms:
+            self._retry_due_ms = now_ms + _RETRY_FAILED_MS
+            self.fetchers.retry_failed()
+        self._update_metadata()
+        if self._is_other_cluster():
+            return
+        if manages_topics and (self.has_new_table or now_ms >= self._topics_due_ms):
+            self.has_new_table = self._topics.is_busy
+            self._topics_due_ms = now_ms + _TOPICS_MS
+            self._topics.start_round(self.definition, table)
+        if self.definition.groups is not None and now_ms >= self._groups_due_ms:
+            self._groups_due_ms = now_ms + self.definition.group_sync_ms
+            self._start_groups(table)
+        self._follow()
+
+    def _lead(self, topics: Iterable[str]) -> None:
+        """Mirror the partitions of these topics that this broker leads."""
+        replicas = self._dependencies.replicas
+        led: list[Partition] = []
+        image = self._dependencies.cluster.image
+        for name in topics:
+            topic = image.topics.by_name(name)
+            for index in () if topic is None else topic.partitions:
+                partition = replicas.partition(TopicPartition(name, index))
+                if not isinstance(partition, ErrorCode) and partition.leader is not None:
+                    led.append(partition)
+        self._forget_mirrors()
+        self.fetchers.lead(led)
+        replicas.mirrors.update(self.fetchers.mirrors)
+
+    def _apply_throttle(self) -> None:
+        limit = self.definition.bytes_per_second
+        self._throttle.bytes_per_second = UNLIMITED if limit is None else limit
+        for key in self.fetchers.mirrors:
+            self._throttle.set_replicas(key.topic, ["*"], self._dependencies.node_id)
+
+    def _update_metadata(self) -> None:
+        cluster = self.source.cluster
+        tracked = frozenset(key.topic for key in self.fetchers.mirrors)
+        if tracked != self._tracked:
+            self._tracked = tracked
+            cluster.tracked.clear()
+            cluster.tracked.update(tracked)
+            cluster.request_update()
+        elif self.fetchers.has_errors or any(
+            each.place is None for each in self.fetchers.mirrors.values()
+        ):
+            cluster.request_update()
+        else:
+            cluster.maybe_update_by_age()
+
+    def _start_groups(self, table: LinkTable) -> None:
+        image = self._dependencies.cluster.image
+        if image.topics.by_name(OFFSETS_TOPIC) is None:
+            self._dependencies.auto_topics.create([OFFSETS_TOPIC])
+        else:
+            self._groups.start_round(self.definition, table)
+
+    def _follow(self) -> None:
+        """Fetch from the current leaders, if the source is the cluster that it was."""
+        if self.source.has_versions and not self._is_other_cluster():
+            self.fetchers.follow(self._place)
+
+    def _is_other_cluster(self) -> bool:
+        """Whether the source is this cluster, or another one than at the link's creation."""
+        found, expected = self.source.cluster.metadata.cluster_id, self.definition.source_cluster_id
+        own = self._dependencies.cluster_id
+        if found is None or (found != own and expected in ("", found)):
+            return False
+        if self._logged_cluster_id != found:
+            self._logged_cluster_id = found
+            _log.error(
+                "Link does nothing, its source is this cluster or not the cluster that it was: "
+                "link=%s source_cluster_id=%s expected=%s own=%s",
+                *(self.definition.name, found, expected, own),
+            )
+        return True
+
+    def _place(self, key: TopicPartition) -> SourcePlace | None:
+        """Return where a mirror is fetched from; None if its source is another topic than before.
+
+        Then the mirror is stopped by the broker that manages topics.
+        """
+        place, mirror = self.source.place(key), self._active.get(key.topic)
+        if place is None or mirror is None:
+            return None
+        expected = mirror.source_id
+        is_other = NO_TOPIC_ID not in (expected, place.topic_id) and expected != place.topic_id
+        return None if is_other else place

@@ -1,0 +1,143 @@
+"""The links of a broker, kept in step with the metadata.
+
+The leader of each mirror partition fetches it, so the work of a link is spread over the brokers,
+and the election of another leader moves it. Group offsets are copied by their coordinators. Topics
+are created by one broker (`mirror_topics`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
+from barnabas.replication.links.link_table import LINK_PREFIX, LinkTable, read_links
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.metadata.image import ClusterImage
+    from barnabas.replication.links.link_table import LinkDefinition
+    from barnabas.replication.partition.partition_registry import LeadershipChanges
+    from barnabas.server.links.link import Link
+    from barnabas.server.links.link_dependencies import LinkDependencies
+    from barnabas.waiting.timing_wheel import WheelEntry
+
+_log = logging.getLogger(__name__)
+
+# Interval of the checks for errors, for moved leaders and for stopped mirrors.
+_CHECK_MS = 500.0
+
+
+class LinkManager:
+    """All links of this broker."""
+
+    def __init__(self, dependencies: LinkDependencies) -> None:
+        self._dependencies = dependencies
+        self.table = LinkTable({}, {})
+        # Topics that only their links write to.
+        self._read_only: set[str] = set()
+        # The configs that the table was read from.
+        self._configs: Mapping[str, str] = {}
+        # Links without a problem, by name.
+        self.links: dict[str, Link] = {}
+        self._entry: WheelEntry | None = None
+        self._is_closed = False
+
+    def on_image(self, image: ClusterImage) -> None:
+        """Read changed links. Called before the leaders of new partitions can be written to."""
+        configs = image.configs.get(BROKER, ALL_BROKERS)
+        if configs is self._configs:
+            return
+        self._configs = configs
+        if not self.table.links and not any(each.startswith(LINK_PREFIX) for each in configs):
+            return
+        before = self._read_only
+        self.table = read_links(configs)
+        self._read_only = {name for name, each in self.table.mirrors.items() if each.is_read_only}
+        self._dependencies.replicas.set_read_only_topics(self._read_only)
+        self._update_links()
+        ended = before - self._read_only
+        if ended:
+            self._end_mirrors(image, ended)
+        self._check_soon()
+
+    def on_changes(self, changes: LeadershipChanges) -> None:
+        """Fetch the mirrors that this broker leads now."""
+        if self.links and (changes.leaders or changes.followers or changes.deleted):
+            self._check_soon()
+
+    def close(self) -> None:
+        """Stop all links."""
+        self._is_closed = True
+        if self._entry is not None:
+            self._entry.cancel()
+        for link in self.links.values():
+            link.close()
+        self.links.clear()
+
+    def _end_mirrors(self, image: ClusterImage, topics: set[str]) -> None:
+        """Stop fetching, then let the clients of this cluster write."""
+        # Imported only on brokers with links.
+        from barnabas.server.links.ended_mirrors import EndedMirrors
+
+        for link in self.links.values():
+            link.stop_mirrors(topics)
+        replicas, runtime = self._dependencies.replicas, self._dependencies.runtime
+        EndedMirrors(replicas, runtime.clock).end(image, topics)
+
+    def _update_links(self) -> None:
+        defined = self.table.links
+        for name, link in list(self.links.items()):
+            if name not in defined or defined[name].client != link.definition.client:
+                del self.links[name]
+                link.close()
+        for name, definition in defined.items():
+            if name in self.links:
+                self.links[name].definition = definition
+                self.links[name].has_new_table = True
+                continue
+            if definition.problem:
+                _log.error("Link cannot be used: link=%s error=%s", name, definition.problem)
+                continue
+            made = self._make_link(definition)
+            if made is not None:
+                self.links[name] = made
+
+    def _make_link(self, definition: LinkDefinition) -> Link | None:
+        """Return a new link; None if its client cannot be configured."""
+        # Imported only on brokers with links.
+        from barnabas.client.errors import ClientConfigError
+        from barnabas.server.links.link import Link
+
+        try:
+            return Link(definition, self._dependencies)
+        except ClientConfigError as error:
+            _log.error("Link cannot be used: link=%s error=%s", definition.name, error)
+            return None
+
+    def _check_soon(self) -> None:
+        if self._entry is not None:
+            self._entry.cancel()
+        if not self._is_closed:
+            self._entry = self._dependencies.wheel.add(0, self._check)
+
+    def _check(self) -> None:
+        self._entry = None
+        if self._is_closed or not self.links:
+            return
+        self._entry = self._dependencies.wheel.add(_CHECK_MS, self._check)
+        for link in self.links.values():
+            try:
+                link.check(self.table, manages_topics=self._manages_topics)
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - the other links go on
+                _log.exception("Unexpected error in a link: link=%s", link.definition.name)
+
+    @property
+    def _manages_topics(self) -> bool:
+        """Whether this broker is the one that creates topics for links."""
+        brokers = self._dependencies.cluster.image.brokers
+        live = [each.id for each in brokers.values() if not each.fenced]
+        return bool(live) and min(live) == self._dependencies.node_id

@@ -1,0 +1,142 @@
+"""Two clusters with a link between them, and comparisons of their logs byte by byte."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.record.batch import batches
+from conformance.cli_shell import Shell
+from waiting import eventually
+
+SECONDS = 60.0
+LINK = "prod"
+# The leader epoch, which a mirror replaces, lies behind base offset and length.
+_EPOCH = slice(12, 16)
+
+
+def batch_bytes(directory: Path, topic: str, partition: int) -> list[bytes]:
+    """Return the batches of a partition in the files of a node, without their leader epochs."""
+    found: list[bytes] = []
+    for path in sorted((directory / f"{topic}-{partition}").glob("*.log")):
+        data = path.read_bytes()
+        for position, header in batches(data):
+            batch = bytearray(data[position : position + header.size])
+            batch[_EPOCH] = bytes(4)
+            found.append(bytes(batch))
+    return found
+
+
+class Linked:
+    """The clients of a test, and the command line of the cluster with the mirrors."""
+
+    def __init__(self, source: str, target: str, directory: Path) -> None:
+        self.source, self.target = source, target
+        self.directory = directory
+        self.shell = Shell(target)
+        self.source_admin = AdminClient({"bootstrap.servers": source})
+        self.target_admin = AdminClient({"bootstrap.servers": target})
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: dict[str, str] | None = None
+    ) -> None:
+        topic = NewTopic(name, partitions, 1, config=config or {})
+        self.source_admin.create_topics([topic])[name].result(SECONDS)
+
+    def create_link(self, topics: str, groups: str = "", **client: str) -> None:
+        """Create the link, which copies group offsets often."""
+        properties = self.directory / "source.properties"
+        keys = {"bootstrap.servers": self.source, **client}
+        properties.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
+        words = ["--topics", topics, "--groups", groups, "--group-interval", "200"]
+        self.shell.ok("links", "create", LINK, "--config", str(properties), *words)
+
+    def described(self) -> dict[str, Any]:
+        return json.loads(self.shell.ok("links", "describe", LINK, "--json"))
+
+    def state(self, topic: str) -> dict[str, Any]:
+        """Return the state of a mirror topic; empty before it is known."""
+        return next((each for each in self.described()["topics"] if each["topic"] == topic), {})
+
+    def end(self, bootstrap: str, topic: str, partition: int = 0) -> int:
+        """Return the high watermark of a partition; -1 if it does not exist."""
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
+        try:
+            return consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)[1]
+        except Exception:  # noqa: BLE001 - the topic may not exist yet
+            return -1
+        finally:
+            consumer.close()
+
+    def known_end(self, topic: str, partition: int) -> tuple[int, ...]:
+        """Return the end of the source's partition; empty while its leader does not respond."""
+        found = self.end(self.source, topic, partition)
+        return () if found < 0 else (found,)
+
+    def await_mirrored(self, topic: str, partitions: int = 1) -> None:
+        """Wait until the mirror ends where the source ends."""
+        for partition in range(partitions):
+            wanted = eventually(lambda at=partition: self.known_end(topic, at))[0]
+            eventually(
+                lambda at=partition, end=wanted: self.end(self.target, topic, at) == end,
+                lambda: f"{topic}: {self.shell.run('links', 'describe', LINK).stdout}",
+            )
+
+    def produce(self, topic: str, values: list[str], **config: Any) -> None:
+        producer = Producer({"bootstrap.servers": self.source, **config})
+        for value in values:
+            producer.produce(topic, value.encode(), key=value.encode(), headers={"h": value})
+        assert producer.flush(SECONDS) == 0
+
+    def produce_in_transaction(self, topic: str, values: list[str], *, commit: bool) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.source, "transactional.id": f"linked-{topic}"}
+        )
+        producer.init_transactions(SECONDS)
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value.encode())
+        producer.flush(SECONDS)
+        if commit:
+            producer.commit_transaction(SECONDS)
+        else:
+            producer.abort_transaction(SECONDS)
+
+
+def read_all(
+    bootstrap: str, topic: str, isolation: str = "read_committed"
+) -> list[tuple[Any, ...]]:
+    """Return offset, timestamp, key, value and headers of all visible records of partition 0."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reading",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    found: list[tuple[Any, ...]] = []
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    try:
+        while True:
+            message = consumer.poll(SECONDS)
+            assert message is not None, f"{topic} has no end"
+            if message.error():
+                return found
+            found.append(
+                (
+                    message.offset(),
+                    message.timestamp(),
+                    message.key(),
+                    message.value(),
+                    message.headers(),
+                )
+            )
+    finally:
+        consumer.close()

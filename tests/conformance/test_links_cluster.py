@@ -1,0 +1,89 @@
+"""Mirrors in a cluster of three brokers while leaders on both sides are killed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing.broker_process import CLUSTER_SETTINGS
+from barnabas.testing.cluster_process import ClusterProcess
+from conformance.linked_clusters import SECONDS, Linked, batch_bytes, read_all
+from waiting import eventually, eventually_equal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TOPIC = "orders"
+SETTINGS = {**CLUSTER_SETTINGS, "default.replication.factor": "3"}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[ClusterProcess]:
+    with ClusterProcess(2, 1, tmp_path / "source", CLUSTER_SETTINGS) as made:
+        yield made
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[ClusterProcess]:
+    with ClusterProcess(3, 0, tmp_path / "target", SETTINGS) as made:
+        yield made
+
+
+def leader_of(bootstrap: str) -> int:
+    """Return the leader of partition 0; -1 without one."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = admin.list_topics(TOPIC, timeout=SECONDS).topics[TOPIC]
+    return topic.partitions[0].leader if topic.partitions else -1
+
+
+def in_sync(bootstrap: str) -> int:
+    """Return the size of the ISR of partition 0."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topic = admin.list_topics(TOPIC, timeout=SECONDS).topics[TOPIC]
+    return len(topic.partitions[0].isrs) if topic.partitions else 0
+
+
+def produce(producer: Producer, prefix: str, sent: list[bytes]) -> None:
+    for number in range(200):
+        value = f"{prefix}-{number}".encode()
+        producer.produce(TOPIC, value)
+        sent.append(value)
+    assert producer.flush(SECONDS) == 0
+
+
+def test_a_mirror_survives_killed_leaders_of_both_clusters(
+    source: ClusterProcess, target: ClusterProcess, tmp_path: Path
+) -> None:
+    linked = Linked(source.bootstrap, target.bootstrap, tmp_path)
+    topic = NewTopic(TOPIC, 1, 2)
+    linked.source_admin.create_topics([topic])[TOPIC].result(SECONDS)
+    linked.create_link(TOPIC)
+    producer = Producer({"bootstrap.servers": source.bootstrap, "enable.idempotence": True})
+    sent: list[bytes] = []
+    produce(producer, "first", sent)
+    linked.await_mirrored(TOPIC)
+
+    killed = target.node(leader_of(target.bootstrap))
+    killed.kill()
+    produce(producer, "second", sent)
+    linked.await_mirrored(TOPIC)
+    killed.start()
+    eventually(lambda: in_sync(target.bootstrap) == 3)
+    lost = source.node(leader_of(source.bootstrap))
+    lost.kill()
+    produce(producer, "third", sent)
+    linked.await_mirrored(TOPIC)
+    lost.start()
+    produce(producer, "fourth", sent)
+    linked.await_mirrored(TOPIC)
+
+    records = read_all(target.bootstrap, TOPIC)
+    assert [record[3] for record in records] == sent
+    assert records == read_all(source.bootstrap, TOPIC)
+    theirs = batch_bytes(source.node(leader_of(source.bootstrap)).data_directory, TOPIC, 0)
+    for node in target.brokers:
+        eventually_equal(lambda at=node: batch_bytes(at.data_directory, TOPIC, 0), theirs)

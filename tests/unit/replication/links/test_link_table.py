@@ -1,0 +1,100 @@
+"""The configs of links, and what becomes of values that cannot be used."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.replication.links.link_table import (
+    REASON_CHARACTERS_MAX,
+    MirrorState,
+    MirrorTopic,
+    client_key_of,
+    read_links,
+)
+
+SOURCE_ID = bytes(range(16))
+CONFIGS = {
+    "min.insync.replicas": "1",
+    "barnabas.link.prod.bootstrap.servers": "host1:9092",
+    "barnabas.link.prod.ssl.keystore.password": "secret",
+    "barnabas.link.prod.topics": "orders.*",
+    "barnabas.link.prod.groups": "",
+    "barnabas.link.prod.topic.orders.eu": f"active {SOURCE_ID.hex()}",
+}
+
+
+def test_links_and_mirrors_are_read_from_configs() -> None:
+    table = read_links(CONFIGS)
+
+    link = table.links["prod"]
+    assert link.client == {
+        "bootstrap.servers": "host1:9092",
+        "ssl.keystore.password": "secret",
+    }
+    assert link.topics is not None
+    assert link.topics.matches("orders.eu")
+    assert link.groups is None
+    assert not link.problem
+    assert table.mirrors == {
+        "orders.eu": MirrorTopic("prod", "orders.eu", MirrorState.ACTIVE, SOURCE_ID)
+    }
+
+
+@pytest.mark.parametrize("state", MirrorState)
+def test_a_mirror_is_read_as_it_was_written(state: MirrorState) -> None:
+    mirror = MirrorTopic("prod", "orders.eu", state, SOURCE_ID, "the topic was recreated")
+
+    assert read_links({mirror.config_name: mirror.config_value}).mirrors["orders.eu"] == mirror
+
+
+def test_a_long_reason_is_truncated() -> None:
+    mirror = MirrorTopic("prod", "t", MirrorState.STOPPED, SOURCE_ID, "long\n" * 1_000)
+
+    (read,) = read_links({mirror.config_name: mirror.config_value}).mirrors.values()
+    assert len(read.reason) <= REASON_CHARACTERS_MAX
+
+
+@pytest.mark.parametrize("value", ["", "unknown 00", "active zz", "7"])
+def test_a_mirror_with_an_unreadable_state_stays_read_only(value: str) -> None:
+    (mirror,) = read_links({"barnabas.link.prod.topic.orders": value}).mirrors.values()
+
+    assert mirror.state is MirrorState.STOPPED
+    assert mirror.is_read_only
+    assert mirror.reason
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("topics", "("), ("groups", "a{9999}"), ("bytes.per.second", "x"), ("group.sync.ms", "")],
+)
+def test_a_link_with_an_unusable_setting_has_a_problem(key: str, value: str) -> None:
+    table = read_links({**CONFIGS, f"barnabas.link.prod.{key}": value})
+
+    assert table.links["prod"].problem
+    assert "orders.eu" in table.mirrors
+
+
+@pytest.mark.parametrize(
+    "name", ["barnabas.link.", "barnabas.link.prod", "barnabas.link.a b.topics"]
+)
+def test_configs_with_impossible_names_are_skipped(name: str) -> None:
+    table = read_links({name: "value"})
+
+    assert not table.links
+    assert not table.mirrors
+
+
+def test_the_first_link_by_name_has_a_topic_of_two_links() -> None:
+    value = f"active {SOURCE_ID.hex()}"
+    table = read_links(
+        {"barnabas.link.b.topic.orders": value, "barnabas.link.a.topic.orders": value}
+    )
+
+    assert table.mirrors["orders"].link == "a"
+
+
+def test_only_keys_of_the_client_may_be_secrets() -> None:
+    assert client_key_of("barnabas.link.prod.sasl.jaas.config") == "sasl.jaas.config"
+    assert client_key_of("barnabas.link.prod.topics") is None
+    assert client_key_of("barnabas.link.prod.topic.orders") is None
+    assert client_key_of("log.retention.ms") is None
