@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
@@ -12,7 +10,6 @@ from typing import TYPE_CHECKING
 from barnabas.runtime.process_table import process_identity
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
 from barnabas.testing.free_ports import free_ports
-from waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,13 +67,6 @@ class NodeOfBrokers(BrokerProcess):
         """Return the ids of those processes that still run."""
         found = self.process_ids.items()
         return [node_id for node_id, pid in found if process_identity(pid) is not None]
-
-    def kill_machine(self) -> None:
-        """Kill all processes at once, the supervisor included, as when their machine dies."""
-        for node_id in self.living():
-            os.kill(self.process_ids[node_id], signal.SIGKILL)
-        self.kill()
-        eventually(lambda: not self.living(), self.living, self.stop_timeout_s)
 
     def get(self, path: str) -> tuple[int, str]:
         """Return the status and the text of an HTTP request to the node's one address."""

@@ -310,7 +310,7 @@ def page_examples() -> list[dict[str, str]]:
 
 
 def test_the_configurations_of_the_page_are_nodes() -> None:
-    overriding, one_of_three = page_examples()
+    overriding, one_of_three, secured = page_examples()
     plans = layout(overriding)
     assert value(plans, "log.dirs") == [
         "/data/disk1/controller.1",
@@ -323,6 +323,13 @@ def test_the_configurations_of_the_page_are_nodes() -> None:
         "broker 101",
         "broker 102",
     ]
+    # The controller has the protocol of the brokers' listener for each other.
+    protocols = {
+        each.security_protocol.name
+        for plan in layout(secured)
+        for each in (*plan.configuration.endpoints, *plan.configuration.controller_endpoints)
+    }
+    assert protocols == {"SASL_SSL"}
 
 
 def _opened(plan: NodeProcessPlan) -> list[object]:
