@@ -26,8 +26,13 @@ PAGES = (
     "/topics/new", f"/topics/new?like={TOPIC}", f"/topic/edit?name={TOPIC}", f"/topic?name={TOPIC}",
     "/reassignments/plan?plan=1", f"/reassignments/plan?plan=1&topics={LONG}", "/partitions",
     f"/group?id={quote(HOSTILE)}", f"/resend?topic={TOPIC}&at=0-0&at=0-1",
-    f"/produce?topic={TOPIC}",
+    f"/produce?topic={TOPIC}", f"/produce?topic={quote(HOSTILE)}",
 )  # fmt: skip
+# Chromium reports that these pages name what does not exist, or an impossible name.
+REFUSED = {
+    f"/reassignments/plan?plan=1&topics={LONG}": "404",
+    f"/produce?topic={quote(HOSTILE)}": "400",
+}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +67,9 @@ def test_forms_keep_their_layout_and_have_no_faults(
         browser.open(running.url + page)
         # Details show all their fields.
         browser.run("document.querySelectorAll('details').forEach((each) => each.open = true)")
-        found[page] = browser.page_errors() + poor_layout(browser) + violations(browser)
+        status = f"status of {REFUSED.get(page)} "
+        errors = [each for each in browser.page_errors() if status not in each]
+        found[page] = errors + poor_layout(browser) + violations(browser)
         assert browser.run("window.hacked") is None, page
     assert {page: each for page, each in found.items() if each} == {}
 
