@@ -26,6 +26,7 @@ ON_LINUX = {
 # Files that may use what Windows lacks: they run servers, or pipelines of Spark.
 ON_POSIX = ON_LINUX | {
     "barnabas/cli/nodes/cluster_nodes.py",
+    "barnabas/cli/nodes/process_output.py",
     "barnabas/cli/nodes/registry_child.py",
     "barnabas/spark/pipelines/run_process.py",
     "barnabas/spark/pipelines/runs.py",

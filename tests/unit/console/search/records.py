@@ -15,6 +15,7 @@ from barnabas.console.messages.formats import Decoders
 from barnabas.console.messages.masking import MaskRule, Masks
 from barnabas.console.messages.record_view import DecodedRecord, RecordView
 from barnabas.console.search.conditions import Conditions
+from barnabas.console.search.expressions import ExpressionFilter, Verdicts
 
 TOPIC = "t"
 # Records of one poll.
@@ -124,3 +125,17 @@ class LogConsumer:
                 self._positions[tp] = self._ends[tp.partition]
         offsets = {tp: CommittedOffset(part[-1].offset + 1) for tp, part in parts.items()}
         return ConsumerRecords(parts, offsets)
+
+
+def evaluated(expression: str, *records: DecodedRecord, limit_s: float = 60.0) -> Verdicts:
+    """Return what a filter says of records."""
+
+    async def run() -> Verdicts:
+        evaluating = ExpressionFilter(limit_s)
+        try:
+            await evaluating.check(expression)
+            return await evaluating.evaluate(expression, records)
+        finally:
+            evaluating.close()
+
+    return asyncio.run(run())

@@ -19,8 +19,8 @@ from barnabas.console.search.expressions import (
     ExpressionError,
     ExpressionFilter,
     FilterTooSlowError,
-    Verdicts,
 )
+from unit.console.search.records import evaluated
 
 VALUE = {
     "amount": 67.18,
@@ -37,18 +37,6 @@ def record(value: Any = VALUE, timestamp: int = 1_900_000_000_000) -> DecodedRec
     return DecodedRecord(
         "orders", 3, 17, timestamp, decode_plain(b"Order-1"), decode_plain(data), headers
     )
-
-
-def evaluated(expression: str, *records: DecodedRecord, limit_s: float = 60.0) -> Verdicts:
-    async def run() -> Verdicts:
-        evaluating = ExpressionFilter(limit_s)
-        try:
-            await evaluating.check(expression)
-            return await evaluating.evaluate(expression, records)
-        finally:
-            evaluating.close()
-
-    return asyncio.run(run())
 
 
 def test_all_parts_of_a_record_are_variables() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from barnabas.console.search.expressions import ExpressionError, _Job, evaluate
-from unit.console.search.test_expressions import evaluated
+from unit.console.search.records import evaluated
 
 _JARGON = ("<EOF>", "Syntax error", "extraneous", "mismatched", "viable", "token", "overload")
 
