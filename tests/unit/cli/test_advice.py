@@ -27,6 +27,7 @@ VALUES: dict[str, object] = {
     "group": "billing",
     "key": "follower.replication.throttled.rate",
     "level": 1,
+    "link": "prod",
     "mechanism": "SCRAM-SHA-512",
     "offset": 40,
     "partition": 0,

@@ -55,12 +55,13 @@ def test_all_options_for_numbers_refuse_what_is_no_number() -> None:
         ("15m", 900_000),
         ("2h", 7_200_000),
         ("7d", 604_800_000),
+        ("1 h", 3_600_000),
         ("PT0S", 0),
         ("P1DT2H3M4S", 93_784_000),
         ("P", None),
         ("15", None),
         ("-1h", None),
-        ("1 h", None),
+        ("1 h 5", None),
     ],
 )
 def test_durations_in_short_and_in_iso_form(text: str, milliseconds: int | None) -> None:

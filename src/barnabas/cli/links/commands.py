@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.common import terminal
 from barnabas.cli.common.output import (
     ClientOptions,
     client_options,
@@ -314,9 +315,10 @@ def _report_missing(lags: Iterable[PartitionLag]) -> None:
 @links.command("delete", epilog="\b\nExamples:\n  barnabas links delete prod\n")
 @click.argument("name")
 @click.option("--force", is_flag=True, help="Even if mirrors are not promoted: they become topics.")
+@terminal.yes_option
 @client_options
 def delete(name: str, force: bool, options: ClientOptions) -> None:
-    """Delete a link. Its topics stay, as ordinary topics."""
+    """Delete a link. Its topics stay, as ordinary topics. Asks for confirmation on a terminal."""
     with connected(options) as client:
         table = read_table(client)
         link = _find(table, name)
@@ -327,6 +329,10 @@ def delete(name: str, force: bool, options: ClientOptions) -> None:
                 f"link {name} has {counted(len(left), 'mirror')}, for example {left[0]}: promote "
                 "them first, or give --force to make them ordinary topics as they are"
             )
+        terminal.confirm(
+            f"Delete link {name} with its settings? {counted(len(mirrors), 'topic')} will not be "
+            "mirrored any more."
+        )
         settings = [*link.client, TOPICS, GROUPS, STATE, SOURCE_CLUSTER_ID]
         settings += [BYTES_PER_SECOND, GROUP_SYNC_MS]
         changes: dict[str, str | None] = {setting_name(name, key): None for key in settings}
