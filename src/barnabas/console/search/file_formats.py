@@ -19,7 +19,7 @@ from barnabas.console.search.columns import PLAIN, Column
 from barnabas.console.search.zones import UTC_ZONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.console.messages.decoded import Decoded
     from barnabas.console.messages.record_view import DecodedRecord
@@ -116,18 +116,13 @@ class JsonLines:
         yield "}\n"
 
     def _pieces(self, record: DecodedRecord, column: Column) -> Iterator[str]:
+        part = _part_of(record, column)
         if column.path:
             yield json_line(column.exported(record))
-        elif column.root in ("key", "value"):
-            yield from _json_pieces(record.key if column.root == "key" else record.value)
+        elif part is not None:
+            yield from _json_pieces(part)
         elif column.root == "headers":
-            before = "["
-            for name, value in record.headers:
-                yield f"{before}[{json_line(name)}, "
-                yield from _json_pieces(value)
-                yield "]"
-                before = ", "
-            yield "]" if record.headers else "[]"
+            yield from _header_pieces(record, _json_pieces)
         else:
             yield json_line(_plain(record, column.root, self._zone))
 
@@ -173,7 +168,7 @@ class Csv:
         """Yield the pieces of a cell of a line with a large key or value."""
         if column.root == "headers" and not column.path:
             yield '"'
-            for piece in _header_pieces(record):
+            for piece in _header_pieces(record, _json_text_pieces):
                 yield piece.replace('"', '""')
             yield '"'
             return
@@ -183,8 +178,7 @@ class Csv:
             yield self._lines.take().removesuffix("\r\n")
             return
         yield '"'
-        pieces = part.base64_pieces() if part.kind == "bytes" else part.pieces()
-        for number, piece in enumerate(pieces):
+        for number, piece in enumerate(_text_pieces(part)):
             # A text of so many characters is no number.
             escaped = piece.replace('"', '""')
             yield f"'{escaped}" if not number and piece.startswith(_FORMULA) else escaped
@@ -361,36 +355,44 @@ def _large_parts(record: DecodedRecord, columns: Sequence[Column]) -> bool:
     return any(part is not None and part.is_large for part in parts)
 
 
-def _json_pieces(part: Decoded) -> Iterator[str]:
-    """Yield the pieces of a key, value or header as JSON."""
-    if not part.is_large:
-        yield json_line(_json_value(part))
-    elif part.kind == "bytes":
-        yield '{"base64": "'
-        yield from part.base64_pieces()
-        yield '"}'
-    else:
-        yield '"'
-        for piece in part.pieces():
-            yield json_line(piece)[1:-1]
-        yield '"'
-
-
-def _header_pieces(record: DecodedRecord) -> Iterator[str]:
-    """Yield the pieces of the cell of all headers: JSON with texts."""
+def _header_pieces(
+    record: DecodedRecord, pieces: Callable[[Decoded], Iterator[str]]
+) -> Iterator[str]:
+    """Yield the pieces of all headers as JSON; `pieces` yields those of a value."""
     before = "["
     for name, value in record.headers:
         yield f"{before}[{json_line(name)}, "
-        if value.is_large:
-            yield '"'
-            pieces = value.base64_pieces() if value.kind == "bytes" else value.pieces()
-            yield from (json_line(piece)[1:-1] for piece in pieces)
-            yield '"'
-        else:
-            yield json_line(_part_text(value))
+        yield from pieces(value)
         yield "]"
         before = ", "
     yield "]" if record.headers else "[]"
+
+
+def _json_pieces(part: Decoded) -> Iterator[str]:
+    """Yield the pieces of a key, value or header as JSON; bytes are an object."""
+    if not part.is_large:
+        yield json_line(_json_value(part))
+    elif part.kind == "bytes":
+        yield '{"base64": '
+        yield from _json_text_pieces(part)
+        yield "}"
+    else:
+        yield from _json_text_pieces(part)
+
+
+def _json_text_pieces(part: Decoded) -> Iterator[str]:
+    """Yield the pieces of the text of a key, value or header as a string of JSON."""
+    if not part.is_large:
+        yield json_line(_part_text(part))
+        return
+    yield '"'
+    yield from (json_line(piece)[1:-1] for piece in _text_pieces(part))
+    yield '"'
+
+
+def _text_pieces(part: Decoded) -> Iterator[str]:
+    """Yield the pieces of a large text; bytes are base64."""
+    return part.base64_pieces() if part.kind == "bytes" else part.pieces()
 
 
 def _json_value(part: Decoded) -> Any:
@@ -407,13 +409,12 @@ def _text(record: DecodedRecord, column: Column, zone: Zone) -> Any:
         if content is None or isinstance(content, str):
             return content
         return json_line(content)
-    match column.root:
-        case "key" | "value":
-            return _part_text(record.key if column.root == "key" else record.value)
-        case "headers":
-            return "".join(_header_pieces(record))
-        case _:
-            return _plain(record, column.root, zone)
+    part = _part_of(record, column)
+    if part is not None:
+        return _part_text(part)
+    if column.root == "headers":
+        return "".join(_header_pieces(record, _json_text_pieces))
+    return _plain(record, column.root, zone)
 
 
 def _part_text(part: Decoded) -> str | None:
