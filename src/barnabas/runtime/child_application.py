@@ -16,24 +16,19 @@ import os
 import pickle
 import socket
 import subprocess
-import sys
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.runtime.child_frames import (
-    BODY,
-    END,
-    FAILED,
-    GONE,
     PIECE_BYTES,
-    REQUEST,
-    START,
-    TAKEN,
     WINDOW_BYTES,
     FrameError,
+    Kind,
     encode,
     read_frame,
-    with_length,
 )
+from barnabas.runtime.child_process import reap, start_python
+from barnabas.runtime.offload_task import encode_frame
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
@@ -48,7 +43,9 @@ _SILENCE_S = 60.0
 _CHECK_S = 5.0
 _MEMORY_BYTES = 4 << 30
 # The parts of a scope that the child gets.
-_SCOPE = ("method", "path", "query_string", "http_version", "scheme")
+_SCOPE = (
+    "method", "path", "query_string", "http_version", "scheme", "headers", "client", "server"
+)  # fmt: skip
 
 
 class ChildDiedError(RuntimeError):
@@ -102,9 +99,7 @@ class ChildApplication:
             ChildDiedError: The child ended before it had sent the response.
         """
         child = await self._running()
-        head = {name: scope[name] for name in _SCOPE}
-        head["headers"] = [list(pair) for pair in scope["headers"]]
-        head["client"], head["server"] = scope.get("client"), scope.get("server")
+        head = {name: scope.get(name) for name in _SCOPE}
         exchange = child.begin(head, pickle.dumps(session))
         leaving = asyncio.ensure_future(_until_left(receive))
         passing = asyncio.ensure_future(child.pass_response(exchange, send))
@@ -141,16 +136,15 @@ async def _until_left(receive: Callable[..., Any]) -> None:
 class _Exchange:
     """One request in the child."""
 
-    __slots__ = ("arrived", "has_ended", "number", "parts", "size")
+    __slots__ = ("arrived", "number", "parts", "size")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        # Frames of the response that are not sent yet, and their bytes.
-        self.parts: list[list[Any]] = []
+        # Frames of the response that are not sent yet, and the bytes of the body in them.
+        self.parts: deque[list[Any]] = deque()
         self.size = 0
+        # Set when a frame arrives, and when the child dies.
         self.arrived = asyncio.Event()
-        # Whether no frame follows, because the child died.
-        self.has_ended = False
 
 
 class _Child:
@@ -166,38 +160,37 @@ class _Child:
         self.is_dead = False
         self._socket, other = socket.socketpair()
         with other:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _MAIN, *map(str, (other.fileno(), os.getpid(), memory))],
+            self.process = start_python(
+                _MAIN,
+                other.fileno(),
+                os.getpid(),
+                memory,
                 pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                # An own process group, so that Ctrl-C at the terminal reaches only the parent.
-                process_group=0,
             )
 
     async def start(self, task: ChildTask) -> None:
         """Send the task, and read what the child sends from now on."""
         self._socket.setblocking(False)
         self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
-        self._writer.write(with_length(pickle.dumps(tuple(task))))
+        self._writer.write(encode_frame(tuple(task)))
         self._reading = self._loop.create_task(self._read())
 
     def begin(self, head: dict[str, Any], session: bytes) -> _Exchange:
         """Send a request."""
         self._count += 1
         exchange = self._exchanges[self._count] = _Exchange(self._count)
-        self._heard_s = max(self._heard_s, self._loop.time() if self._count == 1 else 0.0)
-        self._write(REQUEST, exchange.number, head, session)
+        self._write(Kind.REQUEST, exchange.number, head, session)
         return exchange
 
     def end(self, exchange: _Exchange) -> None:
         """Forget a request; the child ends it if it still runs."""
         if self._exchanges.pop(exchange.number, None) is not None:
-            self._write(GONE, exchange.number)
+            self._write(Kind.GONE, exchange.number)
 
-    def _write(self, *parts: Any) -> None:
+    def _write(self, kind: Kind, *parts: Any) -> None:
         if not self.is_dead:
-            self._writer.write(encode(*parts))
+            self._writer.write(encode(kind, *parts))
 
     async def pass_response(self, exchange: _Exchange, send: Callable[..., Any]) -> None:
         """Pass the response to the client.
@@ -207,21 +200,21 @@ class _Child:
         """
         while True:
             while not exchange.parts:
-                if exchange.has_ended:
+                if self.is_dead:
                     raise ChildDiedError("the process that reads records has ended")
                 await self._wait(exchange)
-            kind, _, *parts = exchange.parts.pop(0)
+            kind, _, *parts = exchange.parts.popleft()
             match kind:
-                case "start":
+                case Kind.START:
                     headers = [(bytes(name), bytes(value)) for name, value in parts[1]]
                     start = {"type": "http.response.start", "status": parts[0]}
                     await send({**start, "headers": headers})
-                case "body":
+                case Kind.BODY:
                     exchange.size -= len(parts[0])
                     body = {"type": "http.response.body", "body": parts[0], "more_body": True}
                     await send(body)
-                    self._write(TAKEN, exchange.number, len(parts[0]))
-                case "failed":
+                    self._write(Kind.TAKEN, exchange.number, len(parts[0]))
+                case Kind.FAILED:
                     raise ChildDiedError("the process that reads records sent no whole response")
                 case _:
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -252,9 +245,9 @@ class _Child:
     def _on_frame(self, frame: list[Any]) -> None:
         kind, number = frame[0], frame[1]
         exchange = self._exchanges.get(number)
-        if exchange is None or kind not in (START, BODY, END, FAILED):
+        if exchange is None or kind not in (Kind.START, Kind.BODY, Kind.END, Kind.FAILED):
             return
-        if kind == BODY:
+        if kind == Kind.BODY:
             exchange.size += len(frame[2])
             if exchange.size > WINDOW_BYTES + PIECE_BYTES:
                 raise FrameError("the child does not wait for the client")
@@ -268,20 +261,11 @@ class _Child:
             self.process.kill()
             self._writer.close()
             for each in self._exchanges.values():
-                each.has_ended = True
                 each.arrived.set()
-            self._reap()
-
-    def _reap(self) -> None:
-        """Collect the exit status without blocking the loop."""
-        if self.process.poll() is None:
-            self._loop.call_later(_REAP_S, self._reap)
+            reap(self.process, self._loop)
 
     async def close(self) -> None:
         """Kill the child, and wait until it has ended."""
         self.kill()
         await asyncio.gather(self._reading, return_exceptions=True)
         await asyncio.to_thread(self.process.wait)
-
-
-_REAP_S = 0.05

@@ -8,16 +8,29 @@ it that could run code: no pickles. The first frame to the child is a pickle of 
 from __future__ import annotations
 
 import asyncio
-import struct
+import enum
 from typing import Any
 
 import msgspec
 
-# From the parent: a request, its end, and bytes of its response that the client has taken.
-REQUEST, GONE, TAKEN = "request", "gone", "taken"
-# From the child: the begin of a response, a part of its body, its end, its failure, and a sign of
-# life.
-START, BODY, END, FAILED, ALIVE = "start", "body", "end", "failed", "alive"
+from barnabas.runtime.offload_task import LENGTH, with_length
+
+
+class Kind(enum.StrEnum):
+    """Kinds of frames."""
+
+    # From the parent: a request, its end, and bytes of its response that the client has taken.
+    REQUEST = "request"
+    GONE = "gone"
+    TAKEN = "taken"
+    # From the child: the begin of a response, a part of its body, its end, its failure, and a sign
+    # of life.
+    START = "start"
+    BODY = "body"
+    END = "end"
+    FAILED = "failed"
+    ALIVE = "alive"
+
 
 # Bytes of a response that may be on their way to its client. The child waits above it.
 WINDOW_BYTES = 256 * 1024
@@ -27,21 +40,14 @@ FRAME_BYTES_MAX = 1024 * 1024
 # The time between two signs of life (s).
 ALIVE_S = 2.0
 
-_LENGTH = struct.Struct(">I")
-
 
 class FrameError(ConnectionError):
     """The other process sent something that is not a frame."""
 
 
-def encode(*parts: Any) -> bytes:
+def encode(kind: Kind, *parts: Any) -> bytes:
     """Return a frame."""
-    return with_length(msgspec.msgpack.encode(parts))
-
-
-def with_length(content: bytes) -> bytes:
-    """Return bytes with their length before them."""
-    return _LENGTH.pack(len(content)) + content
+    return with_length(msgspec.msgpack.encode((kind, *parts)))
 
 
 async def read_content(reader: asyncio.StreamReader, limit: int) -> bytes | None:
@@ -55,7 +61,7 @@ async def read_content(reader: asyncio.StreamReader, limit: int) -> bytes | None
         FrameError: The frame is too large.
     """
     try:
-        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
         if length > limit:
             raise FrameError(f"a frame of {length} bytes, and {limit} are the limit")
         return await reader.readexactly(length)

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import IO, TYPE_CHECKING, Protocol
+import sys
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Mapping, Sequence
 
 # A pipe takes this number of bytes before its reader has started.
 INPUT_BYTES_MAX = 64 * 1024
+# The interval of checks for the exit of a killed child (s).
+_REAP_S = 0.01
 
 
 class ChildProcess(Protocol):
@@ -140,3 +144,32 @@ def filled_pipe(content: bytes) -> int:
     finally:
         os.close(sink)
     return source
+
+
+def start_python(main: str, *arguments: int, **pipes: Any) -> subprocess.Popen[bytes]:
+    """Start a child process that runs a statement of Python with the modules of this process.
+
+    Args:
+        main: The statement.
+        arguments: Its `sys.argv[1:]`.
+        pipes: Further arguments of `subprocess.Popen`.
+
+    Raises:
+        OSError: No process could be started.
+    """
+    return subprocess.Popen(
+        [sys.executable, "-c", main, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        # An own process group, so that Ctrl-C at the terminal reaches only the parent.
+        process_group=0,
+        **pipes,
+    )
+
+
+def reap(process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop) -> None:
+    """Collect the exit status of a killed process without blocking the loop."""
+    if process.poll() is None:
+        if loop.is_closed() or not loop.is_running():
+            process.wait()
+        else:
+            loop.call_later(_REAP_S, reap, process, loop)

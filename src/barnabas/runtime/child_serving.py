@@ -10,17 +10,11 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from barnabas.runtime.child_frames import (
-    ALIVE,
     ALIVE_S,
-    BODY,
-    END,
-    FAILED,
     FRAME_BYTES_MAX,
     PIECE_BYTES,
-    REQUEST,
-    START,
-    TAKEN,
     WINDOW_BYTES,
+    Kind,
     encode,
     read_content,
     read_frame,
@@ -84,7 +78,7 @@ class _Serving:
     def on_frame(self, frame: list[Any]) -> None:
         """Handle a frame of the parent."""
         kind, number, *parts = frame
-        if kind == REQUEST:
+        if kind == Kind.REQUEST:
             exchange = _Exchange(number, self._writer)
             self._exchanges[number] = exchange
             task = asyncio.get_running_loop().create_task(self._run(exchange, *parts))
@@ -93,7 +87,7 @@ class _Serving:
         known = self._exchanges.get(number)
         if known is None:
             return
-        if kind == TAKEN:
+        if kind == Kind.TAKEN:
             known.take(parts[0])
         elif known.task is not None:
             known.task.cancel()
@@ -118,12 +112,12 @@ class _Serving:
             self._exchanges.pop(exchange.number, None)
         if not exchange.has_ended:
             # The client must not take the part that it has for the whole.
-            self._writer.write(encode(FAILED, exchange.number))
+            self._writer.write(encode(Kind.FAILED, exchange.number))
 
     async def give_signs(self) -> None:
         """Show the parent that the event loop runs."""
         while True:
-            self._writer.write(encode(ALIVE, 0))
+            self._writer.write(encode(Kind.ALIVE, 0))
             await asyncio.sleep(ALIVE_S)
 
     async def end(self) -> None:
@@ -162,8 +156,8 @@ class _Exchange:
     async def send(self, message: dict[str, Any]) -> None:
         """Send a part of the response to the parent."""
         if message["type"] == "http.response.start":
-            headers = [list(pair) for pair in message.get("headers", ())]
-            self._writer.write(encode(START, self.number, message["status"], headers))
+            headers = list(message.get("headers", ()))
+            self._writer.write(encode(Kind.START, self.number, message["status"], headers))
             return
         body = memoryview(message.get("body", b""))
         while body:
@@ -172,11 +166,11 @@ class _Exchange:
                 await self._has_window.wait()
             piece, body = body[:PIECE_BYTES], body[PIECE_BYTES:]
             self._window -= len(piece)
-            self._writer.write(encode(BODY, self.number, piece))
+            self._writer.write(encode(Kind.BODY, self.number, piece))
             await self._writer.drain()
         if not message.get("more_body", False):
             self.has_ended = True
-            self._writer.write(encode(END, self.number))
+            self._writer.write(encode(Kind.END, self.number))
 
 
 assert PIECE_BYTES < FRAME_BYTES_MAX

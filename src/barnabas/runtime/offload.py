@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import pickle
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.runtime.child_process import reap, start_python
 from barnabas.runtime.offload_task import DONE, LENGTH, MESSAGE, Throttle, encode_frame
 
 if TYPE_CHECKING:
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.offload_task import OffloadTask
 
-# How long an idle child is kept, and the interval of checks for the exit of a killed child.
+# How long an idle child is kept.
 IDLE_S = 30.0
-_REAP_S = 0.01
 _READ_BYTES = 1 << 16
 _MAIN = "import sys; from barnabas.runtime.offload_task import main; main(int(sys.argv[1]))"
 
@@ -235,14 +234,8 @@ class _Child:
         self._received = bytearray()
         # Parts of the task that the pipe to the child has not accepted yet, in order.
         self._unsent: deque[memoryview] = deque()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _MAIN, str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            # An own process group, so that Ctrl-C at the terminal reaches only the parent.
-            process_group=0,
-            bufsize=0,
+        self._process = start_python(
+            _MAIN, os.getpid(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -340,16 +333,8 @@ class _Child:
             if pipe is not None:
                 pipe.close()
         self._on_dead(self)
-        self._reap()
+        reap(self._process, self._loop)
         piece, self._piece = self._piece, None
         if piece is not None:
             piece.child = None
             piece.end(OffloadError(f"child process {self._process.pid} has died"))
-
-    def _reap(self) -> None:
-        """Collect the exit status of the child without blocking the loop."""
-        if self._process.poll() is None:
-            if self._loop.is_closed() or not self._loop.is_running():
-                self._process.wait()
-            else:
-                self._loop.call_later(_REAP_S, self._reap)

@@ -72,7 +72,11 @@ class Throttle:
 
 def encode_frame(value: object) -> bytes:
     """Return the frame that carries `value`."""
-    content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return with_length(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+
+
+def with_length(content: bytes) -> bytes:
+    """Return bytes with their length before them."""
     return LENGTH.pack(len(content)) + content
 
 
