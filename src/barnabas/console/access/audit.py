@@ -144,12 +144,12 @@ class AuditLog:
             self.entries.appendleft(entry)
         if self._file is None:
             return
-        self._unwritten.append(json_line(entry) + "\n")
+        line = json_line(entry) + "\n"
         try:
-            self._write(self._file)
+            self._write(self._file, line)
         except OSError as error:
-            if result == BEGUN:
-                self._unwritten.pop()
+            if result != BEGUN:
+                self._unwritten.append(line)
             _log.error("Audit entry not written path=%s error=%s", self.path, error)
             raise AuditError(
                 f"the audit log {self.path} cannot be written ({error.strerror or error}), and the "
@@ -157,13 +157,13 @@ class AuditLog:
                 f"to make room on its disk, or to give it the right to write there"
             ) from error
 
-    def _write(self, file: File) -> None:
-        """Write the lines that are not written yet.
+    def _write(self, file: File, line: str) -> None:
+        """Write the lines that are not written yet, and a new one.
 
         Raises:
             OSError: They cannot be written, or only a part of them.
         """
-        text = ("\n" if self._is_cut else "") + "".join(self._unwritten)
+        text = ("\n" if self._is_cut else "") + "".join((*self._unwritten, line))
         self._is_cut = True
         file.append(text.encode("utf-8", "replace"))
         self._is_cut = False
