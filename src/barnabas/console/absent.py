@@ -69,18 +69,15 @@ async def require_topic(cluster: ClusterAccess, name: str) -> int:
     Raises:
         ClientError: It does not exist, or the brokers do not respond.
     """
-    for left in reversed(range(_TRIES)):
-
-        def load(client: Client, *, is_last: bool = left == 0) -> int | None:
-            found = client.admin.describe_topic_partitions([name])[name]
-            if not isinstance(found, ClientError):
-                return len(found.partitions)
-            if is_last or found.error_code not in _TOPIC_CODES:
-                raise found
-            return None
-
-        count = await cluster.call(load)
-        if count is not None:
-            return count
+    tries = 0
+    while True:
+        tries += 1
+        described = await cluster.call(
+            lambda client: client.admin.describe_topic_partitions([name])
+        )
+        found = described[name]
+        if not isinstance(found, ClientError):
+            return len(found.partitions)
+        if tries == _TRIES or found.error_code not in _TOPIC_CODES:
+            raise found
         await asyncio.sleep(_PAUSE_S)
-    raise AssertionError("the last try returns or raises")
