@@ -16,6 +16,7 @@ from starlette.requests import Request
 
 from barnabas.console.console import console_of
 from barnabas.console.frame import takes_notices
+from barnabas.console.request_checks import STREAMED
 from barnabas.runtime.child_application import ChildApplication, ChildDiedError, ChildTask
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from barnabas.console.settings import ConsoleSettings
 
 _log = logging.getLogger(__name__)
-
-# Paths of responses that are no pages, so that they show no notices.
-_FILES = ("/messages/download", "/messages/tail", "/message/raw")
 
 
 class RecordPages:
@@ -59,7 +57,7 @@ class RecordPages:
         session = console.session_of(request)
         sent = None
         if session is not None:
-            is_page = not console.path(request).startswith(_FILES) and takes_notices(request)
+            is_page = not request.url.path.endswith(STREAMED) and takes_notices(request)
             sent = session.taken() if is_page else session.without_notices()
         has_started = False
 

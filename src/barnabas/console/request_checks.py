@@ -33,8 +33,8 @@ BODY_BYTES_MAX = 1024 * 1024
 _TARGET_CHARACTERS_MAX = 8 * 1024
 # Time limit of a request (s). The requests to the cluster have shorter limits.
 _REQUEST_S = 40.0
-# Ends of paths without a time limit.
-_ENDLESS = ("/messages/tail", "/messages/download", "/message/raw")
+# Ends of paths of files and streams: their responses have no time limit, and show no notices.
+STREAMED = ("/messages/tail", "/messages/download", "/message/raw")
 # Paths that are shown without a log-in.
 _OPEN = ("/login", "/static/")
 _TOO_MANY = 429
@@ -82,8 +82,8 @@ class RequestChecks:
             await refusal(scope, receive, response.send)
             return
         try:
-            is_endless = scope["path"].endswith(_ENDLESS)
-            async with asyncio.timeout(None if is_endless else _REQUEST_S):
+            is_streamed = scope["path"].endswith(STREAMED)
+            async with asyncio.timeout(None if is_streamed else _REQUEST_S):
                 await self._app(scope, receive, response.send)
         except TimeoutError:
             if response.has_started:

@@ -129,34 +129,47 @@ def make_application(site: Site) -> Starlette:
     """Return the ASGI application of a console."""
     records = RecordPages(site.settings, serving_records)
     site.closing.append(records.close)
-    assets = Route("/static/{name}", _send_asset)
-    middleware = [Middleware(RequestChecks, site=site)]
-    if site.front is site.consoles[0]:
-        own = _cluster_routes(records)
-        application = _application(site.front, [*own, assets], middleware)
-    else:
-        mounts = [
-            Mount(each.prefix, _application(each, _cluster_routes(records)))
-            for each in site.consoles
-        ]
-        front = [*_routes(_FRONT_PAGES), assets, *mounts]
-        application = _application(site.front, front, middleware)
-    _set_entries(site)
+    passed_on = _record_routes()
+    routes = [
+        Route(each.path, records, methods=["GET"]) if each in passed_on else each
+        for each in _routes(_CLUSTER_PAGES)
+    ]
+    application = _site_application(
+        site,
+        routes,
+        front=_routes(_FRONT_PAGES),
+        assets=[Route("/static/{name}", _send_asset)],
+        middleware=[Middleware(RequestChecks, site=site)],
+    )
     application.router.lifespan_context = site.running
     application.state.consoles = site.consoles
     return application
 
 
-def make_record_application(site: Site) -> Starlette:
-    """Return the ASGI application of the process that serves the pages of records."""
-    routes = [each for each in _routes(_RECORD_PAGES) if "GET" in (each.methods or ())]
+def _site_application(
+    site: Site,
+    routes: Sequence[BaseRoute],
+    *,
+    front: Sequence[BaseRoute] = (),
+    assets: Sequence[BaseRoute] = (),
+    middleware: Sequence[Middleware] = (),
+) -> Starlette:
+    """Return the application of all pages, and tell the frames their entries.
+
+    Args:
+        site: The consoles.
+        routes: The pages of each cluster.
+        front: The pages of no cluster, if there are several clusters.
+        assets: The files of the pages.
+        middleware: What is around all pages.
+    """
+    for each in site.consoles:
+        each.entries = _entries(_CLUSTER_PAGES)
     if site.front is site.consoles[0]:
-        application = _application(site.front, routes)
-    else:
-        mounts = [Mount(each.prefix, _application(each, routes)) for each in site.consoles]
-        application = _application(site.front, mounts)
-    _set_entries(site)
-    return application
+        return _application(site.front, [*routes, *assets], middleware)
+    site.front.entries = _entries([clusters])
+    mounts = [Mount(each.prefix, _application(each, routes)) for each in site.consoles]
+    return _application(site.front, [*front, *assets, *mounts], middleware)
 
 
 def _ignore(_password: str) -> None:
@@ -169,7 +182,7 @@ async def serving_records(settings: ConsoleSettings) -> AsyncIterator[ASGIApp]:
     show_warnings()
     # The console itself writes the audit log.
     site = Site(settings, Announcements(_ignore), lambda _path, clock: AuditLog(None, clock))
-    application = make_record_application(site)
+    application = _site_application(site, _record_routes())
     loop = asyncio.get_running_loop()
     probes = [loop.create_task(each.cluster.probe_forever()) for each in site.consoles]
 
@@ -192,22 +205,9 @@ def _routes(pages: Sequence[Any]) -> list[Route]:
     return [route for page in pages for route in page.ROUTES]
 
 
-def _cluster_routes(records: RecordPages) -> list[Route]:
-    """Return the routes of the pages of a cluster; those that show records are passed on."""
-    passed_on = {each.path for each in _routes(_RECORD_PAGES)}
-    return [
-        Route(each.path, records, methods=["GET"])
-        if each.path in passed_on and "GET" in (each.methods or ())
-        else each
-        for each in _routes(_CLUSTER_PAGES)
-    ]
-
-
-def _set_entries(site: Site) -> None:
-    for each in site.consoles:
-        each.entries = _entries(_CLUSTER_PAGES)
-    if site.front is not site.consoles[0]:
-        site.front.entries = _entries([clusters])
+def _record_routes() -> list[Route]:
+    """Return the routes that the process of records serves."""
+    return [each for each in _routes(_RECORD_PAGES) if "GET" in (each.methods or ())]
 
 
 def _entries(pages: Sequence[Any]) -> list[Entry]:
