@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import urlencode
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _PACKAGE = "barnabas.console"
+_NOT_IN_FILE_NAMES = re.compile(r"[^A-Za-z0-9._-]")
 _ASSET_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
@@ -89,6 +91,15 @@ def assets() -> dict[str, Asset]:
 def _visible(value: object) -> object:
     """Show controls and marks for the direction of text as escapes; they could forge a page."""
     return printable_lines(value) if type(value) is str else value
+
+
+def attachment(name: str) -> dict[str, str]:
+    """Return the headers of a response that browsers save as a file.
+
+    Args:
+        name: The name of the file; characters that a file name may lack become "_".
+    """
+    return {"content-disposition": f'attachment; filename="{_NOT_IN_FILE_NAMES.sub("_", name)}"'}
 
 
 def link(path: str, **fields: object) -> str:

@@ -63,8 +63,8 @@ async def export_offsets(request: Request) -> Response:
     group, offsets = await console.cluster.call(lambda client: _positions(client, name))
     if group.state == "Dead" and not offsets:
         raise HTTPException(404, f"This cluster has no group {name}.")
-    headers = {"content-disposition": 'attachment; filename="offsets.csv"'}
-    return Response(offsets_csv(offsets), media_type="text/csv", headers=headers)
+    text = offsets_csv(offsets)
+    return Response(text, media_type="text/csv", headers=attachment("offsets.csv"))
 
 
 def _positions(client: Client, name: str) -> tuple[GroupDescription, dict[TopicPartition, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.exceptions import HTTPException
@@ -22,6 +21,7 @@ from barnabas.console.messages.decoded import FULL_BYTES, KEY, VALUE
 from barnabas.console.messages.formats import FORMATS, Formats
 from barnabas.console.messages.key_versions import Versions, VersionSearch
 from barnabas.console.messages.one_record import Fate, fate_of, read_record, transactional_id_of
+from barnabas.console.rendering import attachment
 from barnabas.console.search.ranges import offset_bounds
 from barnabas.console.search.zones import zone_of
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from barnabas.console.messages.record_view import RecordView
 
 _MS_PER_S = 1000
-_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 _VERSIONS_MAX = 50
 # How long a client may take to read the bytes of a key or a value (s).
 _DOWNLOAD_S = 120.0
@@ -242,8 +241,7 @@ async def _part_response(request: Request) -> Response:
         raise HTTPException(
             403, f"the {part} is null, or a rule of the operator masks a part of it"
         )
-    name = f"{_FILE_NAME.sub('_', place.topic)}-{place.partition}-{place.offset}.{part}"
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    headers = attachment(f"{place.topic}-{place.partition}-{place.offset}.{part}")
     return Response(data, media_type="application/octet-stream", headers=headers)
 
 

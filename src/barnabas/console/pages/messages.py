@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
@@ -15,6 +14,7 @@ from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import Fields, FormError, query_fields
 from barnabas.console.messages.formats import FORMATS
+from barnabas.console.rendering import attachment
 from barnabas.console.search import zones
 from barnabas.console.search.columns import DEFAULT, parse_columns
 from barnabas.console.search.conditions import Conditions
@@ -50,7 +50,6 @@ _SELECTED_PLACES = {
     "offset": "an offset",
     "time": "a time",
 }
-_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 async def _wait(console: Console, job: SearchJob) -> None:
@@ -281,8 +280,7 @@ async def download_messages(request: Request) -> Response:
 
     reader = console.jobs.reader(search.isolation)
     parts = await _begin_stream(console, search, reader, begin)
-    name = f"{_FILE_NAME.sub('_', search.topic)}.{writer.suffix}"
-    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    headers = attachment(f"{search.topic}.{writer.suffix}")
     return StreamingResponse(parts, media_type=writer.media_type, headers=headers)
 
 
