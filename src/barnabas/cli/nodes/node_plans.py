@@ -10,14 +10,11 @@ from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.port_reservation import PortReservations
 from barnabas.runtime.rng import SystemRng
 from barnabas.runtime.usable_cores import usable_cores
+from barnabas.server.configs.config import node_directories
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.configs.node_keys import BROKERS_KEY
 from barnabas.server.configs.node_layout import broker_count, node_layout
-from barnabas.server.startup.node_folders import (
-    lock_node_directories,
-    node_directories,
-    read_node_directories,
-)
+from barnabas.server.startup.node_folders import lock_node_directories, read_node_directories
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

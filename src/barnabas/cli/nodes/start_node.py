@@ -7,6 +7,7 @@ the log of all, serves the metrics and the probes of all, and reports to the ser
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from typing import TYPE_CHECKING
@@ -56,6 +57,9 @@ def run_node(properties: dict[str, str], options: StartOptions, start_files: Sta
         StartError: invalid options.
         OSError: a directory or an address cannot be used.
     """
+    # `main` has disabled collections for the imports. Imported objects live forever.
+    gc.freeze()
+    gc.enable()
     first_topics(options)
     node = _Node(properties, options, start_files)
     try:
