@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.cli.doctor.commands import doctor
+from barnabas.cli.nodes.node_face import TEXTS_MAX
 from barnabas.runtime.forked_process import can_fork
 from barnabas.testing.barnabas_command import barnabas_command
 from barnabas.testing.broker_process import BrokerProcess
@@ -98,6 +99,8 @@ def test_a_node_is_a_cluster_for_clients_and_one_process_for_its_operator(tmp_pa
         assert len({family.name for family in families}) == len(families)
         labels = {sample.labels.get("broker") for family in families for sample in family.samples}
         assert labels == {"1", "101", "102"}
+        # More responses than may be in memory at once, because these were read.
+        assert {node.get("/metrics")[0] for _ in range(2 * TEXTS_MAX)} == {200}
         assert node.stop() == 0
         assert not node.living()
         for folder in ("controller.1", "broker.101", "broker.102"):

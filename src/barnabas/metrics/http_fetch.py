@@ -37,7 +37,8 @@ class HttpFetch:
     Args:
         timer: runs the time limit.
         path: path of the request.
-        limits: time limit (ms) and maximum size of the body (bytes).
+        timeout_ms: time limit.
+        bytes_max: maximum size of the body.
         on_data: called with each piece of the body.
         on_done: called once at the end.
     """
@@ -46,14 +47,16 @@ class HttpFetch:
         self,
         timer: Timer,
         path: str,
-        limits: tuple[float, int],
+        timeout_ms: float,
+        bytes_max: int,
         on_data: Callable[[bytes], None],
         on_done: Callable[[FetchResult], None],
     ) -> None:
         self._path = path
-        self._timeout_ms, self._bytes_max = limits
-        self._on_data = on_data
-        self._on_done = on_done
+        self._timeout_ms, self._bytes_max = timeout_ms, bytes_max
+        # None after the end. The connection may keep this object longer, but then not their data.
+        self._on_data: Callable[[bytes], None] | None = on_data
+        self._on_done: Callable[[FetchResult], None] | None = on_done
         self._timer = timer
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._http = h11.Connection(h11.CLIENT)
@@ -62,7 +65,6 @@ class HttpFetch:
         self._deadline: Cancellable | None = None
         self._status = 0
         self._received = 0
-        self._is_done = False
 
     def start(self, sockets: Sockets, host: str, port: int) -> None:
         """Connect and send the request. The callbacks follow in later turns."""
@@ -76,7 +78,7 @@ class HttpFetch:
     def on_connected(self, stream: Stream) -> None:
         """Send the request."""
         self._stream = stream
-        if self._is_done:
+        if self._on_done is None:
             stream.abort()
             return
         headers = [("Host", "localhost"), ("Connection", "close")]
@@ -90,7 +92,7 @@ class HttpFetch:
 
     def on_received(self, count: int) -> None:
         """Parse the received bytes."""
-        if self._is_done:
+        if self._on_done is None:
             return
         try:
             self._http.receive_data(bytes(self._buffer[:count]))
@@ -107,7 +109,7 @@ class HttpFetch:
         self._finish("the connection was closed")
 
     def _handle_events(self) -> None:
-        while not self._is_done:
+        while self._on_data is not None:
             event = self._http.next_event()
             if event in (h11.NEED_DATA, h11.PAUSED):
                 return
@@ -125,12 +127,13 @@ class HttpFetch:
                 self._finish("the connection was closed")
 
     def _finish(self, problem: str) -> None:
-        if self._is_done:
+        on_done = self._on_done
+        if on_done is None:
             return
-        self._is_done = True
+        self._on_data = self._on_done = None
         for pending in (self._deadline, self._attempt):
             if pending is not None:
                 pending.cancel()
         if self._stream is not None:
             self._stream.abort()
-        self._on_done(FetchResult(0 if problem else self._status, problem))
+        on_done(FetchResult(0 if problem else self._status, problem))

@@ -1,6 +1,6 @@
 """Child processes that are forked from a template: a process that has imported the whole program.
 
-A forked process shares the template's memory until one of both writes to a page. So it starts
+A forked process shares the template's memory until one of them writes to a page. So it starts
 without imports, and needs only the memory in which it differs.
 
 A fork copies only the calling thread, and shares what the parent has opened. Therefore the template
@@ -28,7 +28,7 @@ from threading import RLock
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from barnabas.runtime.child_process import filled_pipe
-from barnabas.runtime.process import set_process_title
+from barnabas.runtime.process_table import set_process_title
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

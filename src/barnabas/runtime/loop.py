@@ -102,7 +102,7 @@ class ProcessControl:
         """Call `callback` on the loop at each signal `number`."""
         on_signal(self._loop, number, callback)
 
-    def on_input(self, descriptor: int, callback: Callable[[], None]) -> None:
+    def on_input(self, descriptor: int, callback: Callable[[], object]) -> None:
         """Call `callback` on the loop whenever a pipe or socket has input, or has ended."""
         self._loop.add_reader(descriptor, callback)
 

@@ -1,4 +1,4 @@
-"""The interface to the process: its id, title, parent, forks, end, environment and streams."""
+"""The interface to the process: its id, parent, forks, end, environment and standard streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
@@ -47,30 +46,6 @@ if hasattr(os, "register_at_fork"):
 def process_id() -> int:
     """Return the id of the running process, which differs between a forked child and its parent."""
     return os.getpid()
-
-
-# Positions of the addresses of the command line in /proc/PID/stat, after the name in parentheses.
-_ARGUMENTS_START, _ARGUMENTS_END = 45, 46
-
-
-def set_process_title(title: str) -> None:
-    """Show `title` as the command line in lists of processes.
-
-    The title is cut to the length of the command line with which the interpreter was started. Only
-    Linux can do this; other systems keep the command line.
-    """
-    try:
-        stat = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return
-    fields = stat.rpartition(")")[2].split()
-    start, end = int(fields[_ARGUMENTS_START]), int(fields[_ARGUMENTS_END])
-    if start < end:
-        import ctypes
-
-        # The last byte stays 0. Otherwise the kernel would show the variables, too.
-        cut = title.encode()[: end - start - 1]
-        ctypes.memmove(start, cut.ljust(end - start, b"\0"), end - start)
 
 
 def at_exit(callback: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
-"""Facts about other processes: from /proc on Linux, elsewhere from the command `ps`."""
+"""The system's list of processes: on Linux in /proc, elsewhere by the command `ps`."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,8 @@ _BOOT_ID = _PROC / "sys" / "kernel" / "random" / "boot_id"
 _ENDED = "ZXx"
 # Fields of /proc/PID/stat after the name: state, and start time in ticks since boot.
 _STATE, _START = 0, 19
+# Fields with the addresses at which the arguments of a process begin and end.
+_ARGUMENTS_START, _ARGUMENTS_END = 45, 46
 
 
 def process_identity(pid: int) -> str | None:
@@ -46,6 +49,24 @@ def command_line(pid: int) -> str:
     except OSError:
         return ""
     return content.replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def set_process_title(title: str) -> None:
+    """Show `title` as the command line of this process.
+
+    The title is cut to the length of the command line with which the interpreter was started. Only
+    Linux can do this; other systems keep the command line.
+    """
+    fields = _stat(os.getpid())
+    if fields is None:
+        return
+    start, end = int(fields[_ARGUMENTS_START]), int(fields[_ARGUMENTS_END])
+    if start < end:
+        import ctypes
+
+        # The last byte stays 0. Otherwise the kernel would show the variables, too.
+        cut = title.encode()[: end - start - 1]
+        ctypes.memmove(start, cut.ljust(end - start, b"\0"), end - start)
 
 
 def _has_proc() -> bool:

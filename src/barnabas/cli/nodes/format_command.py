@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.protocol.records.security import UserScramCredentialRecord
-    from barnabas.runtime.disk import FileLock
     from barnabas.server.configs.configuration import Configuration
     from barnabas.server.startup.formatting import FirstVoters, Formatted, InitialController
 
@@ -170,18 +169,10 @@ def _configurations(properties: dict[str, str]) -> Iterator[list[Configuration]]
     if not properties.get(BROKERS_KEY):
         yield [read_configuration(properties)]
         return
-    from barnabas.cli.nodes.node_plans import plan_node
-    from barnabas.runtime.port_reservation import PortReservations
+    from barnabas.cli.nodes.node_plans import reserved_node
 
-    ports = PortReservations()
-    locks: list[FileLock] = []
-    try:
-        plans = plan_node(properties, ports.reserve, locks)
+    with reserved_node(properties) as plans:
         yield [each.configuration for each in plans]
-    finally:
-        ports.close()
-        for lock in locks:
-            lock.release()
 
 
 def _format(

@@ -7,7 +7,6 @@ at once. Metrics get the label `broker` with the id of the process.
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 _METRICS_LIMITS = (30_000.0, 32 << 20)
 _PROBE_LIMITS = (3_000.0, 64 << 10)
 # Texts that are in memory at once, because slow clients have not read them.
-_TEXTS_MAX = 4
+TEXTS_MAX = 4
 _PROBLEM_CHARACTERS_MAX = 500
 
 
@@ -89,7 +88,7 @@ class NodeFace:
     # -- metrics ----------------------------------------------------------------------------
 
     def _gather(self, answer: Callable[[HttpResponse], None]) -> None:
-        if len(self._gathered) >= _TEXTS_MAX:
+        if len(self._gathered) >= TEXTS_MAX:
             answer(text_response(503, "other clients have not read their metrics yet; try again"))
             return
         gathered = _Gathered()
@@ -113,14 +112,16 @@ class NodeFace:
             fetch = HttpFetch(
                 self._runtime.timer,
                 METRICS_PATH,
-                _METRICS_LIMITS,
+                *_METRICS_LIMITS,
                 text.feed,
                 partial(on_done, node_id),
             )
             _start(fetch, process, self._runtime)
 
     def _body(self, gathered: _Gathered) -> Iterator[bytes]:
-        return chain(pieces(self._families()), merged_text(list(gathered.texts.values())))
+        """Yield the text. Until its end, this generator keeps `gathered` among those in memory."""
+        yield from pieces(self._families())
+        yield from merged_text(list(gathered.texts.values()))
 
     def _families(self) -> Sequence[MetricFamily]:
         """Return the metrics of the supervisor about its processes."""
@@ -191,7 +192,7 @@ class _Probe:
                 text = b"".join(body).decode(errors="replace").strip()
                 self._on_answer(process, result.problem or text or f"status {result.status}")
 
-        fetch = HttpFetch(self._runtime.timer, self._path, _PROBE_LIMITS, body.append, on_done)
+        fetch = HttpFetch(self._runtime.timer, self._path, *_PROBE_LIMITS, body.append, on_done)
         _start(fetch, process, self._runtime)
 
     def _on_answer(self, process: NodeProcess, problem: str) -> None:

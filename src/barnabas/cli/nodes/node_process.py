@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from barnabas.cli.nodes.process_output import LineReader
+from barnabas.runtime.child_process import INPUT_BYTES_MAX
 from barnabas.runtime.forked_process import STATUS_UNKNOWN
 from barnabas.settings.properties import format_properties
 
@@ -16,19 +17,13 @@ if TYPE_CHECKING:
 
     from barnabas.cli.nodes.node_processes import NodeProcesses
     from barnabas.cli.nodes.process_output import NodeLog
+    from barnabas.runtime.child_process import ChildProcess
     from barnabas.runtime.clock import Clock, Timer
     from barnabas.runtime.loop import ProcessControl
     from barnabas.server.configs.node_layout import NodeProcessPlan
 
-    class _Child(Protocol):
-        pid: int
-
-        def poll(self) -> int | None: ...
-        def terminate(self) -> None: ...
-        def kill(self) -> None: ...
-
     class ProcessEvents(Protocol):
-        """What the supervisor learns of its processes."""
+        """Methods of the supervisor that its processes call."""
 
         def on_ready(self, process: NodeProcess) -> None:
             """Handle that a process serves requests."""
@@ -44,7 +39,6 @@ _CHECK_MS = 100.0
 _FIRST_RETRY_MS, _RETRY_MS_MAX = 1_000.0, 30_000.0
 # A process that has run so long is started again without a longer delay.
 _STEADY_MS = 60_000.0
-_INPUT_BYTES_MAX = 64 * 1024
 _MESSAGE = b"barnabas: "
 
 
@@ -60,7 +54,7 @@ class ProcessState(Enum):
 
 
 class StartOfProcess:
-    """What is the same for all processes of the node: how they are started and observed."""
+    """The parts with which all processes of the node are started and observed."""
 
     def __init__(
         self,
@@ -83,9 +77,9 @@ class NodeProcess:
     """One process of the node, over all its starts.
 
     Args:
-        plan: what the process is.
+        plan: the id, kind and properties of the process.
         words: further options of `barnabas start`.
-        start: how it is started and observed.
+        start: starts and observes it.
         events: called when it is ready or has ended.
     """
 
@@ -100,7 +94,7 @@ class NodeProcess:
         self._words = words
         self._start = start
         self._events = events
-        self._child: _Child | None = None
+        self._child: ChildProcess | None = None
         self._readers: list[LineReader] = []
         self.state = ProcessState.DOWN
         # Whether it was ready once; never reset.
@@ -133,10 +127,10 @@ class NodeProcess:
         """
         assert self._child is None, f"{self.plan.name} runs as process {self.pid}"
         text = format_properties(self.plan.properties).encode("latin-1", "backslashreplace")
-        if len(text) > _INPUT_BYTES_MAX:
+        if len(text) > INPUT_BYTES_MAX:
             raise ValueError(
                 f"the configuration of {self.plan.name} has {len(text)} bytes, and at most "
-                f"{_INPUT_BYTES_MAX} are possible; move certificates and keys into files"
+                f"{INPUT_BYTES_MAX} are possible; move certificates and keys into files"
             )
         words = ["start", "-", "--set", f"node.id={self.plan.node_id}", *self._words]
         child = self._start.starter.start(words, self._start.environment, text)

@@ -39,16 +39,13 @@ class LineReader:
         self._rest = b""
         self._is_open = True
         os.set_blocking(pipe.fileno(), False)
-        control.on_input(pipe.fileno(), self._on_input)
+        control.on_input(pipe.fileno(), self._read)
 
     def close(self) -> None:
         """Read what has arrived, and close the pipe."""
         while self._is_open and self._read():
             pass
         self._end()
-
-    def _on_input(self) -> None:
-        self._read()
 
     def _read(self) -> bool:
         """Read once. Return whether there may be more."""

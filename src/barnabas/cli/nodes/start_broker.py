@@ -99,7 +99,7 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
 
     _collect_garbage()
     of_registry = registry_options(properties)
-    first = (first_topics(options), _take_members(properties))
+    topics, members = first_topics(options), _take_members(properties)
     config = read_configuration(properties)
     manager: ServiceManager | None = None
     registry: RegistryChild | None = None
@@ -110,9 +110,9 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
         manager.starting("starting: opening the logs and waiting for a controller")
 
         def on_running(address: str) -> None:
-            if first[0]:
+            if topics:
                 on_created = partial(on_ready, address)
-                _create_topics(first, broker, runtime.timer, on_created, control.fail)
+                _create_topics(topics, members, broker, runtime.timer, on_created, control.fail)
             else:
                 on_ready(address)
 
@@ -136,9 +136,9 @@ def _run(properties: dict[str, str], options: StartOptions, start_files: StartFi
             else:
                 broker.stop(control.finish)
 
-        if not first[1]:
+        if not members:
             check_no_node(runtime.disk, log_directories(config.parsed))
-        broker = Node(config, runtime, on_running, control.fail, has_supervisor=bool(first[1]))
+        broker = Node(config, runtime, on_running, control.fail, has_supervisor=bool(members))
         if of_registry is not None:
             from barnabas.cli.nodes.registry_child import registry_child
 
@@ -174,7 +174,8 @@ def _take_members(properties: dict[str, str]) -> frozenset[int]:
 
 
 def _create_topics(
-    first: tuple[list[NewTopic], frozenset[int]],
+    topics: list[NewTopic],
+    members: frozenset[int],
     node: Node,
     timer: Timer,
     on_created: Callable[[], None],
@@ -183,7 +184,8 @@ def _create_topics(
     """Create the topics of --topic on a node that is ready.
 
     Args:
-        first: the topics, and ids of the brokers that must serve before.
+        topics: the topics.
+        members: ids of the brokers that must serve before.
         node: the node.
         timer: runs the checks.
         on_created: called when the topics can be used.
@@ -196,7 +198,7 @@ def _create_topics(
         on_failed(NodeFailedError("--topic requires a node that is a broker"))
     else:
         dependencies = node.broker.dependencies
-        FirstTopics(dependencies, timer, on_created, on_failed).create(*first)
+        FirstTopics(dependencies, timer, on_created, on_failed).create(topics, members)
 
 
 def _collect_garbage() -> None:

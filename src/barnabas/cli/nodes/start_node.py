@@ -7,11 +7,12 @@ the log of all, serves the metrics and the probes of all, and reports to the ser
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from typing import TYPE_CHECKING
 
-from barnabas.cli.nodes.node_plans import SUPERVISOR_DEFINITION, plan_node
+from barnabas.cli.nodes.node_plans import reserved_node
 from barnabas.cli.nodes.node_process import StartOfProcess
 from barnabas.cli.nodes.node_processes import NodeProcesses
 from barnabas.cli.nodes.node_supervisor import NodeFailedToStartError, NodeSupervisor
@@ -21,9 +22,9 @@ from barnabas.cli.nodes.start_options import FORMAT_KEY, first_topics, registry_
 from barnabas.cli.nodes.start_report import StartError, fail_start, print_ready, with_remedy
 from barnabas.runtime.life_signs import LifeSigns, can_receive_life_signs
 from barnabas.runtime.loop import run
-from barnabas.runtime.port_reservation import PortReservations
 from barnabas.runtime.service_manager import service_manager
-from barnabas.server.configs.node_keys import STOP_TIMEOUT_KEY
+from barnabas.server.configs.node_keys import STOP_TIMEOUT_KEY, SUPERVISOR_KEYS
+from barnabas.settings.definition import ConfigDefinition
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from barnabas.cli.nodes.registry_child import RegistryChild
     from barnabas.cli.nodes.start_files import StartFiles
     from barnabas.cli.nodes.start_options import StartOptions
-    from barnabas.runtime.disk import FileLock
     from barnabas.runtime.loop import ProcessControl, Runtime
     from barnabas.runtime.service_manager import ServiceManager
     from barnabas.server.configs.node_layout import NodeProcessPlan
@@ -57,19 +57,16 @@ def run_node(properties: dict[str, str], options: StartOptions, start_files: Sta
         StartError: invalid options.
         OSError: a directory or an address cannot be used.
     """
-    ports = PortReservations()
-    locks: list[FileLock] = []
+    # `main` has disabled collections for the imports. Imported objects live forever.
+    gc.freeze()
+    gc.enable()
+    first_topics(options)
+    node = _Node(properties, options, start_files)
     try:
-        first_topics(options)
-        node = _Node(properties, options, start_files)
-        plans = plan_node(properties, ports.reserve, locks)
-        return node.run(plans)
+        with reserved_node(properties) as plans:
+            return node.run(plans)
     except StorageError as error:
         return fail_start(str(error))
-    finally:
-        ports.close()
-        for lock in locks:
-            lock.release()
 
 
 class _Node:
@@ -120,13 +117,11 @@ class _Node:
             control,
             NodeLog(self._properties.get(FORMAT_KEY, "text")),
         )
-        stop_timeout_ms = SUPERVISOR_DEFINITION.parse(
-            {name: value for name, value in self._properties.items() if name == STOP_TIMEOUT_KEY}
-        ).integer(STOP_TIMEOUT_KEY)
+        config = ConfigDefinition(SUPERVISOR_KEYS).parse(self._properties)
         supervisor = self._supervisor = NodeSupervisor(
             [(plan, self._words(plan)) for plan in plans],
             start,
-            stop_timeout_ms,
+            config.integer(STOP_TIMEOUT_KEY),
             lambda addresses: self._on_ready(addresses, control),
             control.fail,
         )

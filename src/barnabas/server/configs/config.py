@@ -396,6 +396,13 @@ def log_directories(config: ParsedConfig) -> list[str]:
     return config.strings("log.dir")
 
 
+def node_directories(config: ParsedConfig) -> list[str]:
+    """Return log.dirs and metadata.log.dir, each directory once."""
+    metadata = config.optional_string("metadata.log.dir")
+    found = [*log_directories(config), *([] if metadata is None else [metadata])]
+    return list(dict.fromkeys(found))
+
+
 def metadata_directory(config: ParsedConfig, disk: Disk) -> str:
     """Return the absolute path of the data directory that holds the metadata log."""
     configured = config.optional_string("metadata.log.dir") or log_directories(config)[0]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from barnabas.runtime.sockets import is_wildcard
-from barnabas.server.configs.config import log_directories
+from barnabas.server.configs.config import log_directories, node_directories
 from barnabas.server.configs.configuration import read_configuration
 from barnabas.server.configs.endpoints import (
     Endpoint,
@@ -275,9 +275,8 @@ def _controller_endpoint(
         each for each in configuration.endpoints if each.name == configuration.inter_broker_listener
     )
     protocol = between.security_protocol
-    host = _LOOPBACK if protocol is SecurityProtocol.PLAINTEXT else between.host
-    if protocol is SecurityProtocol.PLAINTEXT and is_loopback(between.host):
-        host = between.host
+    is_protected = protocol is not SecurityProtocol.PLAINTEXT
+    host = between.host if is_protected or is_loopback(between.host) else _LOOPBACK
     port = between.port + _CONTROLLER_PORT_STEP
     if not between.port or port > _PORT_MAX:
         port = reserve_port(host)
@@ -417,9 +416,8 @@ def _plan(
             for each in endpoints
             if each is not None
         )
+    configuration = read_configuration(own, warns=False)
     own[MEMBERS_KEY] = ",".join(map(str, base.broker_ids))
-    checked = {name: value for name, value in own.items() if name != MEMBERS_KEY}
-    configuration = read_configuration(checked, warns=False)
     return NodeProcessPlan(configuration.node_id, number, own, configuration)
 
 
@@ -481,10 +479,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def _directories(plan: NodeProcessPlan) -> list[str]:
-    parsed = plan.configuration.parsed
-    metadata = parsed.optional_string("metadata.log.dir")
-    found = [*log_directories(parsed), *([metadata] if metadata is not None else [])]
-    return [each.rstrip("/") for each in found]
+    return [each.rstrip("/") for each in node_directories(plan.configuration.parsed)]
 
 
 def _hint(plan: NodeProcessPlan, key: str) -> str:

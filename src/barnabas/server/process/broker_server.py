@@ -314,7 +314,7 @@ class BrokerServer:
                 cluster=shared.cluster,
                 replicas=self.replicas,
                 groups=self.groups,
-                latest=LatestOffsets(self.replicas, self._peers),
+                latest=self._latest_offsets,
                 auto_topics=self._auto_topics,
                 forwarding=self._forwarding,
             )
@@ -324,6 +324,7 @@ class BrokerServer:
         """Create the group coordinator."""
         shared, runtime = self._shared, self._runtime
         config = self._config.build(GroupCoordinatorConfig)
+        self._latest_offsets = LatestOffsets(self.replicas, self._peers)
         self.groups = GroupCoordinator(
             config,
             self._coordinator_dependencies(
@@ -334,7 +335,7 @@ class BrokerServer:
             ),
             shared.cluster,
             runtime.rng,
-            ShareServices(self.persister, LatestOffsets(self.replicas, self._peers)),
+            ShareServices(self.persister, self._latest_offsets),
             make_group_settings(self._config, shared.dynamic),
         )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.server.configs.config import log_directories
 from barnabas.server.configs.node_keys import NodeDirectories, folder_name
 from barnabas.storage.errors import DirectoryInUseError, InconsistentDirectoryError
 from barnabas.storage.files.metadata_files import MetaProperties, is_formatted
@@ -17,18 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from barnabas.runtime.disk import Disk, FileLock
-    from barnabas.settings.definition import ParsedConfig
 
 # The processes of the node lock their own folders by a file of another name.
 LOCK_FILE = ".node.lock"
 _KINDS = ("broker", "controller")
-
-
-def node_directories(config: ParsedConfig) -> list[str]:
-    """Return the directories of a node: log.dirs and metadata.log.dir."""
-    metadata = config.optional_string("metadata.log.dir")
-    found = [*log_directories(config), *([] if metadata is None else [metadata])]
-    return list(dict.fromkeys(found))
 
 
 def read_node_directories(disk: Disk, directories: Sequence[str]) -> NodeDirectories:
