@@ -110,7 +110,8 @@ class Link:
         }
         self._active = active
         self._lead(active)
-        self._apply_throttle()
+        limit = self.definition.bytes_per_second
+        self._throttle.bytes_per_second = UNLIMITED if limit is None else limit
         self.fetchers.note_responses()
         for key, mirror in self.fetchers.mirrors.items():
             if mirror.problem and key.topic in active:
@@ -149,12 +150,6 @@ class Link:
         self._forget_mirrors()
         self.fetchers.lead(led)
         replicas.mirrors.update(self.fetchers.mirrors)
-
-    def _apply_throttle(self) -> None:
-        limit = self.definition.bytes_per_second
-        self._throttle.bytes_per_second = UNLIMITED if limit is None else limit
-        for key in self.fetchers.mirrors:
-            self._throttle.set_replicas(key.topic, ["*"], self._dependencies.node_id)
 
     def _update_metadata(self) -> None:
         cluster = self.source.cluster
