@@ -11,7 +11,7 @@ from barnabas.replication.config import UNLIMITED, FetcherSettings
 from barnabas.replication.fetcher.fetch_states import FailedPartitions
 from barnabas.replication.fetcher.replica_fetcher import FetcherDependencies
 from barnabas.replication.links.link_fetchers import LinkFetchers
-from barnabas.replication.links.link_table import NO_TOPIC_ID, LinkTable, MirrorState
+from barnabas.replication.links.link_table import LinkTable, MirrorState
 from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.server.links.group_offsets import GroupOffsets
 from barnabas.server.links.mirror_topics import MirrorTopics
@@ -200,8 +200,6 @@ class Link:
         Then the mirror is stopped by the broker that manages topics.
         """
         place, mirror = self.source.place(key), self._active.get(key.topic)
-        if place is None or mirror is None:
+        if place is None or mirror is None or not mirror.may_copy(place.topic_id):
             return None
-        expected = mirror.source_id
-        is_other = NO_TOPIC_ID not in (expected, place.topic_id) and expected != place.topic_id
-        return None if is_other else place
+        return place
