@@ -248,7 +248,9 @@ class ReplicaManager:
 
     def set_read_only_topics(self, topics: set[str]) -> None:
         """Refuse records and deletions of clients for these topics, which mirror others."""
-        self._registry.read_only_topics = topics
+        read_only = self._registry.read_only_topics
+        read_only.clear()
+        read_only.update(topics)
 
     def _preferred_replicas(self) -> PreferredReplicas | None:
         if self._config.replica_selector_class is None:

@@ -54,11 +54,6 @@ class LinkFetchers:
         """The mirrors that this broker leads."""
         return self._replicas.mirrors
 
-    @property
-    def bytes_fetched(self) -> int:
-        """Bytes of records that the current fetchers have appended."""
-        return sum(each.bytes_fetched for each in self._fetchers.values())
-
     def lead(self, partitions: Iterable[Partition]) -> None:
         """Mirror these partitions, and no others.
 

@@ -75,6 +75,13 @@ class MirrorTopic(msgspec.Struct, frozen=True):
         """Whether only the link may append."""
         return self.state is not MirrorState.PROMOTED
 
+    def may_copy(self, topic_id: bytes) -> bool:
+        """Return whether the source topic with this id may be the topic that was mirrored.
+
+        It is not if it was deleted and created again. Without topic ids, this is not known.
+        """
+        return topic_id == self.source_id or NO_TOPIC_ID in (topic_id, self.source_id)
+
     @property
     def config_name(self) -> str:
         """The name of the config that stores the topic."""

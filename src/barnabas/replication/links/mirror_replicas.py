@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import HEADER_SIZE, read_header
 from barnabas.record.record import CorruptBatchError
+from barnabas.replication.config import UNLIMITED
 from barnabas.replication.fetcher.local_replicas import (
     LocalReplicas,
     OffsetTruncation,
@@ -192,6 +193,16 @@ class MirrorReplicas(LocalReplicas):
         if leader_end.end_offset == UNKNOWN_OFFSET:
             return OffsetTruncation(fetch_offset, is_complete=True)
         return OffsetTruncation(min(leader_end.end_offset, log.log_end_offset), is_complete=True)
+
+    @property
+    def may_hold_back(self) -> bool:
+        """Whether the link has a limit. It is that of all its mirrors together."""
+        return self._throttle.bytes_per_second != UNLIMITED
+
+    def is_held_back(self, key: TopicPartition, lag: int | None) -> bool:
+        """Whether the limit of the link delays the fetch of a partition, which has a lag."""
+        del key
+        return lag != 0 and self._throttle.is_exceeded
 
     def append(self, key: TopicPartition, fetch_offset: int, fetched: Fetched) -> FollowerAppend:
         """Append the source's records with their offsets.

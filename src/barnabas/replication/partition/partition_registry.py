@@ -154,7 +154,8 @@ class PartitionRegistry:
         self.online: dict[TopicPartition, Partition] = {}
         # Partitions in failed directories, or with failed logs. Disjoint from `online`.
         self.offline: set[TopicPartition] = set()
-        # Topics that mirror topics of another cluster: only their link appends. Moved by the links.
+        # Topics that mirror topics of another cluster: only their link appends. The links change it
+        # in place, because the hot path of appends keeps the set.
         self.read_only_topics: set[str] = set()
         # The repairable offline partitions: each damaged log, with the path of its damaged segment.
         self._damaged: dict[TopicPartition, str] = {}

@@ -107,12 +107,15 @@ class ReplicaAppends:
         "_wake",
         "_wake_fetches",
         "online",
+        "read_only_topics",
     )
 
     def __init__(self, dependencies: AppendDependencies) -> None:
         self._registry = dependencies.registry
         # The registry's own dict: the hot path does one lookup per partition.
         self.online = dependencies.registry.online
+        # The registry's own set. Empty on brokers without mirrors.
+        self.read_only_topics = dependencies.registry.read_only_topics
         self._metrics = dependencies.metrics
         self._clock = dependencies.clock
         self._produces = dependencies.produces
@@ -156,7 +159,7 @@ class ReplicaAppends:
         appended: list[tuple[Partition, Sequence[AppendInfo]]] = []
         pending: list[PendingAppend] = []
         deferred: dict[TopicPartition, Inspection] | None = None
-        read_only = self._registry.read_only_topics
+        read_only = self.read_only_topics
         for key, records in entries.items():
             partition = self.online.get(key)
             if partition is None:
@@ -210,10 +213,6 @@ class ReplicaAppends:
             "cluster, or promote the mirror by `barnabas links promote`"
         )
         return result
-
-    def is_read_only(self, key: TopicPartition) -> bool:
-        """Whether only a link may append to the partition."""
-        return key.topic in self._registry.read_only_topics
 
     def _refuse_acks(
         self,
@@ -398,11 +397,12 @@ class _Request(msgspec.Struct):
 class JointAppends:
     """The requests that have joined, and their append."""
 
-    __slots__ = ("_appends", "_clock", "_entries", "_online", "_requests")
+    __slots__ = ("_appends", "_clock", "_entries", "_online", "_read_only", "_requests")
 
     def __init__(self, appends: ReplicaAppends, clock: Clock) -> None:
         self._appends = appends
         self._online = appends.online
+        self._read_only = appends.read_only_topics
         self._clock = clock
         # In the order of their arrival; at most REQUESTS_MAX. Empty between the reads of
         # connections.
@@ -441,7 +441,7 @@ class JointAppends:
                 return False
             if required_acks == ACKS_ALL and leader.is_under_min_isr:
                 return False
-            if self._appends.is_read_only(key):
+            if self._read_only and key.topic in self._read_only:
                 return False
             header = partition.log.appender.validate_for_joint_append(records, now_ms)
             if header is None:

@@ -15,7 +15,7 @@ from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, CLIENT_METRICS,
 from barnabas.metadata.group_configs import GROUP_CONFIGS
 from barnabas.replication.links.link_table import LINK_PREFIX, client_key_of
 from barnabas.server.configs.config_admin import described_levels
-from barnabas.settings.key import ConfigKey, DynamicMode, Required, without_listener
+from barnabas.settings.key import ConfigKey, ConfigType, DynamicMode, Required, without_listener
 from barnabas.storage.config import TOPIC_CONFIGS, topic_defaults
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 # Type of unknown keys and of loggers, as in Kafka.
 _NO_TYPE = 0
-_STRING = 2
 
 
 class SourcedValue(NamedTuple):
@@ -200,8 +199,8 @@ def _unknown(name: str, values: list[SourcedValue]) -> DescribedConfig:
 
         client_key = client_key_of(name)
         if client_key is None or not is_secret(client_key):
-            value = values[0].value if values else None
-            return DescribedConfig(name, value, values, values[0].source, type=_STRING)
+            own = values[0]
+            return DescribedConfig(name, own.value, values, own.source, type=ConfigType.STRING)
     return _hidden(name, values)
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.client.admin.groups import list_group_offsets, list_groups
-from barnabas.client.admin.sender import AdminSender
+from barnabas.client.connections.versions import OFFSET_COMMIT_MAX_BY_NAME
 from barnabas.client.errors import ClientError
 from barnabas.coordinator.group.group_coordinator import OFFSETS_TOPIC
 from barnabas.protocol.errors import ErrorCode
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Version of the commit: the last one with topic names.
-_COMMIT_VERSION = 9
 # Groups whose offsets are read from the source at once.
 _GROUPS_AT_ONCE = 50
 # Types of groups with offsets in `__consumer_offsets`. Sources before 3.8 report no types.
@@ -50,7 +48,7 @@ class GroupOffsets:
     """The rounds of one link on this broker."""
 
     def __init__(self, source: SourceCluster, dependencies: LinkDependencies) -> None:
-        self._admin = AdminSender(source.cluster, source.coordinators)
+        self._admin = source.admin
         self._cluster = dependencies.cluster
         self._groups = dependencies.groups
         self._latest = dependencies.latest
@@ -173,9 +171,5 @@ class GroupOffsets:
                     if not each.error_code and key in written:
                         known[key] = written[key]
 
-        steps = self._groups.offsets.commit(request, _COMMIT_VERSION, on_done)
-        run_in_slices(steps, self._clock, self._timer.call_soon, _ignore)
-
-
-def _ignore(_: None) -> None:
-    """Do nothing at the end of the steps: `on_done` gets the response."""
+        steps = self._groups.offsets.commit(request, OFFSET_COMMIT_MAX_BY_NAME, on_done)
+        run_in_slices(steps, self._clock, self._timer.call_soon, lambda _: None)

@@ -11,7 +11,7 @@ from barnabas.replication.config import UNLIMITED, FetcherSettings
 from barnabas.replication.fetcher.fetch_states import FailedPartitions
 from barnabas.replication.fetcher.replica_fetcher import FetcherDependencies
 from barnabas.replication.links.link_fetchers import LinkFetchers
-from barnabas.replication.links.link_table import NO_TOPIC_ID, LinkTable, MirrorState
+from barnabas.replication.links.link_table import LinkTable, MirrorState
 from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.server.links.group_offsets import GroupOffsets
 from barnabas.server.links.mirror_topics import MirrorTopics
@@ -19,7 +19,7 @@ from barnabas.server.links.source_cluster import SourceCluster
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Iterator
 
     from barnabas.replication.links.link_table import LinkDefinition, MirrorTopic
     from barnabas.replication.links.mirror_replicas import SourcePlace
@@ -30,6 +30,9 @@ _log = logging.getLogger(__name__)
 
 # Interval of the rounds that look for new topics, partitions and configs in the source.
 _TOPICS_MS = 5_000.0
+# Interval of the search for mirrors that this broker leads. Changes of the metadata begin it at
+# once, but not the failure of a disk.
+_LEAD_MS = 5_000.0
 # Partitions whose fetching has failed are tried again after this time.
 _RETRY_FAILED_MS = 10_000.0
 
@@ -72,54 +75,50 @@ class Link:
         self._groups = GroupOffsets(self.source, dependencies)
         # Whether the state of links has changed, so that topics may have to be created.
         self.has_new_table = True
+        # Whether mirrors or their leaders may have changed since the last check.
+        self.has_new_leaders = True
         # Times (ms, monotonic) of the next rounds.
-        self._topics_due_ms = self._groups_due_ms = self._retry_due_ms = float("-inf")
-        # Topics of the mirrors that this broker leads.
-        self._tracked: frozenset[str] = frozenset()
-        # The active mirror topics of the link, as of the last check.
+        self._topics_due_ms = self._groups_due_ms = float("-inf")
+        self._lead_due_ms = self._retry_due_ms = float("-inf")
+        # The active mirror topics of the link, as of the last search for led mirrors.
         self._active: dict[str, MirrorTopic] = {}
         # The unexpected id of the source cluster that was logged.
         self._logged_cluster_id = ""
 
     def close(self) -> None:
         """Stop fetching, and close the connections."""
-        self._forget_mirrors()
+        self._mirror(())
         self.fetchers.close()
         self.source.close()
-
-    def _forget_mirrors(self) -> None:
-        for key in self.fetchers.mirrors:
-            self._dependencies.replicas.mirrors.pop(key, None)
 
     def stop_mirrors(self, topics: Container[str]) -> None:
         """Stop fetching the mirrors of these topics at once."""
         mirrors = self.fetchers.mirrors
-        kept = [each.partition for key, each in mirrors.items() if key.topic not in topics]
-        self._forget_mirrors()
-        self.fetchers.lead(kept)
-        self._dependencies.replicas.mirrors.update(mirrors)
+        self._mirror([each.partition for key, each in mirrors.items() if key.topic not in topics])
 
     def check(self, table: LinkTable, *, manages_topics: bool) -> None:
         """Do what is due: start and stop mirrors, find moved leaders, begin rounds."""
-        name = self.definition.name
         is_active = not self.definition.is_paused
-        active = {
-            each.topic: each
-            for each in (table.mirrors_of(name) if is_active else ())
-            if each.state is MirrorState.ACTIVE
-        }
-        self._active = active
-        self._lead(active)
-        self._apply_throttle()
+        now_ms = self._clock.monotonic_ms()
+        if self.has_new_leaders or now_ms >= self._lead_due_ms:
+            self.has_new_leaders = False
+            self._lead_due_ms = now_ms + _LEAD_MS
+            mirrors = table.mirrors_of(self.definition.name) if is_active else ()
+            self._active = {
+                each.topic: each for each in mirrors if each.state is MirrorState.ACTIVE
+            }
+            self._mirror(self._led())
+        limit = self.definition.bytes_per_second
+        self._throttle.bytes_per_second = UNLIMITED if limit is None else limit
         self.fetchers.note_responses()
         for key, mirror in self.fetchers.mirrors.items():
-            if mirror.problem and key.topic in active:
-                self._topics.stop(active[key.topic], f"partition {key.partition}: {mirror.problem}")
+            if mirror.problem and key.topic in self._active:
+                reason = f"partition {key.partition}: {mirror.problem}"
+                self._topics.stop(self._active[key.topic], reason)
         if not is_active:
             return
         if not self.source.has_versions:
             self.source.learn_versions()
-        now_ms = self._clock.monotonic_ms()
         if now_ms >= self._retry_due_ms:
             self._retry_due_ms = now_ms + _RETRY_FAILED_MS
             self.fetchers.retry_failed()
@@ -135,34 +134,31 @@ class Link:
             self._start_groups(table)
         self._follow()
 
-    def _lead(self, topics: Iterable[str]) -> None:
-        """Mirror the partitions of these topics that this broker leads."""
+    def _led(self) -> Iterator[Partition]:
+        """Yield the partitions of active mirror topics that this broker leads."""
         replicas = self._dependencies.replicas
-        led: list[Partition] = []
         image = self._dependencies.cluster.image
-        for name in topics:
+        for name in self._active:
             topic = image.topics.by_name(name)
             for index in () if topic is None else topic.partitions:
                 partition = replicas.partition(TopicPartition(name, index))
                 if not isinstance(partition, ErrorCode) and partition.leader is not None:
-                    led.append(partition)
-        self._forget_mirrors()
-        self.fetchers.lead(led)
-        replicas.mirrors.update(self.fetchers.mirrors)
+                    yield partition
 
-    def _apply_throttle(self) -> None:
-        limit = self.definition.bytes_per_second
-        self._throttle.bytes_per_second = UNLIMITED if limit is None else limit
-        for key in self.fetchers.mirrors:
-            self._throttle.set_replicas(key.topic, ["*"], self._dependencies.node_id)
+    def _mirror(self, partitions: Iterable[Partition]) -> None:
+        """Mirror these partitions, and no others."""
+        known, mirrors = self._dependencies.replicas.mirrors, self.fetchers.mirrors
+        for key in mirrors:
+            known.pop(key, None)
+        self.fetchers.lead(partitions)
+        known.update(mirrors)
 
     def _update_metadata(self) -> None:
         cluster = self.source.cluster
-        tracked = frozenset(key.topic for key in self.fetchers.mirrors)
-        if tracked != self._tracked:
-            self._tracked = tracked
+        led = {key.topic for key in self.fetchers.mirrors}
+        if led != cluster.tracked:
             cluster.tracked.clear()
-            cluster.tracked.update(tracked)
+            cluster.tracked.update(led)
             cluster.request_update()
         elif self.fetchers.has_errors or any(
             each.place is None for each in self.fetchers.mirrors.values()
@@ -204,8 +200,6 @@ class Link:
         Then the mirror is stopped by the broker that manages topics.
         """
         place, mirror = self.source.place(key), self._active.get(key.topic)
-        if place is None or mirror is None:
+        if place is None or mirror is None or not mirror.may_copy(place.topic_id):
             return None
-        expected = mirror.source_id
-        is_other = NO_TOPIC_ID not in (expected, place.topic_id) and expected != place.topic_id
-        return None if is_other else place
+        return place

@@ -117,6 +117,9 @@ class LinkManager:
             return None
 
     def _check_soon(self) -> None:
+        """Check the links, whose mirrors or their leaders may have changed."""
+        for link in self.links.values():
+            link.has_new_leaders = True
         if self._entry is not None:
             self._entry.cancel()
         if not self._is_closed:
@@ -127,9 +130,10 @@ class LinkManager:
         if self._is_closed or not self.links:
             return
         self._entry = self._dependencies.wheel.add(_CHECK_MS, self._check)
+        manages_topics = self._manages_topics
         for link in self.links.values():
             try:
-                link.check(self.table, manages_topics=self._manages_topics)
+                link.check(self.table, manages_topics=manages_topics)
             except AssertionError:
                 raise
             except Exception:  # noqa: BLE001 - the other links go on

@@ -13,7 +13,6 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from barnabas.client.admin.configs import describe_configs
-from barnabas.client.admin.sender import AdminSender
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.configs import (
@@ -30,7 +29,6 @@ from barnabas.protocol.messages.topics import (
 )
 from barnabas.protocol.resources import ConfigResource, ResourceType
 from barnabas.replication.links.link_table import (
-    NO_TOPIC_ID,
     SOURCE_CLUSTER_ID,
     MirrorState,
     MirrorTopic,
@@ -86,7 +84,6 @@ class MirrorTopics:
         self._cluster = cluster
         self._forwarding = forwarding
         self._timer = timer
-        self._admin = AdminSender(source.cluster, source.coordinators)
         # Whether a round is in progress.
         self.is_busy = False
         # Index of the first mirror whose configs the next round reads.
@@ -154,11 +151,7 @@ class MirrorTopics:
         topics = self._source.cluster.metadata.topics
         for mirror in mirrors:
             source_id = topics[mirror.topic].topic_id
-            if (
-                mirror.state is MirrorState.ACTIVE
-                and NO_TOPIC_ID not in (mirror.source_id, source_id)
-                and mirror.source_id != source_id
-            ):
+            if mirror.state is MirrorState.ACTIVE and not mirror.may_copy(source_id):
                 self.stop(mirror, "the topic was deleted and created again in the source cluster")
 
     def stop(self, mirror: MirrorTopic, reason: str) -> None:
@@ -211,7 +204,7 @@ class MirrorTopics:
 
         self.is_busy = True
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in wanted]
-        start_plan(describe_configs(self._admin, resources), self._timer, on_described)
+        start_plan(describe_configs(self._source.admin, resources), self._timer, on_described)
 
     def _create(self, names: list[str], configs: Mapping[str, Mapping[str, str]]) -> None:
         if not names:

@@ -6,10 +6,10 @@ of connection attempts.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from barnabas.client.admin.sender import AdminSender
 from barnabas.client.config import ClientConfig
 from barnabas.client.connections.cluster import ANY_NODE, Cluster
 from barnabas.client.connections.connections import (
@@ -19,6 +19,7 @@ from barnabas.client.connections.connections import (
     Connections,
 )
 from barnabas.client.connections.lookups import Coordinators
+from barnabas.client.connections.versions import CLIENT_VERSIONS
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
 from barnabas.protocol.api_keys import ApiKey
 from barnabas.protocol.messages.connection import ApiVersionsRequest, ApiVersionsResponse
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
     from barnabas.runtime.loop import Runtime
     from barnabas.storage.topic_partition import TopicPartition
 
-# The highest version of Fetch that a link sends, and the one before the source's are known.
-_FETCH_VERSION_MAX = 17
-_FETCH_VERSION_MIN = 4
+# The version of Fetch before the source's are known, and the highest one that a link sends.
+_FETCH_VERSION_MIN, _FETCH_VERSION_MAX = CLIENT_VERSIONS[ApiKey.FETCH]
 
 
 class SourceCluster:
@@ -51,7 +51,7 @@ class SourceCluster:
         self._timer = runtime.timer
         self.cluster = Cluster(runtime, config)
         self.cluster.allow_auto_creation = False
-        self.coordinators = Coordinators(self.cluster)
+        self.admin = AdminSender(self.cluster, Coordinators(self.cluster))
         # Connections of the fetchers: a pending fetch would delay other requests.
         self._fetching = Connections(runtime, config)
         # The highest version of Fetch that a broker of the source supports.
@@ -122,12 +122,7 @@ class SourceCluster:
     def is_connected(self, broker_id: int) -> bool:
         """Whether the connection of a fetcher is open."""
         info = self.cluster.metadata.nodes.get(broker_id)
-        return info is not None and self._fetching.is_ready(replace(info, id=broker_id))
-
-    @property
-    def outage(self) -> str:
-        """Why no broker of the source was reached; empty if one has responded since."""
-        return "" if self.cluster.outage is None else str(self.cluster.outage)
+        return info is not None and self._fetching.is_ready(info)
 
     def close(self) -> None:
         """Close all connections."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.replication.links.link_table import (
+    NO_TOPIC_ID,
     REASON_CHARACTERS_MAX,
     MirrorState,
     MirrorTopic,
@@ -91,6 +92,21 @@ def test_the_first_link_by_name_has_a_topic_of_two_links() -> None:
     )
 
     assert table.mirrors["orders"].link == "a"
+
+
+@pytest.mark.parametrize(
+    ("mirrored", "found", "may_copy"),
+    [
+        (SOURCE_ID, SOURCE_ID, True),
+        (SOURCE_ID, bytes(range(1, 17)), False),
+        (NO_TOPIC_ID, SOURCE_ID, True),
+        (SOURCE_ID, NO_TOPIC_ID, True),
+    ],
+)
+def test_a_source_with_another_id_is_not_copied(
+    mirrored: bytes, found: bytes, may_copy: bool
+) -> None:
+    assert MirrorTopic("prod", "t", MirrorState.ACTIVE, mirrored).may_copy(found) is may_copy
 
 
 def test_only_keys_of_the_client_may_be_secrets() -> None:

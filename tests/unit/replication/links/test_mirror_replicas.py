@@ -6,9 +6,11 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.replication.config import UNLIMITED
 from unit.replication.following_broker import data, records
 from unit.replication.links.mirroring_broker import MirroringBroker
-from unit.replication.replica_set import PARTITION
+from unit.replication.replica_set import PARTITION, batch
+from unit.replication.replicated_cluster import topic_id_of
 
 
 @pytest.fixture
@@ -151,3 +153,53 @@ def test_a_broker_that_leads_no_more_fetches_no_more(broker: MirroringBroker) ->
 
     assert not broker.fetchers.mirrors
     assert broker.source.closed
+
+
+def test_a_mirror_with_a_lag_waits_while_its_link_exceeds_its_limit(
+    broker: MirroringBroker,
+) -> None:
+    broker.throttle.bytes_per_second = 1
+    broker.give(data(records(b"a", epoch=3), high_watermark=2))
+    # The request does not have the partition any more, and the link goes on without records.
+    assert [topic.topic_id for topic in broker.source.waiting.forgotten_topics_data] == [
+        topic_id_of(PARTITION.topic)
+    ]
+    broker.throttle.bytes_per_second = UNLIMITED
+    broker.source.give({})
+
+    assert broker.requested.fetch_offset == 1
+
+
+def test_a_mirror_without_a_lag_does_not_wait_for_the_limit(broker: MirroringBroker) -> None:
+    broker.throttle.bytes_per_second = 1
+    give_first(broker)
+
+    assert broker.throttle.is_exceeded
+    assert broker.requested.fetch_offset == 3
+
+
+class Unused:
+    """A producer whose request does not join an append."""
+
+    def on_appended(self, results: object) -> None:
+        raise AssertionError(results)
+
+    def on_joint_append(self, now_ms: float, must_wait: bool) -> None:
+        raise AssertionError(now_ms)
+
+    def wait_for(self, operation: object) -> None:
+        raise AssertionError(operation)
+
+
+def test_clients_append_to_a_mirror_only_after_its_promotion(broker: MirroringBroker) -> None:
+    manager = broker.set.manager
+    manager.set_read_only_topics({PARTITION.topic})
+    assert not manager.joint_appends.join(1_000, 1, {PARTITION: batch(b"x")}, Unused())
+    broker.set.produce(b"x")
+    assert broker.set.last_produce().error is ErrorCode.INVALID_REQUEST
+    assert broker.log.log_end_offset == 0
+    manager.set_read_only_topics(set())
+    broker.set.produce(b"x")
+
+    assert broker.set.last_produce().error is ErrorCode.NONE
+    assert broker.log.log_end_offset == 1
