@@ -114,17 +114,21 @@ def test_a_role_decides_which_forms_a_user_sees(behind_proxy: str, browser: Chro
             text = user.sees(f"{name} {role}", *has)
             assert [each for each in lacks if each in text] == []
     with Proxy(behind_proxy, "otto", "ops") as proxy:
-        user = ConsoleUser(browser, proxy.url)
-        user.open("/topic", name=TOPIC)
-        user.finds("""
-            (() => {
-              const form = document.querySelector("form[action='/topic/partitions']");
-              form.action = "/topic/delete";
-              form.submit();
-              return true;
-            })()
-        """)
-        user.sees("otto is operator, and this change needs the role admin")
+        delete_without_the_role(ConsoleUser(browser, proxy.url), TOPIC)
+
+
+def delete_without_the_role(user: ConsoleUser, topic: str) -> None:
+    """Send a form that no page of an operator has; the console refuses it with the missing role."""
+    user.open("/topic", name=topic)
+    user.finds("""
+        (() => {
+          const form = document.querySelector("form[action='/topic/partitions']");
+          form.action = "/topic/delete";
+          form.submit();
+          return true;
+        })()
+    """)
+    user.sees("otto is operator, and this change needs the role admin")
 
 
 def test_the_audit_log_names_the_user_of_a_change_and_of_a_refused_one(
@@ -136,17 +140,22 @@ def test_the_audit_log_names_the_user_of_a_change_and_of_a_refused_one(
         user.fill(Name="access-audited", Partitions="1", Replicas="1")
         user.press("Create")
         user.sees("created topic access-audited")
+        delete_without_the_role(user, "access-audited")
     with Proxy(behind_proxy, "eve") as proxy:
         user = ConsoleUser(browser, proxy.url)
         user.open("/security")
         user.press("Audit")
         user.type("Contains", "access-audited")
         user.press("Filter")
-        [row] = user.rows()
+        refused, row = user.rows()
     assert row["User"].startswith("otto operator")
     assert row["Action"].startswith("topics/create")
     assert "name=access-audited" in row["Action"]
     assert row["Result"].startswith("done")
+    assert refused["User"].startswith("otto operator")
+    assert refused["Action"].startswith("topic/delete")
+    assert "name=access-audited" in refused["Action"]
+    assert refused["Result"].startswith("refused")
 
 
 def test_a_profile_starts_several_clusters_and_one_that_is_down_slows_no_other(
