@@ -12,16 +12,15 @@ import pytest
 import barnabas
 from barnabas.client.admin.acls import Acl, AclOperation, AclPermission, AclResourceType
 from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
-from barnabas.spark.pipelines.checkpoints import Notes, write_notes
 from barnabas.spark.pipelines.project import NewProject, create_project, load_project
 from barnabas.testing.free_ports import HOST, free_ports
 from conformance.console_process import running_console
 from conformance.console_user import ConsoleUser
-from conformance.sasl_brokers import SaslBarnabas
+from conformance.sasl_brokers import SaslBarnabas, authorized_settings
 from conformance.token_logins import plain
 from deploy import prometheus_server
 from tools.chromium import IS_INSTALLED, Chromium
-from unit.spark.pipelines.stored_checkpoints import RECORDS, StoredFlow
+from unit.spark.pipelines.stored_checkpoints import write_run
 from unit.spark.query_batches import batch
 
 pytestmark = [
@@ -42,21 +41,9 @@ def metrics() -> str:
 def broker(tmp_path_factory: pytest.TempPathFactory, metrics: str) -> Iterator[SaslBarnabas]:
     """A broker with an authorizer, users, tokens, two log directories, and a metrics listener."""
     directory = tmp_path_factory.mktemp("nodes")
-    settings = {
-        "delegation.token.secret.key": "a secret of the brokers",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:admin",
-        "log.dirs": f"{directory}/one,{directory}/two",
-        "transaction.state.log.num.partitions": "1",
-        "offsets.topic.num.partitions": "1",
-        "metrics.listener": metrics,
-    }
-    made = SaslBarnabas(directory, settings)
-    made.start()
-    try:
+    settings = authorized_settings(directory) | {"metrics.listener": metrics}
+    with SaslBarnabas(directory, settings) as made:
         yield made
-    finally:
-        made.kill()
 
 
 @pytest.fixture(scope="module")
@@ -95,20 +82,7 @@ def project(
     """A project of a pipeline, with the files that a run leaves."""
     directory = tmp_path_factory.mktemp("pipelines") / "flights"
     create_project(directory, NewProject(TOPIC, broker.bootstrap, f"{TOPIC}-out"))
-    project = load_project(directory)
-    flow = StoredFlow(f"{RECORDS}/0", [[{TOPIC: {"0": 1}}]], commits=1)
-    flow.write(project)
-    progress = {
-        "query": flow.query_id,
-        "rows_read": 4,
-        "rows_written": 1,
-        "rows_per_second": 2.5,
-        "seconds": 1.62,
-        "state_rows": 7,
-        "expectations": {"has a key": {"otherwise": "drop", "rows": 4, "failed": 3}},
-    }
-    key = "spark_catalog.default.records/records"
-    write_notes(project.notes, Notes({}, {key: progress}, {"result": "completed"}))
+    write_run(load_project(directory), TOPIC)
     return directory
 
 
