@@ -178,8 +178,8 @@ def test_quotas_are_set_and_removed(console: ConsoleInProcess) -> None:
     assert "more general quota" in console.preview("/quotas/remove", **of).text
     console.change("/quotas/remove", **of, confirmed=1)
     eventually(lambda: found() is None)
-    nobody = console.change("/quotas/set", quota="producer_byte_rate", value=1)
-    assert "write a user, a client id or an IP address" in nobody.text
+    without_entity = console.change("/quotas/set", quota="producer_byte_rate", value=1)
+    assert "write a user, a client id or an IP address" in without_entity.text
     both = console.change("/quotas/set", **of, ip="10.0.0.1", value=1)
     assert "cannot be combined" in both.text
 
