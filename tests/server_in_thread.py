@@ -5,12 +5,11 @@ from __future__ import annotations
 import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Self
 
 
 class ServerInThread:
-    """A server that runs as a context manager; a subclass gives the handler.
+    """A server that runs as a context manager.
 
     Args:
         handler: Handles a request.
@@ -32,12 +31,7 @@ class ServerInThread:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -32,6 +32,7 @@ from barnabas.testing.free_ports import HOST, free_ports
 from examples.flights import events
 from jvm.schema_registry import SchemaRegistryProcess
 from tools.chromium import Chromium
+from tools.console_output import READY, console_output, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -153,14 +154,16 @@ def main() -> None:
         ]
         for thread in threads:
             thread.start()
-        options = ["--registry", registry.url, "--pipeline", str(project)]
+        options = ["-b", cluster.bootstrap, "--interval", "4"]
+        options += ["--registry", registry.url, "--pipeline", str(project)]
         options += [word for address in metrics for word in ("--metrics", address)]
         if is_all:
             secret = Path(directory) / "password"
             secret.write_text(_PASSWORD)
             options += ["--allow-changes", "--password-file", str(secret)]
         try:
-            for url in _console(cluster.bootstrap, *options):
+            with console_output(*options) as output:
+                url = read_line(output, READY)
                 time.sleep(_SAMPLED_S)
                 folder.mkdir(parents=True, exist_ok=True)
                 draw(url, folder)
@@ -209,20 +212,6 @@ def _run_pipeline(project: Path, bootstrap: str) -> None:
     (project / "transformations" / "datasets.py").write_text(definitions)
     words = ["-m", "barnabas", "pipeline", "run", "--project", str(project)]
     subprocess.run([sys.executable, *words, "--master", "local[2]"], check=True)
-
-
-def _console(bootstrap: str, *options: str) -> Iterator[str]:
-    """Yield the address of a running console."""
-    words = ["-m", "barnabas", "console", "-b", bootstrap, "--port", "0", "--interval", "4"]
-    words += options
-    with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        found = re.fullmatch(r"ready (\S+)/\n", process.stdout.readline())
-        assert found is not None
-        try:
-            yield found[1]
-        finally:
-            process.terminate()
 
 
 def _draw(url: str, folder: Path) -> None:

@@ -23,6 +23,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from examples.flights import events, produce
 from examples.flights_declared import run
 from tools.chromium import Chromium
+from tools.console_output import READY, console_output, read_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,7 +41,11 @@ def main() -> None:
         project = Path(place, "flights")
         run.prepare(broker.bootstrap, project)
         _send(broker.bootstrap, year[: len(year) // 2])
-        with _console(broker.bootstrap, project) as url, _pipeline(broker.bootstrap, project) as it:
+        with (
+            console_output("-b", broker.bootstrap, "--pipeline", str(project)) as output,
+            _pipeline(broker.bootstrap, project) as it,
+        ):
+            url = read_line(output, READY)
             totals = RunTotals()
             # After a whole round all flows have progress, and the next one finds a backlog.
             _follow(it, totals, lambda event: event["event"] == "ended")
@@ -73,22 +78,6 @@ def _pipeline(bootstrap: str, project: Path) -> Iterator[subprocess.Popen[str]]:
     ) as process:
         try:
             yield process
-        finally:
-            process.terminate()
-
-
-@contextmanager
-def _console(bootstrap: str, project: Path) -> Iterator[str]:
-    """Yield the address of a running console."""
-    words = ["console", "-b", bootstrap, "--port", "0", "--pipeline", str(project)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "barnabas", *words], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        found = re.fullmatch(r"ready (\S+)/\n", process.stdout.readline())
-        assert found is not None
-        try:
-            yield found[1]
         finally:
             process.terminate()
 

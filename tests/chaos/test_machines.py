@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from chaos.campaign import Options
+from chaos.outcome import Outcome
 from chaos.short_campaign import SETTINGS, check_campaign
 from machines import needs_loopback_addresses
 from scenario.stage import runs_on_kafka
 
 pytestmark = [pytest.mark.conformance, pytest.mark.slow, needs_loopback_addresses]
 MACHINE_DIES = "kill -9 of a machine"
-RATE = 100
 
 
 @pytest.mark.parametrize(
@@ -26,34 +26,28 @@ RATE = 100
 def test_partitions_stay_writable_and_lose_nothing_while_a_machine_is_down(
     tmp_path: Path, seconds: float, seed: int
 ) -> None:
+    outcome = check_machines(tmp_path, seconds, seed, MACHINE_DIES)
+    assert {event.name for event in outcome.events} == {MACHINE_DIES}
+
+
+@pytest.mark.nightly
+def test_machines_and_single_brokers_die_in_turn_without_loss(tmp_path: Path) -> None:
+    faults = (MACHINE_DIES, "kill -9 of a leader", "kill -9 of the active controller")
+    check_machines(tmp_path, 180.0, 23, *faults)
+
+
+def check_machines(directory: Path, seconds: float, seed: int, *faults: str) -> Outcome:
+    """Run a campaign with two brokers and a controller on each machine, and check its outcome."""
     options = Options(
         seconds,
         seed,
         runs_on_kafka(),
         brokers=6,
         controllers=3,
-        rate=RATE,
-        faults=(MACHINE_DIES,),
+        rate=100,
+        faults=faults,
         relays=False,
         settings=SETTINGS,
         machines=True,
     )
-    outcome = check_campaign(options, tmp_path)
-    assert {event.name for event in outcome.events} == {MACHINE_DIES}
-
-
-@pytest.mark.nightly
-def test_machines_and_single_brokers_die_in_turn_without_loss(tmp_path: Path) -> None:
-    options = Options(
-        180.0,
-        23,
-        runs_on_kafka(),
-        brokers=6,
-        controllers=3,
-        rate=RATE,
-        faults=(MACHINE_DIES, "kill -9 of a leader", "kill -9 of the active controller"),
-        relays=False,
-        settings=SETTINGS,
-        machines=True,
-    )
-    check_campaign(options, tmp_path)
+    return check_campaign(options, directory)

@@ -79,28 +79,24 @@ class ConsoleUser:
     def part(self, title: str) -> ConsoleUser:
         """Open the part of the page that unfolds below a title, and return a user of it."""
         details = f"control({self._scope}, {json.dumps(title)}).closest('details')"
-        self._eventually(f"{details} !== null")
+        found = self._within(details)
         if not self._run(f"{details}.open"):
             self.click(title)
-        return ConsoleUser(self.browser, self.url, details)
+        return found
 
     def form_of(self, field: str) -> ConsoleUser:
         """Return a user of the form that has a field with this label."""
-        found = f"field({self._scope}, {json.dumps(field)}).closest('form')"
-        self._eventually(f"{found} !== null")
-        return ConsoleUser(self.browser, self.url, found)
+        return self._within(f"field({self._scope}, {json.dumps(field)}).closest('form')")
 
     def group(self, legend: str) -> ConsoleUser:
         """Return a user of the group of fields that has this title."""
-        found = f"pick({self._scope}, 'legend', {json.dumps(legend)}, textOf).closest('fieldset')"
-        self._eventually(f"{found} !== null")
-        return ConsoleUser(self.browser, self.url, found)
+        name = json.dumps(legend)
+        return self._within(f"pick({self._scope}, 'legend', {name}, textOf).closest('fieldset')")
 
     def table(self, caption: str) -> ConsoleUser:
         """Return a user of the table that has this title."""
-        found = f"pick({self._scope}, 'caption', {json.dumps(caption)}, textOf).closest('table')"
-        self._eventually(f"{found} !== null")
-        return ConsoleUser(self.browser, self.url, found)
+        name = json.dumps(caption)
+        return self._within(f"pick({self._scope}, 'caption', {name}, textOf).closest('table')")
 
     # What the user does
 
@@ -210,6 +206,11 @@ class ConsoleUser:
     def finds(self, script: str) -> Any:
         """Wait until a JavaScript expression is true, and return its value."""
         return self._eventually(script)
+
+    def _within(self, element: str) -> ConsoleUser:
+        """Wait for an element, which is a JavaScript expression, and return a user of it."""
+        self._eventually(f"{element} !== null")
+        return ConsoleUser(self.browser, self.url, element)
 
     def _run(self, expression: str) -> Any:
         return self.browser.run(f"(() => {{ {_FUNCTIONS} return ({expression}); }})()")

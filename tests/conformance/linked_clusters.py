@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.record.batch import batches
@@ -67,7 +67,8 @@ class Linked:
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ends"})
         try:
             return consumer.get_watermark_offsets(TopicPartition(topic, partition), SECONDS)[1]
-        except Exception:  # noqa: BLE001 - the topic may not exist yet
+        except KafkaException:
+            # The topic may not exist yet.
             return -1
         finally:
             consumer.close()
@@ -127,16 +128,18 @@ def read_all(
         while True:
             message = consumer.poll(SECONDS)
             assert message is not None, f"{topic} has no end"
-            if message.error():
-                return found
-            found.append(
-                (
-                    message.offset(),
-                    message.timestamp(),
-                    message.key(),
-                    message.value(),
-                    message.headers(),
+            error = message.error()
+            if error is None:
+                found.append(
+                    (
+                        message.offset(),
+                        message.timestamp(),
+                        message.key(),
+                        message.value(),
+                        message.headers(),
+                    )
                 )
-            )
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return found
     finally:
         consumer.close()

@@ -86,7 +86,7 @@ axe.run(document, { resultTypes: ["violations"] }).then((found) => found.violati
 
 
 def poor_layout(browser: Chromium) -> list[str]:
-    """Return what overflows, overlaps or is cut in the page, and hidden links of it."""
+    """Return texts that overflow, overlap or are cut, and hidden links of the current page."""
     found: list[str] = browser.run(_POOR_LAYOUT)
     return found
 

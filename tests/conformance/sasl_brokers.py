@@ -44,6 +44,18 @@ def sasl_settings(mechanisms: tuple[str, ...] = MECHANISMS) -> dict[str, str]:
     return settings
 
 
+def authorized_settings(directory: Path) -> dict[str, str]:
+    """Return settings of a broker with an authorizer, tokens, and two log directories."""
+    return {
+        "delegation.token.secret.key": "a secret of the brokers",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS;User:admin",
+        "log.dirs": f"{directory}/one,{directory}/two",
+        "transaction.state.log.num.partitions": "1",
+        "offsets.topic.num.partitions": "1",
+    }
+
+
 class SaslKafka(KafkaProcess):
     """An Apache Kafka with the listeners of this module."""
 

@@ -17,6 +17,7 @@ from barnabas.console.settings import ConsoleSettings, SearchLimits
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.console_brokers import SECONDS, address, client
 from console_in_process import ConsoleInProcess, table_rows
+from tools.console_output import READY, read_line
 from waiting import eventually_equal
 
 pytestmark = pytest.mark.conformance
@@ -347,10 +348,8 @@ def test_the_command_announces_its_address_follows_messages_and_ends(
     words = [sys.executable, "-m", "barnabas", "console", "-b", address, "--port", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        # A line about the brokers may come first.
-        lines = (re.fullmatch(r"ready (\S+)/\n", line) for line in process.stdout)
-        found = next(filter(None, lines))
-        tail = f"{found[1]}/messages/tail?topic={topic}&value=followed"
+        url = read_line(process.stdout, READY)
+        tail = f"{url}/messages/tail?topic={topic}&value=followed"
         with urllib.request.urlopen(tail, timeout=SECONDS) as events:
             assert events.readline() == b"event: ready\n"
             with client.producer() as producer:
@@ -359,7 +358,7 @@ def test_the_command_announces_its_address_follows_messages_and_ends(
             lines = iter(events.readline, b"")
             data = next(line for line in lines if line.startswith(b'data: {"row'))
         assert ">&lt;followed&gt;</pre>" in json.loads(data[6:])["row"]
-        foreign = urllib.request.Request(found[1], headers={"Host": "evil.example"})
+        foreign = urllib.request.Request(url, headers={"Host": "evil.example"})
         with pytest.raises(urllib.error.HTTPError, match="421"):
             urllib.request.urlopen(foreign, timeout=SECONDS)
         process.terminate()

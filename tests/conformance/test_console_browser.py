@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from urllib.parse import quote
 
 import pytest
@@ -24,6 +23,7 @@ from conformance.page_checks import (
     sizes,
     violations,
 )
+from server_in_thread import ServerInThread
 from tools.chromium import IS_INSTALLED, Chromium
 from unit.serializers.registry_server import RegistryServer
 
@@ -335,11 +335,5 @@ def foreign_site(page: str) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://localhost:{server.server_address[1]}/"
-        finally:
-            server.shutdown()
-            thread.join()
+    with ServerInThread(Handler) as server:
+        yield server.url.replace("127.0.0.1", "localhost") + "/"

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
-import os
-import re
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -19,7 +13,9 @@ from barnabas.cli.common.profiles import Profiles
 from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.console_user import ConsoleUser
+from server_in_thread import ServerInThread
 from tools.chromium import IS_INSTALLED, Chromium
+from tools.console_output import READY, console_output, read_line
 
 pytestmark = [
     pytest.mark.conformance,
@@ -29,44 +25,24 @@ pytestmark = [
 TOPIC = "access-records"
 
 
-@contextlib.contextmanager
-def console(*options: str, home: Path | None = None) -> Iterator[str]:
-    """Start a console with forms; yield its address."""
-    words = [sys.executable, "-m", "barnabas", "console", "--port", "0", "--allow-changes"]
-    environment = {} if home is None else {"XDG_CONFIG_HOME": str(home)}
-    with subprocess.Popen(
-        [*words, *options],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    ) as process:
-        assert process.stdout is not None
-        try:
-            # Other lines have passwords, and tell of the brokers.
-            lines = (re.fullmatch(r"ready (\S+)/\n", line) for line in process.stdout)
-            yield next(filter(None, lines))[1]
-        finally:
-            process.terminate()
-
-
-class Proxy(ThreadingHTTPServer):
-    """A reverse proxy that has logged a user in, and tells the console who it is.
+class Proxy(ServerInThread):
+    """A reverse proxy that sends the name and the groups of a logged-in user to the console.
 
     Args:
         target: The address of the console.
-        user: The headers with the user and its groups.
+        user: The name.
+        groups: The groups, separated by commas.
     """
 
-    daemon_threads = True
-
-    def __init__(self, target: str, user: Mapping[str, str]) -> None:
+    def __init__(self, target: str, user: str, groups: str = "") -> None:
         address = target.removeprefix("http://")
+        headers = {"X-Forwarded-User": user, "X-Forwarded-Groups": groups}
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 size = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(size) if size else None
-                sent = dict(self.headers.items()) | dict(user)
+                sent = dict(self.headers.items()) | headers
                 # A browser names the proxy as the origin, and the proxy keeps that.
                 connection = http.client.HTTPConnection(address, timeout=60)
                 connection.request(self.command, self.path, body, sent)
@@ -86,25 +62,7 @@ class Proxy(ThreadingHTTPServer):
             def log_message(self, *_: object) -> None:
                 pass
 
-        super().__init__(("127.0.0.1", 0), Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-@contextlib.contextmanager
-def proxied(target: str, user: str, groups: str = "") -> Iterator[str]:
-    """Yield the address of a proxy at which a user is logged in."""
-    headers = {"X-Forwarded-User": user, "X-Forwarded-Groups": groups}
-    with Proxy(target, headers) as proxy:
-        thread = threading.Thread(target=proxy.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield proxy.url
-        finally:
-            proxy.shutdown()
-            thread.join()
+        super().__init__(Handler)
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +85,8 @@ def behind_proxy(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> It
     options = ["-b", bootstrap, "--user-header", "X-Forwarded-User", "--audit-log", str(log)]
     options += ["--groups-header", "X-Forwarded-Groups", "--trusted-proxy", "127.0.0.1"]
     options += ["--role", "eve=admin", "--role", "@ops=operator"]
-    with console(*options) as url:
-        yield url
+    with console_output("--allow-changes", *options) as output:
+        yield read_line(output, READY)
 
 
 def test_a_proxy_logs_users_in_and_the_console_shows_their_names(
@@ -137,8 +95,8 @@ def test_a_proxy_logs_users_in_and_the_console_shows_their_names(
     # Without the proxy there is no user.
     ConsoleUser(browser, behind_proxy).open("/topics")
     ConsoleUser(browser, behind_proxy).sees("Log in|X-Forwarded-User")
-    with proxied(behind_proxy, "eve") as url:
-        user = ConsoleUser(browser, url)
+    with Proxy(behind_proxy, "eve") as proxy:
+        user = ConsoleUser(browser, proxy.url)
         user.open("/topics")
         text = user.sees("eve admin", TOPIC)
         assert "Log out" not in text
@@ -150,46 +108,54 @@ def test_a_role_decides_which_forms_a_user_sees(behind_proxy: str, browser: Chro
         ("otto", "staff,ops", "operator", ["Edit configs"], ["Delete the topic"]),
         ("eve", "", "admin", ["Edit configs", "Delete the topic"], []),
     ):
-        with proxied(behind_proxy, name, groups) as url:
-            user = ConsoleUser(browser, url)
+        with Proxy(behind_proxy, name, groups) as proxy:
+            user = ConsoleUser(browser, proxy.url)
             user.open("/topic", name=TOPIC)
             text = user.sees(f"{name} {role}", *has)
             assert [each for each in lacks if each in text] == []
-    # A form that a page does not show is refused with the missing role.
-    with proxied(behind_proxy, "otto", "ops") as url:
-        user = ConsoleUser(browser, url)
-        user.open("/topic", name=TOPIC)
-        user.finds("""
-            (() => {
-              const form = document.querySelector("form[action='/topic/partitions']");
-              form.action = "/topic/delete";
-              form.submit();
-              return true;
-            })()
-        """)
-        user.sees("otto is operator, and this change needs the role admin")
+    with Proxy(behind_proxy, "otto", "ops") as proxy:
+        delete_without_the_role(ConsoleUser(browser, proxy.url), TOPIC)
+
+
+def delete_without_the_role(user: ConsoleUser, topic: str) -> None:
+    """Send a form that no page of an operator has; the console refuses it with the missing role."""
+    user.open("/topic", name=topic)
+    user.finds("""
+        (() => {
+          const form = document.querySelector("form[action='/topic/partitions']");
+          form.action = "/topic/delete";
+          form.submit();
+          return true;
+        })()
+    """)
+    user.sees("otto is operator, and this change needs the role admin")
 
 
 def test_the_audit_log_names_the_user_of_a_change_and_of_a_refused_one(
-    behind_proxy: str, browser: Chromium, tmp_path: Path
+    behind_proxy: str, browser: Chromium
 ) -> None:
-    with proxied(behind_proxy, "otto", "ops") as url:
-        user = ConsoleUser(browser, url)
+    with Proxy(behind_proxy, "otto", "ops") as proxy:
+        user = ConsoleUser(browser, proxy.url)
         user.open("/topics/new")
         user.fill(Name="access-audited", Partitions="1", Replicas="1")
         user.press("Create")
         user.sees("created topic access-audited")
-    with proxied(behind_proxy, "eve") as url:
-        user = ConsoleUser(browser, url)
+        delete_without_the_role(user, "access-audited")
+    with Proxy(behind_proxy, "eve") as proxy:
+        user = ConsoleUser(browser, proxy.url)
         user.open("/security")
         user.press("Audit")
         user.type("Contains", "access-audited")
         user.press("Filter")
-        [row] = user.rows()
+        refused, row = user.rows()
     assert row["User"].startswith("otto operator")
     assert row["Action"].startswith("topics/create")
     assert "name=access-audited" in row["Action"]
     assert row["Result"].startswith("done")
+    assert refused["User"].startswith("otto operator")
+    assert refused["Action"].startswith("topic/delete")
+    assert "name=access-audited" in refused["Action"]
+    assert refused["Result"].startswith("refused")
 
 
 def test_a_profile_starts_several_clusters_and_one_that_is_down_slows_no_other(
@@ -206,8 +172,8 @@ def test_a_profile_starts_several_clusters_and_one_that_is_down_slows_no_other(
                 "all": {"console.clusters": "east, west"},
             }
         ).save()
-        with console("--profile", "all", home=tmp_path) as url:
-            user = ConsoleUser(browser, url)
+        with console_output("--profile", "all", "--allow-changes") as output:
+            user = ConsoleUser(browser, read_line(output, READY))
             user.open("/")
             user.sees("east (well|active|healthy|ok)", "west (well|active|healthy|ok)")
             user.press("east")

@@ -18,7 +18,7 @@ from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.settings import ConsoleSettings
 from conformance.hanging_transaction import UNASSIGNED_PRODUCER_ID, open_a_transaction_that_hangs
-from conformance.sasl_brokers import SaslBarnabas, SaslKafka
+from conformance.sasl_brokers import SaslBarnabas, SaslKafka, authorized_settings
 from conformance.token_logins import plain
 from console_in_process import ConsoleInProcess, table_rows
 from waiting import eventually, eventually_equal
@@ -34,14 +34,7 @@ def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Broker]:
     directory = tmp_path_factory.mktemp(request.param)
-    settings = {
-        "delegation.token.secret.key": "a secret of the brokers",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:admin",
-        "log.dirs": f"{directory}/one,{directory}/two",
-        "transaction.state.log.num.partitions": "1",
-        "offsets.topic.num.partitions": "1",
-    }
+    settings = authorized_settings(directory)
     made = (SaslKafka if request.param == "kafka" else SaslBarnabas)(directory, settings)
     made.start()
     try:
@@ -185,8 +178,8 @@ def test_quotas_are_set_and_removed(console: ConsoleInProcess) -> None:
     assert "more general quota" in console.preview("/quotas/remove", **of).text
     console.change("/quotas/remove", **of, confirmed=1)
     eventually(lambda: found() is None)
-    nobody = console.change("/quotas/set", quota="producer_byte_rate", value=1)
-    assert "write a user, a client id or an IP address" in nobody.text
+    without_entity = console.change("/quotas/set", quota="producer_byte_rate", value=1)
+    assert "write a user, a client id or an IP address" in without_entity.text
     both = console.change("/quotas/set", **of, ip="10.0.0.1", value=1)
     assert "cannot be combined" in both.text
 

@@ -162,8 +162,8 @@ def test_lists_mark_aborted_and_open_transactions(
         assert found(committed=1) == committed
         lines = console.get("/messages/download", topic=topic, limit=100).text.splitlines()
         fates = {line["offset"]: line["transaction"] for line in map(json.loads, lines)}
-        told = {"committed": "", None: ""}
-        assert {offset: told.get(fate, fate) for offset, fate in fates.items()} == expected
+        unmarked = {"committed": "", None: ""}
+        assert {offset: unmarked.get(fate, fate) for offset, fate in fates.items()} == expected
         assert (fates[2], fates[81]) == ("committed", None)
         producer.abort_transaction()
     eventually_equal(lambda: marks(console.get("/messages", topic=topic).text)[80], "aborted")

@@ -24,8 +24,6 @@ BROKERS = 6
 START_TIMEOUT_S = 300.0
 SETTINGS = {
     "offsets.topic.num.partitions": "6",
-    "broker.session.timeout.ms": "4000",
-    "broker.heartbeat.interval.ms": "1000",
     "auto.leader.rebalance.enable": "false",
     "num.partitions": "6",
     "default.replication.factor": "3",
@@ -58,14 +56,15 @@ def shell(cluster: ClusterOnMachines) -> Shell:
 
 
 def replicas(client: Client, topic: str, partitions: int) -> list[tuple[int, ...]]:
-    """Return the replicas of a topic, as soon as all brokers know its partitions."""
-    found = eventually(
-        lambda: (
-            len(client.describe_topics([topic])[topic].partitions) == partitions
-            and client.describe_topics([topic])[topic].partitions
-        )
-    )
-    return [found[number].replicas for number in sorted(found)]
+    """Return the replicas of a topic, as soon as a broker knows all its partitions."""
+
+    def placed() -> list[tuple[int, ...]]:
+        found = client.describe_topics([topic])[topic].partitions
+        if len(found) < partitions:
+            return []
+        return [found[number].replicas for number in sorted(found)]
+
+    return eventually(placed)
 
 
 def machine_counts(cluster: ClusterOnMachines, placed: list[tuple[int, ...]]) -> set[int]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import json
 import logging
 import subprocess
-import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,6 +38,7 @@ from conformance.raw_client import RawClient
 from conformance.sasl_brokers import LISTENER, SHORT_LISTENER, SaslBarnabas, SaslKafka
 from jvm.java import QUICK, TIMEOUT_S, java_command
 from jvm.tool_host import TOOLS
+from server_in_thread import ServerInThread
 from waiting import eventually
 
 Broker = SaslBarnabas | SaslKafka
@@ -84,20 +83,6 @@ class Publishing(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-@contextlib.contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Run an HTTP server, and yield its URL."""
-    server = HTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def token(key: Any = KEY, kid: str = "rsa", algorithm: str = "RS256", **claims: Any) -> str:
     now_s = int(time.time())
     made = {
@@ -115,8 +100,8 @@ def token(key: Any = KEY, kid: str = "rsa", algorithm: str = "RS256", **claims: 
 @pytest.fixture(scope="module")
 def keys_url() -> Iterator[str]:
     """URL of the keys of the issuer."""
-    with serving(Publishing) as url:
-        yield f"{url}/keys"
+    with ServerInThread(Publishing) as server:
+        yield f"{server.url}/keys"
 
 
 @pytest.fixture(scope="module", params=["barnabas", "kafka"])
@@ -308,8 +293,8 @@ class Issuing(BaseHTTPRequestHandler):
 def issuer() -> Iterator[str]:
     """URL of a server that issues tokens."""
     Issuing.requests, Issuing.lifetime_s = [], 300
-    with serving(Issuing) as url:
-        yield f"{url}/token"
+    with ServerInThread(Issuing) as server:
+        yield f"{server.url}/token"
 
 
 class Provider:

@@ -40,14 +40,16 @@ PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").gl
 SECTIONS = [section for page in PAGES if page not in GENERATED for section in sections_of(page)]
 BLOCKS = list(dict.fromkeys(block for section in SECTIONS for block in section.blocks))
 NOT_RUN_MAX = 12
-# The first two start four Kafkas and more, the third Spark four times. Tests of Spark show what the
-# fourth says, those of the table of troubles what the fifth says, and a migration of one node
-# (`tests/jvm/test_migration.py`) what the second says.
 NIGHTLY = (
+    # It starts four nodes of Apache Kafka, one after the other.
     "docs/interop.md: A cluster",
+    # It starts more of them; tests/jvm/test_migration.py migrates one node.
     "docs/migration.md: The example",
+    # It starts Spark four times.
     "docs/pipelines.md",
+    # Tests of Spark (tests/spark) show the same.
     "docs/tables.md",
+    # The tests of the table of troubles (tests/scenario/test_troubles.py) show the same.
     "docs/runbook.md: 5. A partition is hot",
 )
 

@@ -1,6 +1,6 @@
 """The gates between two steps of a migration: commands that must succeed before the next node.
 
-They are the commands of docs/migration.md. `Rules` describes what must carry over unchanged.
+They are the commands of docs/migration.md. `carried` returns all that must carry over unchanged.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 RATE = 20
 GROUP = "java-group"
 WITHIN_S = 300.0
+# Each look reads the whole logs of the clients, on processors that the brokers need.
+PAUSE_S = 0.5
 
 
 class Report(NamedTuple):
@@ -75,7 +77,7 @@ class VerifiableClients:
             now = self.counts()
             return now[0] > acknowledged and now[1] > read
 
-        eventually(have_more, self._describe, WITHIN_S)
+        eventually(have_more, self._describe, WITHIN_S, PAUSE_S)
 
     def _describe(self) -> str:
         logs = (self._producer.log()[-1500:], self._consumer.log()[-1500:])
@@ -94,7 +96,7 @@ class VerifiableClients:
             for partition in range(partitions)
             for offset, value in read_values(bootstrap, self._topic, partition, keys)
         }
-        eventually(lambda: self._read() >= log.keys(), self._describe, WITHIN_S)
+        eventually(lambda: self._read() >= log.keys(), self._describe, WITHIN_S, PAUSE_S)
         self._consumer.terminate()
         problems += [
             f"{place}: {value!r} is acknowledged, the log has {log.get(place)!r}"

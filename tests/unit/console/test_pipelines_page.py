@@ -8,11 +8,10 @@ from pathlib import Path
 from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings
 from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
-from barnabas.spark.pipelines.checkpoints import Notes, write_notes
 from barnabas.spark.pipelines.project import NewProject, create_project, load_project
 from barnabas.testing.broker_process import BrokerProcess
 from console_in_process import NO_BROKER, ConsoleInProcess, table_rows
-from unit.spark.pipelines.stored_checkpoints import RECORDS, StoredFlow
+from unit.spark.pipelines.stored_checkpoints import write_run
 from unit.spark.query_batches import batch
 from waiting import eventually
 
@@ -25,20 +24,7 @@ def test_the_lag_is_that_behind_the_topics_of_the_cluster(tmp_path: Path) -> Non
             client.create_topic("t", 1, 1)
             with client.producer() as producer:
                 producer.send_batch("t", [(None, b"a", [], None), (None, b"b", [], None)], 0)
-        project = load_project(directory)
-        flow = StoredFlow(f"{RECORDS}/0", [[{"t": {"0": 1}}]], commits=1)
-        flow.write(project)
-        progress = {
-            "query": flow.query_id,
-            "rows_read": 4,
-            "rows_written": 1,
-            "rows_per_second": 2.5,
-            "seconds": 1.62,
-            "state_rows": 7,
-            "expectations": {"has a key": {"otherwise": "drop", "rows": 4, "failed": 3}},
-        }
-        key = "spark_catalog.default.records/records"
-        write_notes(project.notes, Notes({}, {key: progress}, {"result": "completed"}))
+        write_run(load_project(directory), "t")
         settings = ConsoleSettings(broker.bootstrap, {}, pipelines=(str(directory),))
         with ConsoleInProcess(settings) as console:
             answer = console.get("/pipelines")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from barnabas.spark.pipelines.checkpoints import Notes, write_notes
 from barnabas.spark.pipelines.project import Project
 
 
@@ -40,6 +41,23 @@ class StoredFlow:
             directory.mkdir(parents=True)
             info = {"operatorInfo": {"operatorId": number, "operatorName": name}}
             (directory / "metadata").write_text(f"v1\n{json.dumps(info)}")
+
+
+def write_run(project: Project, topic: str) -> None:
+    """Write what a completed run leaves; its flow `records` has read a record of a topic."""
+    flow = StoredFlow(f"{RECORDS}/0", [[{topic: {"0": 1}}]], commits=1)
+    flow.write(project)
+    progress = {
+        "query": flow.query_id,
+        "rows_read": 4,
+        "rows_written": 1,
+        "rows_per_second": 2.5,
+        "seconds": 1.62,
+        "state_rows": 7,
+        "expectations": {"has a key": {"otherwise": "drop", "rows": 4, "failed": 3}},
+    }
+    key = "spark_catalog.default.records/records"
+    write_notes(project.notes, Notes({}, {key: progress}, {"result": "completed"}))
 
 
 def project_in(directory: Path) -> Project:
