@@ -60,11 +60,7 @@ class NewPartitions:
             for broker in self._image.brokers.values()
             if not broker.in_controlled_shutdown and not broker.is_cordoned
         ]
-        placed = []
-        for replicas in placer.place(PlacementSpec(count, factor), brokers):
-            placed.append(replicas)
-            yield
-        return placed
+        return (yield from gradually(placer.place(PlacementSpec(count, factor), brokers)))
 
     def check_assignments(
         self, assignments: Sequence[Sequence[int]], replication_factor: int | None
