@@ -24,17 +24,15 @@ from barnabas.cli.log.segment_files import (
     needs_recovery,
     partition_directories,
 )
+from barnabas.cli.nodes.node_plans import planned_processes
 from barnabas.cli.nodes.registry_child import LISTENER_KEY, take_registry_properties
 from barnabas.network.principal import ANONYMOUS
-from barnabas.protocol.primitives import uuid_to_string
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.interpreter import UNOPTIMIZED, is_optimized
-from barnabas.runtime.rng import SystemRng
 from barnabas.runtime.sockets import is_wildcard
 from barnabas.runtime.system_calls import open_files_limits
 from barnabas.runtime.tls.contexts import check_mutual_trust
 from barnabas.runtime.tls.tls_options import TlsOptionsError
-from barnabas.runtime.usable_cores import usable_cores
 from barnabas.server.configs.config import AuthorizerConfig, log_directories
 from barnabas.server.configs.configuration import (
     BROKER_KEYS,
@@ -45,10 +43,8 @@ from barnabas.server.configs.configuration import (
 )
 from barnabas.server.configs.endpoints import advertised_endpoints, shared_voter_machines
 from barnabas.server.configs.node_keys import BROKERS_KEY
-from barnabas.server.configs.node_layout import broker_count, node_layout
 from barnabas.server.listeners.listener_tls import ListenerTls
 from barnabas.server.quorum.node_principals import refused_principals
-from barnabas.server.startup.node_folders import node_directories, read_node_directories
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
 from barnabas.storage.config import TOPIC_CONFIGS
@@ -286,12 +282,8 @@ def _examine_node(
 ) -> None:
     """Examine the listeners and directories of the processes of a node."""
     try:
-        found = read_node_directories(RealDisk(), node_directories(configuration.parsed))
-        count = broker_count(given[BROKERS_KEY], usable_cores(), configuration.node_id, found)
         # Port 0 stands for a free port, which the start finds.
-        plans = node_layout(
-            given, count, found, lambda: uuid_to_string(SystemRng().uuid()), lambda _: 0
-        )
+        plans = planned_processes(given, given[BROKERS_KEY], configuration.parsed, lambda _: 0)
     except (ConfigError, InconsistentDirectoryError, OSError) as error:
         diagnosis.wrong(str(error), "correct the configuration of the node: docs/node.md")
         return

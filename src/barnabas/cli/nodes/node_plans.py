@@ -1,4 +1,4 @@
-"""The processes of a node on this machine, for `barnabas start` and `barnabas format`."""
+"""The processes of a node on this machine, for `barnabas start`, `format` and `doctor`."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from barnabas.runtime.disk import FileLock
     from barnabas.server.configs.node_layout import NodeProcessPlan
+    from barnabas.settings.definition import ParsedConfig
 
 SUPERVISOR_DEFINITION = ConfigDefinition(SUPERVISOR_KEYS)
 
@@ -46,10 +47,31 @@ def plan_node(
     text = SUPERVISOR_DEFINITION.parse(own).string(BROKERS_KEY)
     shared = {name: value for name, value in properties.items() if name not in own}
     parsed = read_configuration(shared, warns=False).parsed
-    directories = node_directories(parsed)
-    locks += lock_node_directories(RealDisk(), directories)
-    found = read_node_directories(RealDisk(), directories)
-    count = broker_count(text, usable_cores(), parsed.integer("node.id"), found)
+    locks += lock_node_directories(RealDisk(), node_directories(parsed))
+    return planned_processes(properties, text, parsed, reserve_port)
+
+
+def planned_processes(
+    properties: Mapping[str, str],
+    brokers: str,
+    parsed: ParsedConfig,
+    reserve_port: Callable[[str], int],
+) -> Sequence[NodeProcessPlan]:
+    """Return the processes of a node, the controller first, from what its directories have.
+
+    Args:
+        properties: the operator's keys.
+        brokers: the value of `barnabas.node.brokers`.
+        parsed: the configuration of one process with these keys.
+        reserve_port: returns a free port of a host, which stays free for the node.
+
+    Raises:
+        ConfigError: an invalid configuration.
+        InconsistentDirectoryError: the directories belong to several clusters.
+        OSError: a directory cannot be read.
+    """
+    found = read_node_directories(RealDisk(), node_directories(parsed))
+    count = broker_count(brokers, usable_cores(), parsed.integer("node.id"), found)
     return node_layout(
         properties, count, found, lambda: uuid_to_string(SystemRng().uuid()), reserve_port
     )
