@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
-from barnabas.cli.common.machine_lines import brokers_by_host, machines_of, voter_hosts
+from barnabas.cli.common.machine_lines import machines_of, voter_hosts
 from barnabas.cli.common.named_brokers import named_brokers
 from barnabas.cli.common.printable import counted
 from barnabas.cli.partitions.planning import sharing_machines
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.metadata.machines import ids_by_machine
 from barnabas.server.configs.endpoints import shared_voter_machines
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def examine_racks_of_machines(cluster: ClusterDescription, diagnosis: Diagnosis)
     """
     nodes = (*cluster.brokers, *cluster.fenced)
     without_rack = {node.id for node in nodes if node.rack is None}
-    machines = brokers_by_host(nodes)
+    machines = ids_by_machine(machines_of(nodes))
     if len(machines) == 1:
         return
     for machine, ids in machines.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.partitions.placement import PlacementSpec, UsableBroker
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.broker_registration import machine_of
+from barnabas.metadata.machines import machine_of
 from barnabas.metadata.partition_registration import (
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
