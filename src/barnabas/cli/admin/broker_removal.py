@@ -20,7 +20,7 @@ from barnabas.cli.common.output import (
     connected,
     echo_json,
 )
-from barnabas.cli.common.printable import counted, echo
+from barnabas.cli.common.printable import counted, echo, some
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
-
-# Partitions that a message names; --json lists all of them.
-_SHOWN = 5
 
 
 class Dependence(NamedTuple):
@@ -91,12 +88,6 @@ def minimum_isrs(client: Client, names: Sequence[str]) -> dict[str, int]:
             if entry.name == "min.insync.replicas" and entry.value is not None:
                 found[resource.name] = int(entry.value)
     return found
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the others."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 @click.command(
