@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.admin.broker_removal import MIN_ISR, minimum_isrs
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
 from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.named_brokers import listed, named_brokers
@@ -304,7 +305,6 @@ def _voters(client: Client, answering: Iterable[int]) -> dict[int, Address]:
 # Pause before the second look at what an advice would change (s).
 _CONFIRM_S = 1.0
 _OFFSETS = "__consumer_offsets"
-_MIN_ISR = "min.insync.replicas"
 _FOLLOWER_RATE = "follower.replication.throttled.rate"
 _LEADER_RATE = "leader.replication.throttled.rate"
 _UNLIMITED = 2**63 - 1
@@ -393,7 +393,7 @@ def _examine_min_isr(
         replicas = _replicas(topics[name], minimum)
         if replicas < minimum:
             diagnosis.note(
-                f"{name}: {_MIN_ISR}={minimum} is more than its {replicas} "
+                f"{name}: {MIN_ISR}={minimum} is more than its {replicas} "
                 f"replica{'' if replicas == 1 else 's'}; acks=all then waits for all replicas, and "
                 "old brokers of Kafka reject it",
                 f"{Advice.SET_MIN_ISR.text(topic=name, replicas=replicas)}; or add replicas by a "
@@ -408,26 +408,21 @@ def _examine_min_isr(
     if refusing:
         diagnosis.wrong(
             f"{len(refusing)} partition(s) reject writes with acks=all, because fewer "
-            f"than {_MIN_ISR} replicas are in sync: {some(refusing)}",
-            f"start {named_brokers(needed & set(down))}; do not lower {_MIN_ISR}"
+            f"than {MIN_ISR} replicas are in sync: {some(refusing)}",
+            f"start {named_brokers(needed & set(down))}; do not lower {MIN_ISR}"
             if needed & set(down)
             else f"bring the replicas on {named_brokers(needed)} back in sync; do not lower "
-            f"{_MIN_ISR}",
+            f"{MIN_ISR}",
         )
 
 
 def _minima(client: Client, names: Iterable[str], diagnosis: Diagnosis) -> dict[str, int]:
     """Return min.insync.replicas of topics."""
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    described = client.admin.describe_configs(resources, keys=[_MIN_ISR]) if resources else {}
-    errors = [each for each in described.values() if isinstance(each, ClientError)]
+    errors: list[ClientError] = []
+    found = minimum_isrs(client, names, errors)
     if errors:
-        diagnosis.unexamined(f"{_MIN_ISR} of {len(errors)} topic(s): {errors[0]}")
-    return {
-        resource.name: next((int(e.value or 1) for e in entries if e.name == _MIN_ISR), 1)
-        for resource, entries in described.items()
-        if not isinstance(entries, ClientError)
-    }
+        diagnosis.unexamined(f"{MIN_ISR} of {len(errors)} topic(s): {errors[0]}")
+    return found
 
 
 def _replicas(topic: TopicInfo, default: int) -> int:

@@ -215,7 +215,8 @@ class _Balancer:
     def _target(self, tp: TopicPartition, index: int) -> int:
         """Return the broker for a replica: with few replicas on its machine, and little load.
 
-        Of the brokers with equally few ones, a broker in a rack without another replica is chosen.
+        Of brokers with equally few replicas on their machines, one in a rack without another
+        replica is chosen.
         """
         nodes = self.replicas[tp]
         others = self._places_of(node for place, node in enumerate(nodes) if place != index)

@@ -41,7 +41,7 @@ def sharing_machines(
     machines: Mapping[int, str],
     usable: Iterable[int],
 ) -> list[TopicPartition]:
-    """Return the partitions with replicas that share a machine, though another one has none.
+    """Return the partitions with replicas that share a machine, though another has no replica.
 
     Args:
         replicas: The replicas of each partition.
