@@ -90,7 +90,8 @@ def _fetch(connection: socket.socket, slices: int, count: int) -> None:
             missing -= connection.recv_into(buffer, min(missing, SLICE_BYTES), socket.MSG_TRUNC)
 
 
-def _connected() -> tuple[socket.socket, socket.socket]:
+def connected_pair() -> tuple[socket.socket, socket.socket]:
+    """Return both ends of a connection over loopback."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.create_connection(server.getsockname())
         accepted, _ = server.accept()
@@ -114,7 +115,7 @@ def _cpu_seconds(
     serve: Callable[[socket.socket], None], use: Callable[[socket.socket], None]
 ) -> float:
     """Return the processor time of a bare server, in a process of its own, for one client."""
-    client, accepted = _connected()
+    client, accepted = connected_pair()
     source, sink = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -11,8 +11,6 @@ are in sync and the preferred leaders lead.
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import ElectionType, TopicPartition
@@ -22,7 +20,7 @@ from rich.table import Table
 
 from barnabas.client.facade import Client
 from barnabas.testing.cluster_process import ClusterProcess
-from bench.failover import TOPIC, Load, await_condition
+from bench.failover import TOPIC, Load, await_condition, time_cells
 from bench.report import machine
 
 if TYPE_CHECKING:
@@ -65,13 +63,12 @@ class Rounds:
         await_condition(self._is_whole)
         broker, dying = self._targets(kind)
         load = Load(self._cluster.bootstrap, partition=broker - 1)
-        steady = time.monotonic() + STEADY_S
-        load.send_until(lambda: load.last_sent > steady)
-        killed = time.monotonic()
-        for node in dying:
-            node.kill()
-        load.send_until(lambda: load.last_sent > killed)
-        took = load.last_acknowledged - killed
+
+        def kill() -> None:
+            for node in dying:
+                node.kill()
+
+        took = load.time_after(kill, STEADY_S)
         load.close()
         for node in dying:
             node.launch()
@@ -126,12 +123,7 @@ def main() -> None:
         cluster.close()
     table = Table("kill -9 of", "each, s", "median", "worst", title=machine())
     for kind in kinds:
-        table.add_row(
-            kind,
-            " ".join(f"{each:.2f}" for each in times[kind]),
-            f"{statistics.median(times[kind]):.2f} s",
-            f"{max(times[kind]):.2f} s",
-        )
+        table.add_row(kind, *time_cells(times[kind]))
     Console(width=160).print(table)
 
 

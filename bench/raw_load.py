@@ -178,6 +178,13 @@ def _check_produced(response: bytes) -> None:
         raise ConnectionError(f"a batch was refused with error code {error}")
 
 
+def _await_events(poll: select.epoll) -> list[tuple[int, int]]:
+    ready = poll.poll(LIMIT_S)
+    if not ready:
+        raise TimeoutError(f"no response within {LIMIT_S:g} s")
+    return ready
+
+
 def send_batches(
     topic: str, leaders: Sequence[Leader], batch: Batch, total: int, acks: int
 ) -> None:
@@ -194,10 +201,7 @@ def send_batches(
         watched[descriptor] = sender.events
         poll.register(descriptor, sender.events)
     while senders:
-        ready = poll.poll(LIMIT_S)
-        if not ready:
-            raise TimeoutError(f"no response within {LIMIT_S:g} s")
-        for descriptor, event in ready:
+        for descriptor, event in _await_events(poll):
             sender = senders[descriptor]
             if event & ~select.EPOLLOUT:
                 sender.receive()
@@ -280,10 +284,7 @@ def read_batches(topic: str, leaders: Sequence[Leader], batch: Batch, total: int
         readers[reader.socket.fileno()] = reader
         poll.register(reader.socket.fileno(), select.EPOLLIN)
     while readers:
-        ready = poll.poll(LIMIT_S)
-        if not ready:
-            raise TimeoutError(f"no response within {LIMIT_S:g} s")
-        for descriptor, _ in ready:
+        for descriptor, _ in _await_events(poll):
             reader = readers[descriptor]
             reader.receive()
             if reader.is_over:

@@ -14,7 +14,6 @@ import argparse
 import os
 import select
 import signal
-import socket
 import tempfile
 import time
 from functools import partial
@@ -22,7 +21,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from bench.floors import connected_pair
+
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
 # Bytes of the messages.
@@ -80,15 +82,6 @@ def follow(leader: socket.socket, work: float) -> None:
         leader.send(bytes(FETCH))
 
 
-def _connected() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        one = socket.create_connection(server.getsockname())
-        other, _ = server.accept()
-    for each in (one, other):
-        each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return one, other
-
-
 def _start(run: Callable[[], None]) -> psutil.Process:
     pid = os.fork()
     if pid == 0:
@@ -105,8 +98,8 @@ def _seconds(processes: list[psutil.Process]) -> float:
 
 def measure(work: float, count: int) -> tuple[float, float, float]:
     """Return p50, p99 and the processor time of the three servers of a round trip, in µs."""
-    client, accepted = _connected()
-    pairs = [_connected() for _ in range(FOLLOWERS)]
+    client, accepted = connected_pair()
+    pairs = [connected_pair() for _ in range(FOLLOWERS)]
     processes = [_start(partial(lead, accepted, [leading for leading, _ in pairs], work))]
     processes += [_start(partial(follow, following, work)) for _, following in pairs]
     times, request = [], bytes(PRODUCE)

@@ -196,20 +196,6 @@ class BrokerRegistration(msgspec.Struct, frozen=True):
         return record, version
 
 
-def machine_of(registration: BrokerRegistration | ControllerRegistration) -> str:
-    """Return the machine of a broker or controller: the hosts of its advertised endpoints.
-
-    Two processes share a machine if their listeners have the same hosts. Thus an address that all
-    machines share for outside clients, for example of a router, does not make them one machine:
-    their listeners for each other have different hosts. Kafka's registrations have no field for a
-    machine, and Kafka's controllers would drop an added one from their snapshots.
-
-    Returns:
-        The hosts in lower case, in alphabetical order, separated by commas.
-    """
-    return ",".join(sorted({each.host.lower() for each in registration.listeners.values()}))
-
-
 class ControllerRegistration(msgspec.Struct, frozen=True):
     """The registration of a controller process (KIP-919)."""
 

@@ -7,7 +7,6 @@ response or a `NetworkError`.
 
 from __future__ import annotations
 
-import errno
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
 # No limit: the client's requests limit the size of the responses.
 FRAME_BYTES_MAX = 0x7FFFFFFF
 _CORRELATION_ID_MASK = 0x7FFFFFFF
-# Errors of a connection attempt that the peer's host causes. Others, for example for too many open
-# files, say nothing about the peer.
-_UNREACHABLE = frozenset({errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN})
 
 
 class ChannelDependencies(msgspec.Struct, frozen=True):
@@ -329,7 +325,6 @@ class Channel(FramedHandler):
             # Error numbers of getaddrinfo are negative; those of the operating system are positive.
             reason = f"the host name has no address ({reason})"
         detail = f"{self.address}: {reason}"
-        is_refusal = error.errno == errno.ECONNREFUSED
         kind = NetworkErrorKind.CONNECT_FAILED
         if isinstance(error, TlsError):
             if error.is_permanent:
@@ -337,9 +332,7 @@ class Channel(FramedHandler):
             elif error.is_disconnect:
                 # As without TLS, where the first request fails.
                 kind = NetworkErrorKind.DISCONNECTED
-        is_unreachable = error.errno in _UNREACHABLE
-        failed = NetworkError(kind, detail, is_refusal=is_refusal, is_unreachable=is_unreachable)
-        self._on_connected(failed)
+        self._on_connected(NetworkError(kind, detail, connect_errno=error.errno))
 
     def _on_timed_out(self, pending: _Pending) -> None:
         del self._pending[pending.correlation_id]

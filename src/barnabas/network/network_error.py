@@ -8,7 +8,12 @@ most frequent cause of a failed first request.
 from __future__ import annotations
 
 import enum
+import errno
 from enum import Enum
+
+# Errors of a connection attempt that the peer's host causes. Others, for example for too many open
+# files, say nothing about the peer.
+_UNREACHABLE = frozenset({errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.EHOSTDOWN})
 
 
 class NetworkErrorKind(enum.Enum):
@@ -30,21 +35,26 @@ class NetworkError(Exception):
     """A failed request: the kind of failure and a readable description."""
 
     def __init__(
-        self,
-        kind: NetworkErrorKind,
-        detail: str,
-        *,
-        is_refusal: bool = False,
-        is_unreachable: bool = False,
+        self, kind: NetworkErrorKind, detail: str, *, connect_errno: int | None = None
     ) -> None:
         super().__init__(f"{kind.value}: {detail}")
         self.kind = kind
         self.detail = detail
-        # Whether the peer's host refused the connection, since no process listens on the port.
-        self.is_refusal = is_refusal
-        # Whether the peer's host did not accept the connection: it refused it or did not respond.
-        # The kernel of a host accepts connections even for a process that is paused.
-        self.is_unreachable = is_unreachable
+        # Error number of a failed connection attempt; None for other failures.
+        self._connect_errno = connect_errno
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the peer's host refused the connection, since no process listens on the port."""
+        return self._connect_errno == errno.ECONNREFUSED
+
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether the peer's host did not accept the connection: it refused it or did not respond.
+
+        The kernel of a host accepts connections even for a process that is paused.
+        """
+        return self._connect_errno in _UNREACHABLE
 
     @property
     def retriable(self) -> bool:

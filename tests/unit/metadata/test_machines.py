@@ -4,8 +4,8 @@ from barnabas.metadata.broker_registration import (
     BrokerRegistration,
     ControllerRegistration,
     Endpoint,
-    machine_of,
 )
+from barnabas.metadata.machines import ids_by_machine, machine_of, told_apart
 
 
 def registered(**hosts: str) -> BrokerRegistration:
@@ -31,3 +31,15 @@ def test_brokers_behind_one_public_address_have_machines_of_their_own() -> None:
 def test_a_controller_and_a_broker_on_one_host_share_a_machine() -> None:
     controller = ControllerRegistration(1, b"i" * 16, {"CONTROLLER": Endpoint("host1", 9093)}, {})
     assert machine_of(controller) == machine_of(registered(PLAINTEXT="host1"))
+
+
+def test_brokers_that_all_share_a_machine_are_placed_as_if_each_had_its_own() -> None:
+    machines = {1: "a", 2: "a", 3: "b"}
+    assert told_apart(machines, [1, 2, 3]) == machines
+    assert told_apart(machines, [1, 2]) == {1: 1, 2: 2}
+    assert told_apart({1: "a", 2: None}, [1, 2, 3]) == {1: "a", 2: 2, 3: 3}
+
+
+def test_the_processes_of_a_machine_are_listed_by_their_ids() -> None:
+    found = ids_by_machine({3: "a", 2: "b", 1: "b"})
+    assert list(found.items()) == [("b", [1, 2]), ("a", [3])]

@@ -20,18 +20,17 @@ from barnabas.cli.common.output import (
     connected,
     echo_json,
 )
-from barnabas.cli.common.printable import counted, echo
+from barnabas.cli.common.printable import counted, echo, some
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
 
-# Partitions that a message names; --json lists all of them.
-_SHOWN = 5
+MIN_ISR = "min.insync.replicas"
 
 
 class Dependence(NamedTuple):
@@ -80,23 +79,27 @@ def dependence(
     return found
 
 
-def minimum_isrs(client: Client, names: Sequence[str]) -> dict[str, int]:
-    """Return min.insync.replicas of topics; topics that may not be described are left out."""
+def minimum_isrs(
+    client: Client, names: Iterable[str], errors: list[ClientError] | None = None
+) -> dict[str, int]:
+    """Return min.insync.replicas of topics; topics that may not be described are left out.
+
+    Args:
+        client: The client.
+        names: The topics.
+        errors: Gets the errors of the topics that are left out.
+    """
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     found = {}
-    for resource, entries in client.admin.describe_configs(resources).items():
+    for resource, entries in client.admin.describe_configs(resources, keys=[MIN_ISR]).items():
         if isinstance(entries, ClientError):
+            if errors is not None:
+                errors.append(entries)
             continue
         for entry in entries:
-            if entry.name == "min.insync.replicas" and entry.value is not None:
+            if entry.name == MIN_ISR and entry.value is not None:
                 found[resource.name] = int(entry.value)
     return found
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the others."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 @click.command(
@@ -124,7 +127,7 @@ def check_brokers(
         else:
             ids = broker_ids(brokers or "", known, "brokers check")
         topics = client.describe_topics()
-        found = dependence(topics, minimum_isrs(client, list(topics)), ids)
+        found = dependence(topics, minimum_isrs(client, topics), ids)
     may_be_removed = not found.held
     if options.as_json:
         echo_json(_as_json(ids, found))
@@ -169,17 +172,19 @@ def _echo(ids: Sequence[int], found: Dependence, *, is_removal: bool) -> None:
     elif found.may_stop():
         echo(f"{names} may stop: every partition stays writable")
     else:
-        echo(f"{names} may not stop: `barnabas partitions show --unwell` shows what is not in sync")
+        echo(
+            f"{names} may not stop: `barnabas partitions show --unwell` shows the replicas that "
+            "are not in sync"
+        )
 
 
-def refusal_to_unregister(client: Client, broker: int) -> str | None:
+def refusal_to_unregister(topics: Mapping[str, TopicInfo], broker: int) -> str | None:
     """Return why a broker must stay registered; None if no partition loses its last replica."""
-    topics = client.describe_topics()
     lost = dependence(topics, {}, [broker]).offline
     if not lost:
         return None
     return (
         f"broker {broker} has the only in-sync replica of {counted(len(lost), 'partition')}: "
         f"{some(lost)}; start it, and move them with `barnabas rebalance --exclude-broker "
-        f"{broker}`; `barnabas brokers check {broker} --remove` tells when none is left"
+        f"{broker}`; `barnabas brokers check {broker} --remove` tells when no replica is left"
     )

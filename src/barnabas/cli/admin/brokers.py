@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.cluster import UpgradeType
     from barnabas.client.admin.log_dirs import LogDirectory, ReplicaInfo
+    from barnabas.client.connections.metadata_cache import TopicInfo
     from barnabas.client.facade import Client
     from barnabas.client.topic_partition import TopicPartition
 
@@ -118,10 +119,11 @@ def unregister_broker(broker: int, force: bool, options: ClientOptions) -> None:
                 f"broker {broker} still serves clients: stop it first, or give --force (it would "
                 f"register itself again)"
             )
-        refusal = None if force else refusal_to_unregister(client, broker)
+        topics = client.describe_topics()
+        refusal = None if force else refusal_to_unregister(topics, broker)
         if refusal is not None:
             fail(f"{refusal}; --force unregisters it anyway, and its records are lost")
-        replicas = _replicas_text(client, broker)
+        replicas = _replicas_text(topics, broker)
         if replicas and not (terminal.is_confirmed() or terminal.has_terminal()):
             fail(f"broker {broker} has {replicas}; to unregister it anyway, give --yes")
         detail = f" It has {replicas}." if replicas else ""
@@ -133,11 +135,11 @@ def unregister_broker(broker: int, force: bool, options: ClientOptions) -> None:
             echo(f"unregistered broker {broker}")
 
 
-def _replicas_text(client: Client, broker: int) -> str:
+def _replicas_text(topics: Mapping[str, TopicInfo], broker: int) -> str:
     """Return how many replicas a broker has, in words; empty if it has none."""
     held = [
         partition
-        for topic in client.describe_topics().values()
+        for topic in topics.values()
         for partition in topic.partitions.values()
         if broker in partition.replicas
     ]

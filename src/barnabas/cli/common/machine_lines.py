@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.metadata.machines import ids_by_machine
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from barnabas.client.admin.cluster import QuorumDescription
     from barnabas.client.connections.metadata_cache import NodeInfo
@@ -23,14 +25,6 @@ def machines_of(brokers: Iterable[NodeInfo]) -> dict[int, str]:
     return {node.id: node.host.lower() for node in brokers}
 
 
-def brokers_by_host(brokers: Iterable[NodeInfo]) -> dict[str, list[int]]:
-    """Return the ids of the brokers of each host, all in ascending order of the ids."""
-    found: dict[str, list[int]] = {}
-    for broker, machine in sorted(machines_of(brokers).items()):
-        found.setdefault(machine, []).append(broker)
-    return found
-
-
 def machine_lines(brokers: Iterable[NodeInfo], quorum: QuorumDescription | None) -> list[str]:
     """Return a line for each machine, for example "node host1: brokers 101, 102 · controller 1".
 
@@ -41,10 +35,10 @@ def machine_lines(brokers: Iterable[NodeInfo], quorum: QuorumDescription | None)
     Returns:
         No lines if no two brokers share a host.
     """
-    hosts = brokers_by_host(brokers)
+    hosts = ids_by_machine(machines_of(brokers))
     if all(len(ids) == 1 for ids in hosts.values()):
         return []
-    controllers = _controllers({} if quorum is None else voter_hosts(quorum))
+    controllers = ids_by_machine({} if quorum is None else voter_hosts(quorum))
     lines = []
     for host in dict.fromkeys([*hosts, *controllers]):
         parts = [
@@ -63,10 +57,3 @@ def voter_hosts(quorum: QuorumDescription) -> dict[int, str]:
         for voter in quorum.voters
         if quorum.endpoints.get(voter.node_id)
     }
-
-
-def _controllers(hosts: Mapping[int, str]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for controller, host in sorted(hosts.items()):
-        found.setdefault(host, []).append(controller)
-    return found

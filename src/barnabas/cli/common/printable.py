@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 # Terminal controls (C0, DEL, C1), line separators, marks for the direction of text,
@@ -51,6 +52,12 @@ def json_line(value: Any) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a number and its noun: "1 record", "2 records"."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def some(names: Sequence[object], count: int = 5) -> str:
+    """Return the first names, separated by commas, and the number of the others."""
+    more = f" and {len(names) - count} more" if len(names) > count else ""
+    return ", ".join(map(str, names[:count])) + more
 
 
 def echo(text: object = "", *, err: bool = False, nl: bool = True) -> None:

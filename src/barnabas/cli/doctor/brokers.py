@@ -9,9 +9,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.cli.admin.broker_removal import MIN_ISR, minimum_isrs
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
 from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.named_brokers import listed, named_brokers
+from barnabas.cli.common.printable import some
 from barnabas.cli.doctor.probe import BROKERS, Peer, Probes, Reply, tls_of
 from barnabas.cli.why.reasons import duration
 from barnabas.client.admin.configs import ConfigResource, ResourceType
@@ -300,11 +302,9 @@ def _voters(client: Client, answering: Iterable[int]) -> dict[int, Address]:
     return {}
 
 
-_SHOWN = 5
 # Pause before the second look at what an advice would change (s).
 _CONFIRM_S = 1.0
 _OFFSETS = "__consumer_offsets"
-_MIN_ISR = "min.insync.replicas"
 _FOLLOWER_RATE = "follower.replication.throttled.rate"
 _LEADER_RATE = "leader.replication.throttled.rate"
 _UNLIMITED = 2**63 - 1
@@ -327,7 +327,7 @@ def examine_partitions(
         topic, _, partition = offline[0].rpartition("-")
         why = Advice.WHY_PARTITION.text(topic=topic, partition=partition)
         diagnosis.wrong(
-            f"{len(offline)} partition(s) have no leader: {_some(offline)}",
+            f"{len(offline)} partition(s) have no leader: {some(offline)}",
             f"start the brokers that have replicas of them: {listed(holders)}"
             if holders
             else "their brokers run, so they get a leader when one with all committed records is "
@@ -343,7 +343,7 @@ def examine_partitions(
     ]
     if away:
         diagnosis.note(
-            f"{len(away)} partition(s) are not led by their preferred replica: {_some(away)}",
+            f"{len(away)} partition(s) are not led by their preferred replica: {some(away)}",
             Advice.ELECT.text(),
         )
     if not offline and not under:
@@ -363,7 +363,7 @@ def _report_under_replicated(
     names = [name for name, _ in under]
     internal = any(name.startswith(f"{_OFFSETS}-") for name in names)
     offsets = f"; one of them belongs to {_OFFSETS}, to which groups commit" if internal else ""
-    what = f"{len(under)} partition(s) have replicas that are not in sync: {_some(names)}{offsets}"
+    what = f"{len(under)} partition(s) have replicas that are not in sync: {some(names)}{offsets}"
     if missing <= set(down):
         remedy = f"start {named_brokers(missing)}: their replicas then catch up automatically"
     else:
@@ -393,7 +393,7 @@ def _examine_min_isr(
         replicas = _replicas(topics[name], minimum)
         if replicas < minimum:
             diagnosis.note(
-                f"{name}: {_MIN_ISR}={minimum} is more than its {replicas} "
+                f"{name}: {MIN_ISR}={minimum} is more than its {replicas} "
                 f"replica{'' if replicas == 1 else 's'}; acks=all then waits for all replicas, and "
                 "old brokers of Kafka reject it",
                 f"{Advice.SET_MIN_ISR.text(topic=name, replicas=replicas)}; or add replicas by a "
@@ -408,26 +408,21 @@ def _examine_min_isr(
     if refusing:
         diagnosis.wrong(
             f"{len(refusing)} partition(s) reject writes with acks=all, because fewer "
-            f"than {_MIN_ISR} replicas are in sync: {_some(refusing)}",
-            f"start {named_brokers(needed & set(down))}; do not lower {_MIN_ISR}"
+            f"than {MIN_ISR} replicas are in sync: {some(refusing)}",
+            f"start {named_brokers(needed & set(down))}; do not lower {MIN_ISR}"
             if needed & set(down)
             else f"bring the replicas on {named_brokers(needed)} back in sync; do not lower "
-            f"{_MIN_ISR}",
+            f"{MIN_ISR}",
         )
 
 
 def _minima(client: Client, names: Iterable[str], diagnosis: Diagnosis) -> dict[str, int]:
     """Return min.insync.replicas of topics."""
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    described = client.admin.describe_configs(resources, keys=[_MIN_ISR]) if resources else {}
-    errors = [each for each in described.values() if isinstance(each, ClientError)]
+    errors: list[ClientError] = []
+    found = minimum_isrs(client, names, errors)
     if errors:
-        diagnosis.unexamined(f"{_MIN_ISR} of {len(errors)} topic(s): {errors[0]}")
-    return {
-        resource.name: next((int(e.value or 1) for e in entries if e.name == _MIN_ISR), 1)
-        for resource, entries in described.items()
-        if not isinstance(entries, ClientError)
-    }
+        diagnosis.unexamined(f"{MIN_ISR} of {len(errors)} topic(s): {errors[0]}")
+    return found
 
 
 def _replicas(topic: TopicInfo, default: int) -> int:
@@ -440,7 +435,7 @@ def examine_moves(client: Client, nodes: Iterable[int], diagnosis: Diagnosis) ->
     moving = client.admin.list_reassignments()
     if moving:
         diagnosis.note(
-            f"{len(moving)} reassignment(s) are not finished: {_some([str(tp) for tp in moving])}",
+            f"{len(moving)} reassignment(s) are not finished: {some(list(moving))}",
             f"{Advice.LIST_REASSIGNMENTS.text()} shows their progress; "
             f"{Advice.CANCEL_REASSIGNMENTS.text()} reverts them",
         )
@@ -474,8 +469,3 @@ def _throttles(
             if e.name in (_FOLLOWER_RATE, _LEADER_RATE) and e.value and int(e.value) < _UNLIMITED
         }
     return found
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

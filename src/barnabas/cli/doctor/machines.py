@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
-from barnabas.cli.common.machine_lines import brokers_by_host, machines_of, voter_hosts
+from barnabas.cli.common.machine_lines import machines_of, voter_hosts
 from barnabas.cli.common.named_brokers import named_brokers
-from barnabas.cli.common.printable import counted
+from barnabas.cli.common.printable import counted, some
 from barnabas.cli.partitions.planning import sharing_machines
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.metadata.machines import ids_by_machine
 from barnabas.server.configs.endpoints import shared_voter_machines
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from barnabas.client.admin.cluster import ClusterDescription, QuorumDescription
     from barnabas.client.admin.topics import TopicState
     from barnabas.client.connections.metadata_cache import TopicInfo
-
-_SHOWN = 5
 
 
 def examine_replica_machines(
@@ -38,11 +37,9 @@ def examine_replica_machines(
     sharing = sharing_machines(replicas, machines, [node.id for node in cluster.brokers])
     if not sharing:
         return
-    more = f" and {len(sharing) - _SHOWN} more" if len(sharing) > _SHOWN else ""
-    names = ", ".join(map(str, sharing[:_SHOWN])) + more
     diagnosis.note(
         f"{counted(len(sharing), 'partition')} with replicas that share a machine, though another "
-        f"machine has none: {names}",
+        f"machine has none: {some(sharing)}",
         f"{Advice.REBALANCE.text()} moves them apart",
     )
 
@@ -54,7 +51,7 @@ def examine_racks_of_machines(cluster: ClusterDescription, diagnosis: Diagnosis)
     """
     nodes = (*cluster.brokers, *cluster.fenced)
     without_rack = {node.id for node in nodes if node.rack is None}
-    machines = brokers_by_host(nodes)
+    machines = ids_by_machine(machines_of(nodes))
     if len(machines) == 1:
         return
     for machine, ids in machines.items():

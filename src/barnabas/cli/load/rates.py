@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.admin.group_lag import end_offsets, group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
-from barnabas.cli.common.machine_lines import brokers_by_host
+from barnabas.cli.common.machine_lines import machines_of
 from barnabas.cli.load.metrics import (
     MetricsError,
     PrincipalMetrics,
@@ -169,7 +169,7 @@ class Sampler:
             at=at,
             cluster_id=cluster.cluster_id,
             brokers=len(cluster.brokers),
-            machines=len(brokers_by_host(cluster.brokers)),
+            machines=len(set(machines_of(cluster.brokers).values())),
             topics={name: _topic_sample(topic, ends, sizes) for name, topic in topics.items()},
             groups=groups,
             group_count=count,

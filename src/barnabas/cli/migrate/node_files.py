@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.cli.common.printable import counted
+from barnabas.cli.common.printable import counted, some
 from barnabas.cli.log.segment_files import is_locked, needs_recovery
 from barnabas.cli.log.verify_directory import topics_with_config
 from barnabas.runtime.disk import RealDisk
@@ -79,7 +79,6 @@ _KAFKA_PACKAGE = "org.apache.kafka."
 _KAFKA_DIRECTORY = "/tmp/kafka-logs"  # noqa: S108 - named, never written
 # One wrong value can hide the next one, so the check is repeated without it.
 _REPEATS_MAX = 20
-_NAMES_MAX = 5
 
 
 def check_properties(path: str, found: Diagnosis) -> None:
@@ -325,9 +324,8 @@ def report_tiered_topics(names: list[str], found: Diagnosis) -> None:
         names: The topics, at least one.
         found: Gets the finding.
     """
-    more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
     found.wrong(
-        f"{TIERED_TOPIC_KEY} is or was true for {', '.join(names[:_NAMES_MAX])}{more}: their "
+        f"{TIERED_TOPIC_KEY} is or was true for {some(names)}: their "
         "remote segments would be missing",
         "consume or copy what is only there, then set it to false with Apache Kafka",
     )

@@ -70,7 +70,7 @@ def _check_levels(client: Client, found: Diagnosis) -> bool:
 
 
 def _check_quorum(client: Client, found: Diagnosis) -> None:
-    """Report voters that do not follow: with another stopped one, there may be no majority."""
+    """Report voters that do not follow: if another voter stops, a majority may be missing."""
     try:
         quorum = client.admin.describe_quorum()
     except ClientError as error:

@@ -24,7 +24,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.partitions.planning import told_apart, too_few_brokers
+from barnabas.cli.partitions.planning import too_few_brokers
+from barnabas.metadata.machines import told_apart
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -112,7 +113,7 @@ def plan_balance(
     """
     places = {
         broker: _Place(racks[broker], machine)
-        for broker, machine in told_apart(machines, sorted(racks)).items()
+        for broker, machine in told_apart(machines or {}, sorted(racks)).items()
     }
     balancer = _Balancer(current, loads, places, current if movable is None else movable, tolerance)
     balancer.empty_other_brokers()
@@ -214,7 +215,8 @@ class _Balancer:
     def _target(self, tp: TopicPartition, index: int) -> int:
         """Return the broker for a replica: with few replicas on its machine, and little load.
 
-        Of the brokers with equally few ones, a broker in a rack without another replica is chosen.
+        Of brokers with equally few replicas on their machines, one in a rack without another
+        replica is chosen.
         """
         nodes = self.replicas[tp]
         others = self._places_of(node for place, node in enumerate(nodes) if place != index)

@@ -15,6 +15,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.metadata.machines import told_apart
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -34,23 +36,12 @@ def too_few_brokers(tp: TopicPartition, replicas: int, brokers: Iterable[int]) -
     )
 
 
-def told_apart(machines: Mapping[int, str] | None, brokers: Iterable[int]) -> Mapping[int, object]:
-    """Return the machine of each broker; if all brokers share one, as if each had its own.
-
-    Args:
-        machines: Machine by broker; None if each broker has its own.
-        brokers: The brokers that a plan uses.
-    """
-    used = {broker: (machines or {}).get(broker, broker) for broker in brokers}
-    return used if len(set(used.values())) > 1 else {broker: broker for broker in used}
-
-
 def sharing_machines(
     replicas: Mapping[TopicPartition, Sequence[int]],
     machines: Mapping[int, str],
     usable: Iterable[int],
 ) -> list[TopicPartition]:
-    """Return the partitions with replicas that share a machine, though another one has none.
+    """Return the partitions with replicas that share a machine, though another has no replica.
 
     Args:
         replicas: The replicas of each partition.
@@ -112,7 +103,7 @@ def plan_assignment(
     Raises:
         PlanError: There are fewer brokers than replicas.
     """
-    planner = _Planner(racks, told_apart(machines, racks))
+    planner = _Planner(racks, told_apart(machines or {}, racks))
     for tp, replicas in current.items():
         count = len(replicas) if replication_factor is None else replication_factor
         if count > len(racks):

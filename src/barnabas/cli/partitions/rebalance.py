@@ -105,6 +105,11 @@ class Balance(NamedTuple):
     planned: Sequence[Move]
 
     @property
+    def racks(self) -> Mapping[int, str | None]:
+        """Rack by broker."""
+        return {broker: node.rack for broker, node in self.brokers.items()}
+
+    @property
     def machines(self) -> Mapping[int, str]:
         """Machine by broker, if there are several machines and one has several brokers."""
         named = machines_of(self.brokers.values())
@@ -329,14 +334,15 @@ def _shown_brokers(balance: Balance) -> dict[int, tuple[BrokerLoad, BrokerLoad]]
 def balance_json(balance: Balance) -> dict[str, Any]:
     """Return the plan in the format of a reassignment file, with the loads of the brokers."""
     changed = {move.partition: move.after for move in balance.planned}
+    racks, machines = balance.racks, balance.machines
     return {
         **plan_json(changed),
         "bytes_to_copy": balance.bytes_to_copy,
         "brokers": [
             {
                 "broker": broker,
-                "rack": balance.brokers[broker].rack if broker in balance.brokers else None,
-                "machine": balance.machines.get(broker),
+                "rack": racks.get(broker),
+                "machine": machines.get(broker),
                 "before": _load_json(before),
                 "after": _load_json(after),
             }
@@ -358,12 +364,12 @@ def _echo_balance(balance: Balance) -> None:
     if not balance.planned:
         echo("nothing to do: the brokers are balanced")
         return
-    machines = balance.machines
+    racks, machines = balance.racks, balance.machines
     rows: list[tuple[object, ...]] = [
         (
             broker,
             *([machines.get(broker)] if machines else []),
-            balance.brokers[broker].rack if broker in balance.brokers else None,
+            racks.get(broker),
             _change(before.replicas, after.replicas),
             _change(before.leaders, after.leaders),
             _change(size(before.size), size(after.size)),
@@ -391,7 +397,7 @@ def _echo_balance(balance: Balance) -> None:
 def _sharing(
     balance: Balance, replicas: Mapping[TopicPartition, Sequence[int]]
 ) -> list[TopicPartition]:
-    """Return the partitions whose replicas share a machine, though another one has none."""
+    """Return the partitions whose replicas share a machine, though another has no replica."""
     machines = balance.machines
     return sharing_machines(replicas, machines, machines) if machines else []
 
@@ -400,6 +406,8 @@ def _echo_emptied(client: Client, used: Collection[int]) -> None:
     """Print how to remove the brokers that the plan has emptied."""
     cluster = client.describe_cluster()
     left_out = {node.id for node in (*cluster.brokers, *cluster.fenced)} - set(used)
+    if not left_out:
+        return
     holders = {node for nodes in current_replicas(client, ()).values() for node in nodes}
     empty = sorted(left_out - holders)
     if empty:

@@ -117,7 +117,7 @@ def take_snapshots(
     }
     led = {tp: "latest" for tp, end in leader_ends.items() if isinstance(end, int)}
     high_watermarks = client.admin.list_offsets(led)
-    minima = minimum_isrs(client, list(topics))
+    minima = minimum_isrs(client, topics)
     moving = _reassignments(client, states if names else None)
     return [
         PartitionSnapshot(

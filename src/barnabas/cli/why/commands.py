@@ -25,7 +25,7 @@ from barnabas.cli.common.output import (
     metrics_option,
     timeout_message,
 )
-from barnabas.cli.common.printable import echo
+from barnabas.cli.common.printable import echo, some
 from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
 from barnabas.cli.common.units import Seconds
 from barnabas.cli.why.reasons import Reason, is_healthy, note
@@ -149,8 +149,7 @@ def _echo(answers: Sequence[tuple[str, Sequence[Reason]]]) -> None:
     for index, (subjects, reasons) in enumerate(merged):
         if index:
             echo()
-        more = f" and {len(subjects) - _SUBJECTS} more" if len(subjects) > _SUBJECTS else ""
-        echo_line(strong(", ".join(subjects[:_SUBJECTS]) + more))
+        echo_line(strong(some(subjects, _SUBJECTS)))
         for reason in reasons:
             echo_entry(_MARKS[reason.verdict](reason.verdict), reason.what, reason.remedy)
     if not answers:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.controller.partitions.placement import PlacementSpec, UsableBroker
 from barnabas.controller.result import ControllerResult, Refusal
-from barnabas.metadata.broker_registration import machine_of
+from barnabas.metadata.machines import machine_of
 from barnabas.metadata.partition_registration import (
     DIRECTORY_MIGRATING,
     DIRECTORY_UNASSIGNED,
@@ -60,11 +60,7 @@ class NewPartitions:
             for broker in self._image.brokers.values()
             if not broker.in_controlled_shutdown and not broker.is_cordoned
         ]
-        placed = []
-        for replicas in placer.place(PlacementSpec(count, factor), brokers):
-            placed.append(replicas)
-            yield
-        return placed
+        return (yield from gradually(placer.place(PlacementSpec(count, factor), brokers)))
 
     def check_assignments(
         self, assignments: Sequence[Sequence[int]], replication_factor: int | None

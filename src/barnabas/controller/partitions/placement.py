@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from barnabas.controller.result import Refusal
+from barnabas.metadata.machines import told_apart
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -86,14 +87,6 @@ class StripedPlacer:
             )
         racks = _Racks(brokers, self._rng)
         return (racks.place(factor) for _ in range(spec.partition_count))
-
-
-def _machines(brokers: Sequence[UsableBroker]) -> dict[int, Hashable]:
-    """Return the machine of each broker; if all brokers share one, as if each had its own."""
-    named: dict[int, Hashable] = {
-        each.id: each.id if each.machine is None else each.machine for each in brokers
-    }
-    return {each: each for each in named} if len(set(named.values())) == 1 else named
 
 
 def _interleaved(brokers: Sequence[int], machines: Mapping[int, Hashable]) -> list[int]:
@@ -202,7 +195,8 @@ class _Racks:
         for broker in sorted(brokers, key=lambda each: (each.rack or "", each.id)):
             by_name.setdefault(broker.rack, []).append(broker)
         self._rng = rng
-        self._machines = _machines(brokers)
+        machines = {each.id: each.machine for each in brokers}
+        self._machines = told_apart(machines, machines)
         self._racks = [_Rack(each, self._machines, rng) for each in by_name.values()]
         self._live_count = sum(not broker.fenced for broker in brokers)
         # Index of the rack that gives the next partition its leader.

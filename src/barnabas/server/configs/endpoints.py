@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from barnabas.metadata.machines import ids_by_machine
 from barnabas.protocol.primitives import uuid_from_string
 from barnabas.runtime.process import host_name
 from barnabas.runtime.sockets import is_wildcard
@@ -190,9 +191,7 @@ def shared_voter_machines(hosts: Mapping[int, str]) -> list[tuple[str, str]]:
     Args:
         hosts: Host by id of the voter. If all are the same, the cluster has only one machine.
     """
-    voters: dict[str, list[int]] = {}
-    for voter, host in sorted(hosts.items()):
-        voters.setdefault(host.lower(), []).append(voter)
+    voters = ids_by_machine({voter: host.lower() for voter, host in hosts.items()})
     if len(voters) < 2:
         return []
     majority = len(hosts) // 2 + 1
