@@ -20,7 +20,7 @@ from barnabas.console.forms import FormError, query_fields
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.pages.config_changes import change_config, preview_config
 from barnabas.console.plans.offset_plans import offsets_csv, planned_offsets
-from barnabas.console.rendering import link
+from barnabas.console.rendering import attachment, link
 
 if TYPE_CHECKING:
     from starlette.requests import Request
