@@ -156,12 +156,12 @@ class ConsoleUser:
         )
         self.click(name)
 
-        def complete() -> list[Path]:
-            # Chromium renames a file when it is complete.
-            return [each for each in directory.iterdir() if each.suffix != ".crdownload"]
+        def complete() -> bytes:
+            files = list(directory.iterdir())
+            # Chromium reserves the name by an empty file, and renames the complete one to it.
+            return files[0].read_bytes() if len(files) == 1 else b""
 
-        [file] = eventually(complete, f"no file of {name}")
-        return file.read_bytes()
+        return eventually(complete, f"no file of {name}")
 
     # What the user sees
 

@@ -163,7 +163,7 @@ def test_throttles_of_others_stay(shell: Shell) -> None:
     ("words", "status", "message"),
     [
         (("--brokers", "9"), 1, "there is no broker 9"),
-        (("--brokers", "1,2", "--exclude-broker", "2"), 2, "is in --brokers and in"),
+        (("--brokers", "1,2", "--exclude-broker", "2"), 2, "is in --brokers and is also excluded"),
         (("--exclude-broker", "1,2,3"), 1, "no broker is left"),
         (("--dry-run", "--yes"), 2, "either --dry-run or --yes"),
         (("--throttle", "fast"), 2, "is not a size"),

@@ -229,6 +229,7 @@ def test_a_share_group_and_a_streams_group_show_their_records_and_their_topology
         user.sees("(Kind|Type) share", "Members 1", f"{RECORDS}:0")
     client.create_topic(changelog, 1, 1)
     member = StreamsMember(clients_bootstrap, client.admin, streams, RECORDS, [changelog])
+    member.join()
     user.open("/groups", q="changes-str")
     user.press(streams)
     user.sees("(Kind|Type) streams", "Topology")

@@ -24,6 +24,8 @@ NOT_IN_KAFKA = {
     "barnabas.client.telemetry",
     "barnabas.log.format",
     "barnabas.log.level",
+    "barnabas.node.brokers",
+    "barnabas.node.stop.timeout.ms",
     "barnabas.retention.hold.ms",
     "cluster.id",
     "cluster.standalone",

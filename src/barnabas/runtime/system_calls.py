@@ -405,7 +405,8 @@ def untouched_memory(size: int) -> memoryview:
 
     A `bytearray` writes all its zeros, so an idle process would hold each buffer as a whole.
     """
-    if sys.platform == "win32":
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        # On Windows, memory is private.
         return memoryview(mmap.mmap(-1, size))
     return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
