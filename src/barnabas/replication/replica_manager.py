@@ -163,6 +163,8 @@ class ReplicaManager:
         self.followed = self._make_followed(dependencies)
         # The mirrors of other clusters' partitions that this broker leads. Moved by the links.
         self.mirrors: dict[TopicPartition, Mirror] = {}
+        # When each link copied the group offsets of a state partition (ms). Moved by the links.
+        self.group_copies: dict[TopicPartition, dict[str, int]] = {}
         self._checkpoint_entry: WheelEntry | None = None
         # Partitions whose pending operations are checked after the current check is done, each with
         # whether only its fetches are checked.
@@ -493,7 +495,8 @@ class ReplicaManager:
             if error is not _NONE:
                 return ListOffsetResult(error)
             if timestamp in MIRROR_TIMESTAMPS:
-                return mirror_offset(self.mirrors.get(topic_partition), timestamp)
+                copies = self.group_copies.get(topic_partition)
+                return mirror_offset(self.mirrors.get(topic_partition), timestamp, copies)
             return (yield from list_offset(partition, timestamp, isolation))
         except AssertionError:
             raise

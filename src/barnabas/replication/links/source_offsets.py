@@ -1,4 +1,4 @@
-"""The source of a mirror as its leader knows it, for two timestamps of ListOffsets."""
+"""The source of a mirror as its leader knows it, for special timestamps of ListOffsets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from barnabas.replication.partition.results import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from barnabas.replication.links.mirror_replicas import Mirror
 
 # Of mirrors of another cluster's partitions: the source's high watermark with the time of the last
@@ -19,16 +21,29 @@ if TYPE_CHECKING:
 # special timestamps, so that Kafka may add more.
 SOURCE_END = -1001
 SOURCE_LAG = -1002
-MIRROR_TIMESTAMPS = (SOURCE_END, SOURCE_LAG)
+# Of partitions of `__consumer_offsets`: when links have copied the offsets of its groups.
+GROUPS_COPIED = -1011
+MIRROR_TIMESTAMPS = (SOURCE_END, SOURCE_LAG, GROUPS_COPIED)
 
 
-def mirror_offset(mirror: Mirror | None, timestamp: int) -> ListOffsetResult:
-    """Return what the leader of a mirror knows of its source, for SOURCE_END or SOURCE_LAG.
+def mirror_offset(
+    mirror: Mirror | None, timestamp: int, copies: Mapping[str, int] | None = None
+) -> ListOffsetResult:
+    """Return what this broker knows of a source, for one of the timestamps above.
 
-    The leader epoch of the result is the source's epoch of the last batch. A partition that is not
-    mirrored now has the error of timestamps that brokers do not know.
+    For SOURCE_END and SOURCE_LAG, the leader epoch of the result is the source's epoch of the last
+    batch. For GROUPS_COPIED, the time is that of the link whose copy is the oldest, and the offset
+    is the number of links. A partition without a link has the error of timestamps that brokers do
+    not know.
+
+    Args:
+        mirror: the mirror of the partition; None if it is not mirrored now.
+        timestamp: one of MIRROR_TIMESTAMPS.
+        copies: when each link has copied group offsets to the partition (wall clock, ms).
     """
-    if mirror is None:
+    if timestamp == GROUPS_COPIED and copies:
+        return ListOffsetResult(ErrorCode.NONE, min(copies.values()), len(copies), UNKNOWN_EPOCH)
+    if mirror is None or timestamp == GROUPS_COPIED:
         return ListOffsetResult(ErrorCode.UNSUPPORTED_VERSION)
     epoch = UNKNOWN_EPOCH if mirror.source_epoch is None else mirror.source_epoch
     if timestamp == SOURCE_END:

@@ -58,12 +58,20 @@ class GroupOffsets:
         # The last commit of each group that was written, to skip unchanged offsets.
         self._committed: dict[str, dict[TopicPartition, int]] = {}
         self.is_busy = False
+        self._copies = dependencies.replicas.group_copies
+        # Of the round in progress: the wall clock (ms) at its begin, the state partitions of its
+        # groups, and whether offsets could not be read.
+        self._began_ms = 0
+        self._partitions: set[int] = set()
+        self._has_failed = False
 
     def start_round(self, link: LinkDefinition, table: LinkTable) -> None:
         """Begin a round, unless one is in progress or the link copies no groups."""
         if self.is_busy or link.groups is None:
             return
         self.is_busy = True
+        self._began_ms = self._clock.wall_ms()
+        self._has_failed = False
         mirrored = {
             each.topic for each in table.mirrors_of(link.name) if each.state is MirrorState.ACTIVE
         }
@@ -92,7 +100,9 @@ class GroupOffsets:
         ]
         for gone in self._committed.keys() - set(names):
             del self._committed[gone]
-        self._read(names, mirrored)
+        partitions = map(self._groups.runtime.partition_for, names)
+        self._partitions = {each for each in partitions if each is not None}
+        self._read(link.name, names, mirrored)
 
     def _is_coordinator(self, group: str) -> bool:
         partition = self._groups.runtime.partition_for(group)
@@ -101,9 +111,13 @@ class GroupOffsets:
         found = self._cluster.image.topics.partition(OFFSETS_TOPIC, partition)
         return found is not None and found.leader == self._node_id
 
-    def _read(self, names: list[str], mirrored: set[str]) -> None:
+    def _read(self, link: str, names: list[str], mirrored: set[str]) -> None:
         if not names:
             self.is_busy = False
+            if not self._has_failed:
+                for each in self._partitions:
+                    key = TopicPartition(OFFSETS_TOPIC, each)
+                    self._copies.setdefault(key, {})[link] = self._began_ms
             return
         now, later = names[:_GROUPS_AT_ONCE], names[_GROUPS_AT_ONCE:]
 
@@ -111,11 +125,13 @@ class GroupOffsets:
             found: dict[str, dict[ClientPartition, CommittedOffset] | ClientError] | None,
             error: ClientError | None,
         ) -> None:
-            del error
+            self._has_failed |= error is not None
             for group, offsets in (found or {}).items():
-                if not isinstance(offsets, ClientError):
+                if isinstance(offsets, ClientError):
+                    self._has_failed = True
+                else:
                     self._clamp(group, offsets, mirrored)
-            self._read(later, mirrored)
+            self._read(link, later, mirrored)
 
         start_plan(list_group_offsets(self._admin, now), self._timer, on_read)
 

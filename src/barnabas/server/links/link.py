@@ -88,6 +88,8 @@ class Link:
     def close(self) -> None:
         """Stop fetching, and close the connections."""
         self._mirror(())
+        for copies in self._dependencies.replicas.group_copies.values():
+            copies.pop(self.definition.name, None)
         self.fetchers.close()
         self.source.close()
 

@@ -58,6 +58,8 @@ _TIMEOUT_MS = 30_000
 _MIRRORS_AT_ONCE = 200
 _TOPICS_AT_ONCE = 50
 _SET, _DELETE = 0, 1
+# The reason of conflicts, for the operator.
+_CONFLICT = "a topic of this name existed in this cluster before"
 # Configs that belong to the brokers of one cluster.
 _NOT_COPIED = frozenset(
     {
@@ -88,8 +90,6 @@ class MirrorTopics:
         self.is_busy = False
         # Index of the first mirror whose configs the next round reads.
         self._next_mirror = 0
-        # Topics that exist here and are not mirrors. Each is logged once.
-        self._conflicts: set[str] = set()
 
     def start_round(self, link: LinkDefinition, table: LinkTable) -> None:
         """Begin a round, unless one is in progress."""
@@ -128,22 +128,37 @@ class MirrorTopics:
     def _write_mirrors(
         self, link: LinkDefinition, table: LinkTable, topics: Mapping[str, TopicInfo]
     ) -> None:
-        """Make topics of the source mirrors, before they are created."""
+        """Make topics of the source mirrors, before they are created.
+
+        A topic that exists here already becomes a conflict, until it is deleted here or in the
+        source.
+        """
+        image = self._cluster.image
+        # The table may be older than the image, which has a mirror before its topic.
+        written = image.configs.get(BROKER, ALL_BROKERS)
         new: dict[str, str | None] = {}
         for name, topic in topics.items():
-            if name in table.mirrors:
+            known = table.mirrors.get(name)
+            exists = image.topics.by_name(name) is not None
+            if known is None:
+                mirror = MirrorTopic(link.name, name, MirrorState.ACTIVE, topic.topic_id)
+                if exists and mirror.config_name in written:
+                    continue
+            elif known.state is MirrorState.CONFLICT and known.link == link.name and not exists:
+                mirror = MirrorTopic(link.name, name, MirrorState.ACTIVE, topic.topic_id)
+            else:
                 continue
-            if self._cluster.image.topics.by_name(name) is not None:
-                if name not in self._conflicts:
-                    self._conflicts.add(name)
-                    _log.warning(
-                        "Topic is not mirrored, it exists: link=%s topic=%s", link.name, name
-                    )
-                continue
-            mirror = MirrorTopic(link.name, name, MirrorState.ACTIVE, topic.topic_id)
+            if exists:
+                mirror = MirrorTopic(
+                    link.name, name, MirrorState.CONFLICT, topic.topic_id, _CONFLICT
+                )
+                _log.warning("Topic is not mirrored, it exists: link=%s topic=%s", link.name, name)
             new[mirror.config_name] = mirror.config_value
             if len(new) == _MIRRORS_AT_ONCE:
                 break
+        for mirror in table.mirrors_of(link.name):
+            if mirror.state is MirrorState.CONFLICT and mirror.topic not in topics:
+                new[mirror.config_name] = None
         self._alter(new)
 
     def _stop_recreated(self, mirrors: Iterable[MirrorTopic]) -> None:
