@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -127,3 +128,46 @@ def test_copied_groups_have_the_time_of_the_last_copy(linked: Linked, topic: str
     eventually(lambda: copied() > first)
     assert [each["group"] for each in linked.described()["groups"]] == [group]
     assert group in linked.shell.ok("links", "describe", LINK)
+
+
+def test_why_explains_a_mirror_and_a_stopped_mirror(linked: Linked, topic: str) -> None:
+    linked.create_topic(topic)
+    linked.create_link(topic)
+    linked.produce(topic, ["old"])
+    linked.await_mirrored(topic)
+
+    def kinds() -> dict[str, list[str]]:
+        done = linked.shell.run("why", "--topic", topic, "--seconds", "0.1", "--json")
+        answers = json.loads(done.stdout)["answers"]
+        return {each["subject"]: [why["kind"] for why in each["reasons"]] for each in answers}
+
+    assert kinds()[f"topic {topic}"] == ["mirror-of-link"]
+    linked.source_admin.delete_topics([topic])[topic].result(SECONDS)
+    eventually(lambda: topic not in linked.source_admin.list_topics(timeout=SECONDS).topics)
+    linked.create_topic(topic)
+    eventually_equal(lambda: kinds()[f"topic {topic}"], ["mirror-stopped"])
+    everything = linked.shell.run("why", "--seconds", "0.1")
+    assert everything.returncode == 1
+    assert "created again in the source" in everything.stdout
+
+
+def test_doctor_and_why_name_a_link_whose_source_does_not_respond(
+    linked: Linked, topic: str, source: BrokerProcess, target: BrokerProcess
+) -> None:
+    linked.create_topic(topic)
+    linked.create_link(topic)
+    linked.produce(topic, ["record"])
+    linked.await_mirrored(topic)
+    source.stop()
+    target.stop()
+    target.start()
+
+    def examined(*words: str) -> str:
+        return linked.shell.run(*words).stdout
+
+    text = f"the source of link {LINK}, {linked.source}, has not responded"
+    eventually(lambda: text in examined("doctor", linked.target))
+    eventually(lambda: text in examined("why", "--seconds", "0.1"))
+    source.start()
+    linked.await_mirrored(topic)
+    eventually(lambda: text not in examined("doctor", linked.target))

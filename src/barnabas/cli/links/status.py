@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # A source that is idle responds twice a second. After this time, it is not reachable.
 SILENCE_S = 60.0
+_SETTLE_S = 3.0
+_SETTLE_POLL_S = 0.5
 _OFFSETS_TOPIC = "__consumer_offsets"
 # Types of groups whose offsets are copied.
 _TYPES = ("", "classic", "consumer")
@@ -126,6 +128,8 @@ class LinkStatus(NamedTuple):
     @property
     def unanswered(self) -> list[PartitionLag]:
         """The partitions whose leader has no response of the source yet."""
+        if self.link.is_paused or self.link.problem:
+            return []
         return [
             lag
             for each in self.fetched
@@ -134,10 +138,31 @@ class LinkStatus(NamedTuple):
         ]
 
 
-def load_links(client: Client, *, with_groups: bool = True) -> list[LinkStatus]:
-    """Return the state of all links."""
+def load_links(
+    client: Client, *, topic: str | None = None, with_groups: bool = True
+) -> list[LinkStatus]:
+    """Return the state of all links, or of the link of one mirror with that mirror only."""
     table = read_table(client)
-    return [load_link(client, table, name, with_groups=with_groups) for name in table.links]
+    mirror = None if topic is None else table.mirrors.get(topic)
+    if topic is None:
+        return [load_link(client, table, name, with_groups=with_groups) for name in table.links]
+    if mirror is None or mirror.link not in table.links:
+        return []
+    statuses = mirror_statuses(client, [mirror])
+    return [LinkStatus(table.links[mirror.link], statuses, (), time.time() * _MS_PER_S)]
+
+
+def load_settled_links(client: Client, topic: str | None = None) -> list[LinkStatus]:
+    """Return the state of links, see `load_links`, after the first responses of their sources.
+
+    A leader that has just begun to fetch has no response yet. It is waited for some seconds.
+    """
+    deadline_s = time.monotonic() + _SETTLE_S
+    while True:
+        found = load_links(client, topic=topic)
+        if not any(each.unanswered for each in found) or time.monotonic() >= deadline_s:
+            return found
+        time.sleep(_SETTLE_POLL_S)
 
 
 def load_link(
