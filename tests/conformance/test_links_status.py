@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import uuid
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
 from conformance.linked_clusters import LINK, SECONDS, Linked
@@ -20,7 +22,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.conformance
 
-SETTINGS = {**BROKER_SETTINGS, "offsets.topic.num.partitions": "2"}
+SETTINGS = {
+    **BROKER_SETTINGS,
+    "offsets.topic.num.partitions": "2",
+    "metrics.listener": "127.0.0.1:0",
+}
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +177,37 @@ def test_doctor_and_why_name_a_link_whose_source_does_not_respond(
     source.start()
     linked.await_mirrored(topic)
     eventually(lambda: text not in examined("doctor", linked.target))
+
+
+def test_metrics_have_the_states_lag_and_bytes_of_a_link(
+    linked: Linked, topic: str, target: BrokerProcess
+) -> None:
+    linked.create_topic(topic)
+    linked.produce(topic, [f"record-{number}" for number in range(30)])
+    linked.create_link(topic)
+    linked.await_mirrored(topic)
+
+    def sample(name: str, **labels: str) -> float | None:
+        with urlopen(f"http://{target.metrics_address}/metrics", timeout=SECONDS) as response:
+            text = response.read().decode()
+        wanted = {"link": LINK, **labels}
+        return next(
+            (
+                each.value
+                for family in text_string_to_metric_families(text)
+                for each in family.samples
+                if each.name == name and each.labels == wanted
+            ),
+            None,
+        )
+
+    eventually_equal(lambda: sample("barnabas_link_records_total"), 30.0)
+    assert sample("barnabas_link_bytes_total") > 30 * len("record-0")
+    assert sample("barnabas_link_partitions") == 1.0
+    eventually_equal(lambda: sample("barnabas_link_lag_records"), 0.0)
+    eventually_equal(lambda: sample("barnabas_link_failing_partitions"), 0.0)
+    assert sample("barnabas_link_state", state="active") == 1.0
+    assert sample("barnabas_link_mirrors", state="active") == 1.0
+    linked.shell.ok("links", "pause", LINK)
+    eventually_equal(lambda: sample("barnabas_link_state", state="paused"), 1.0)
+    assert sample("barnabas_link_state", state="active") == 0.0

@@ -162,7 +162,7 @@ def _local_header(log: Log, offset: int) -> BatchHeader | None:
 class MirrorReplicas(LocalReplicas):
     """The access of a link's fetchers to the mirrors that this broker leads."""
 
-    __slots__ = ("_clock", "mirrors")
+    __slots__ = ("_clock", "bytes_in", "mirrors", "records_in")
 
     def __init__(
         self,
@@ -177,6 +177,9 @@ class MirrorReplicas(LocalReplicas):
         self._clock = clock
         # The mirrors of the link that this broker leads. Moved by the link.
         self.mirrors: dict[TopicPartition, Mirror] = {}
+        # Bytes and records that were appended since the link was created on this broker.
+        self.bytes_in = 0
+        self.records_in = 0
 
     def latest_epoch(self, key: TopicPartition) -> int | None:
         """Return the source's epoch of the last batch, or None if it is not known."""
@@ -232,6 +235,8 @@ class MirrorReplicas(LocalReplicas):
         self._follow_log_start(log, fetched.log_start_offset)
         mirror.note_response(fetched, self._clock.wall_ms())
         self._throttle.record(len(records))
+        self.bytes_in += len(records)
+        self.records_in += info.record_count
         counts = self._metrics.topics[key.topic]
         counts.bytes_in += len(records)
         counts.messages_in += info.record_count
