@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.links.mirrors import find_lags, read_table
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.replication.links.link_table import MirrorState
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.cli.links.mirrors import PartitionLag
+    from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
     from barnabas.replication.links.link_table import LinkDefinition, LinkTable, MirrorTopic
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 SILENCE_S = 60.0
 _SETTLE_S = 3.0
 _SETTLE_POLL_S = 0.5
+# A config of the brokers that have links.
+_OWN_CONFIG = "barnabas.log.level"
 _OFFSETS_TOPIC = "__consumer_offsets"
 # Types of groups whose offsets are copied.
 _TYPES = ("", "classic", "consumer")
@@ -136,6 +140,19 @@ class LinkStatus(NamedTuple):
             for lag in each.partitions
             if lag.responded_ms is None and not lag.error
         ]
+
+
+def may_have_links(client: Client, brokers: Iterable[NodeInfo]) -> bool:
+    """Return whether the brokers have links: those of Apache Kafka do not have this config."""
+    node = next((str(each.id) for each in brokers), "")
+    resource = ConfigResource(ResourceType.BROKER, node)
+    found = client.admin.describe_configs([resource], keys=[_OWN_CONFIG])
+    return any(
+        entry.name == _OWN_CONFIG
+        for entries in found.values()
+        if not isinstance(entries, ClientError)
+        for entry in entries
+    )
 
 
 def load_links(
