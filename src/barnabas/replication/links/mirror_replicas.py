@@ -226,7 +226,7 @@ class MirrorReplicas(LocalReplicas):
             raise OffsetMismatchError(
                 f"{key}: fetched from {fetch_offset}, the log ends at {log.log_end_offset}"
             )
-        records = bytearray(fetched.records[skipped:])
+        records = _writable(fetched.records, skipped)
         info = self._append_records(mirror, records, fetched)
         info.size += skipped
         if info.size and info.last_leader_epoch >= 0:
@@ -257,7 +257,7 @@ class MirrorReplicas(LocalReplicas):
         end = log.log_end_offset
         return FollowerAppend(moved=False, info=AppendInfo(-1, end - 1, log.log_start_offset))
 
-    def _append_records(self, mirror: Mirror, records: bytearray, fetched: Fetched) -> AppendInfo:
+    def _append_records(self, mirror: Mirror, records: memoryview, fetched: Fetched) -> AppendInfo:
         partition = mirror.partition
         log, epoch = partition.log, mirror.leader_epoch
         try:
@@ -340,6 +340,17 @@ class MirrorReplicas(LocalReplicas):
         mirror.source_epoch = None
         # The log has no epoch now, and its followers compare epochs.
         partition.log.leader_epochs.announce(mirror.leader_epoch, offset)
+
+
+def _writable(records: memoryview | bytes, start: int) -> memoryview:
+    """Return the records from `start` on, whose epochs the append replaces in place.
+
+    They are those of the response, which has no other reader, or a copy if it is read-only.
+    """
+    view = memoryview(records)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    return view[start:]
 
 
 def _are_equal(own: BatchHeader, theirs: BatchHeader, *, is_compacted: bool) -> bool:
