@@ -129,7 +129,8 @@ class Link:
             self.has_new_table = self._topics.is_busy
             self._topics_due_ms = now_ms + _TOPICS_MS
             self._topics.start_round(self.definition, table)
-        if self.definition.groups is not None and now_ms >= self._groups_due_ms:
+        has_promotion = self._groups.check_promotion(self.definition)
+        if self.definition.groups is not None and (has_promotion or now_ms >= self._groups_due_ms):
             self._groups_due_ms = now_ms + self.definition.group_sync_ms
             self._start_groups(table)
         self._follow()

@@ -10,16 +10,10 @@ partitions that are missing; copy changed configs; stop the mirrors whose source
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from barnabas.client.admin.configs import describe_configs
-from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -34,6 +28,7 @@ from barnabas.replication.links.link_table import (
     MirrorTopic,
     setting_name,
 )
+from barnabas.server.links.link_configs import alter_configs, log_refusals
 from barnabas.server.links.plan_runner import start_plan
 from barnabas.settings.key import ConfigError
 from barnabas.storage.config import TOPIC_CONFIGS
@@ -57,7 +52,6 @@ _TIMEOUT_MS = 30_000
 # Limits of one request to the controller, and of one to the source.
 _MIRRORS_AT_ONCE = 200
 _TOPICS_AT_ONCE = 50
-_SET, _DELETE = 0, 1
 # Configs that belong to the brokers of one cluster.
 _NOT_COPIED = frozenset(
     {
@@ -107,7 +101,9 @@ class MirrorTopics:
     def _on_listed(self, link: LinkDefinition, table: LinkTable) -> None:
         metadata = self._source.cluster.metadata
         if metadata.cluster_id and not link.source_cluster_id:
-            self._alter({setting_name(link.name, SOURCE_CLUSTER_ID): metadata.cluster_id})
+            alter_configs(
+                self._forwarding, {setting_name(link.name, SOURCE_CLUSTER_ID): metadata.cluster_id}
+            )
         topics = {
             name: topic
             for name, topic in metadata.topics.items()
@@ -144,7 +140,7 @@ class MirrorTopics:
             new[mirror.config_name] = mirror.config_value
             if len(new) == _MIRRORS_AT_ONCE:
                 break
-        self._alter(new)
+        alter_configs(self._forwarding, new)
 
     def _stop_recreated(self, mirrors: Iterable[MirrorTopic]) -> None:
         """Stop mirrors whose source was deleted and created again: its log is another one."""
@@ -160,7 +156,7 @@ class MirrorTopics:
         stopped = MirrorTopic(
             mirror.link, mirror.topic, MirrorState.STOPPED, mirror.source_id, reason
         )
-        self._alter({stopped.config_name: stopped.config_value})
+        alter_configs(self._forwarding, {stopped.config_name: stopped.config_value})
 
     def _add_partitions(self, image: ClusterImage, names: Iterable[str]) -> None:
         wanted: list[CreatePartitionsTopic] = []
@@ -172,7 +168,7 @@ class MirrorTopics:
             request = CreatePartitionsRequest(
                 topics=wanted[:_TOPICS_AT_ONCE], timeout_ms=_TIMEOUT_MS, validate_only=False
             )
-            self._forwarding.send(request, lambda response: _log_refusals(response.results))
+            self._forwarding.send(request, lambda response: log_refusals(response.results))
 
     def _source_partitions(self, name: str) -> int:
         topic = self._source.cluster.metadata.topics.get(name)
@@ -224,7 +220,7 @@ class MirrorTopics:
             if self._source_partitions(name)
         ]
         request = CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_MS, validate_only=False)
-        self._forwarding.send(request, lambda response: _log_refusals(response.topics))
+        self._forwarding.send(request, lambda response: log_refusals(response.topics))
 
     def _update_configs(self, name: str, source: Mapping[str, str]) -> None:
         own = self._cluster.image.configs.get(TOPIC, name)
@@ -232,26 +228,7 @@ class MirrorTopics:
             key: value for key, value in source.items() if own.get(key) != value
         }
         changes |= {key: None for key in own if key not in source and key not in _NOT_COPIED}
-        self._alter(changes, TOPIC, name)
-
-    def _alter(
-        self, changes: Mapping[str, str | None], kind: int = BROKER, name: str = ALL_BROKERS
-    ) -> None:
-        if not changes:
-            return
-        configs = [
-            AlterableConfig(
-                name=key, config_operation=_DELETE if value is None else _SET, value=value
-            )
-            for key, value in changes.items()
-        ]
-        request = IncrementalAlterConfigsRequest(
-            resources=[
-                AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-            ],
-            validate_only=False,
-        )
-        self._forwarding.send(request, lambda response: _log_refusals(response.responses))
+        alter_configs(self._forwarding, changes, TOPIC, name)
 
 
 def _own_configs(entries: Iterable[ConfigEntry]) -> dict[str, str]:
@@ -269,16 +246,3 @@ def _own_configs(entries: Iterable[ConfigEntry]) -> dict[str, str]:
             continue
         found[entry.name] = entry.value
     return found
-
-
-def _log_refusals(results: Iterable[Any]) -> None:
-    expected = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
-    for result in results:
-        if result.error_code not in expected:
-            _log.warning(
-                "The controller refused a change of a link: name=%s error=%s message=%s",
-                getattr(result, "name", "") or getattr(result, "resource_name", ""),
-                ErrorCode.of(result.error_code).name,
-                result.error_message or "",
-            )
-            return
