@@ -271,6 +271,32 @@ def test_a_consumer_goes_on_at_the_promoted_mirror(linked: Linked, topic: str) -
     assert linked.shell.json("links", "list") == []
 
 
+def test_a_forced_promotion_names_the_groups_whose_offsets_are_missing(
+    linked: Linked, topic: str
+) -> None:
+    linked.create_topic(topic)
+    linked.create_link("orders-.*", "readers|others")
+    linked.produce(topic, values("record", 10))
+    linked.await_mirrored(topic)
+    # A group with members in this cluster gets no offsets from the source.
+    member = Consumer({"bootstrap.servers": linked.target, "group.id": "readers"})
+    member.subscribe([topic])
+    eventually(lambda: member.poll(1) is not None or bool(member.assignment()))
+    for group in ("readers", "others"):
+        consumer = Consumer({"bootstrap.servers": linked.source, "group.id": group})
+        consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
+        consumer.close()
+    other = Consumer({"bootstrap.servers": linked.target, "group.id": "others"})
+    eventually_equal(lambda: other.committed([TopicPartition(topic, 0)], SECONDS)[0].offset, 7)
+    done = linked.shell.run("links", "promote", LINK, "--force")
+    member.close()
+    other.close()
+
+    assert done.returncode == 0
+    assert "those of 1 group are missing: readers" in done.stderr
+    assert linked.state(topic)["state"] == "promoted"
+
+
 def test_promotion_ends_the_transactions_and_producers_of_the_source(
     linked: Linked, target: BrokerProcess, topic: str
 ) -> None:
