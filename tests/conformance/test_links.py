@@ -383,3 +383,30 @@ def test_a_link_logs_in_over_tls_and_its_password_is_not_shown(
         assert source.password not in shown
     finally:
         source.stop()
+
+
+def test_a_mirror_is_not_mirrored_back(linked: Linked, tmp_path: Path, topic: str) -> None:
+    linked.create_topic(topic)
+    linked.create_link("orders-.*")
+    linked.produce(topic, values("record", 5))
+    linked.await_mirrored(topic)
+    (tmp_path / "back").mkdir()
+    back = Linked(linked.target, linked.source, tmp_path / "back")
+    back.create_link("orders-.*")
+    # Both links work: a topic of the other cluster follows.
+    own = f"{topic}-own"
+    back.create_topic(own)
+    back.produce(own, values("own", 3))
+    back.await_mirrored(own)
+    # Without its source, the mirror is the only topic of that name.
+    linked.source_admin.delete_topics([topic])[topic].result(SECONDS)
+    later = f"{topic}-later"
+    back.create_topic(later)
+    back.produce(later, values("later", 3))
+    back.await_mirrored(later)
+
+    assert back.state(later)["state"] == "active"
+    assert not back.state(topic)
+    assert not linked.state(own)
+    assert topic not in linked.source_admin.list_topics(timeout=SECONDS).topics
+    assert linked.end(linked.target, topic) == 5

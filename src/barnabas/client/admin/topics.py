@@ -67,6 +67,7 @@ __all__ = ["NewPartitions", "NewTopic", "PartitionState", "TopicListing", "Topic
 
 # From this version on, the request names topics by a struct of name and id.
 _DELETE_BY_STRUCT_FROM = 6
+# Partitions that one page describes, unless the caller asks for less.
 PAGE_PARTITIONS = 2_000
 _AUTO_CREATION_FROM = 4
 

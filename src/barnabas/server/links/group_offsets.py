@@ -33,6 +33,7 @@ from barnabas.replication.links.link_table import (
     report_value,
 )
 from barnabas.server.links.link_configs import alter_configs
+from barnabas.server.links.name_filter import NameFilter
 from barnabas.server.links.plan_runner import start_plan
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import run_in_slices
@@ -40,13 +41,14 @@ from barnabas.waiting.steps import run_in_slices
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.client.admin.groups import GroupListing
+    from barnabas.client.admin.sender import Plan
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import TopicPartition as ClientPartition
     from barnabas.protocol.messages.committed_offsets import OffsetCommitResponse
     from barnabas.replication.links.link_table import LinkDefinition, LinkTable
     from barnabas.server.links.link_dependencies import LinkDependencies
     from barnabas.server.links.source_cluster import SourceCluster
+    from barnabas.settings.pattern import Pattern
 
 _log = logging.getLogger(__name__)
 
@@ -87,6 +89,7 @@ class GroupOffsets:
         self._clock = dependencies.runtime.clock
         self._timer = dependencies.runtime.timer
         self._node_id = dependencies.node_id
+        self._filter = NameFilter()
         # The last commit of each group that was written, to skip unchanged offsets.
         self._committed: dict[str, dict[TopicPartition, int]] = {}
         # Topics with offsets at the source that are not committed here, by group.
@@ -104,7 +107,17 @@ class GroupOffsets:
             each.topic for each in table.mirrors_of(link.name) if each.state is MirrorState.ACTIVE
         }
         on_listed = partial(self._on_listed, _Round(link, mirrored))
-        start_plan(list_groups(self._admin), self._timer, on_listed)
+        start_plan(self._list(link.groups), self._timer, on_listed)
+
+    def _list(self, pattern: Pattern) -> Plan[list[str]]:
+        """Return the groups of the source that match."""
+        listed = yield from list_groups(self._admin)
+        names = [
+            each.group_id
+            for each in listed
+            if each.type.lower() in _TYPES and each.protocol_type in ("", "consumer")
+        ]
+        return (yield from self._filter.select(pattern, names))
 
     def check_promotion(self, link: LinkDefinition) -> bool:
         """Report to a new promotion what is known: its source may be lost.
@@ -121,10 +134,8 @@ class GroupOffsets:
         return not own.is_complete or own.partitions != self._coordinated()
 
     def _on_listed(
-        self, progress: _Round, listed: list[GroupListing] | None, error: ClientError | None
+        self, progress: _Round, listed: list[str] | None, error: ClientError | None
     ) -> None:
-        groups = progress.link.groups
-        assert groups is not None
         if listed is None:
             _log.info(
                 "Groups of a source are not known: link=%s error=%s", progress.link.name, error
@@ -133,14 +144,7 @@ class GroupOffsets:
             return
         progress.coordinated = self._coordinated()
         led = set(progress.coordinated)
-        names = [
-            each.group_id
-            for each in listed
-            if each.type.lower() in _TYPES
-            and each.protocol_type in ("", "consumer")
-            and groups.matches(each.group_id)
-            and self._groups.runtime.partition_for(each.group_id) in led
-        ]
+        names = [each for each in listed if self._groups.runtime.partition_for(each) in led]
         for known in (self._committed, self._missing):
             for gone in known.keys() - set(names):
                 del known[gone]
