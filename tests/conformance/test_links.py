@@ -410,3 +410,33 @@ def test_a_mirror_is_not_mirrored_back(linked: Linked, tmp_path: Path, topic: st
     assert not linked.state(own)
     assert topic not in linked.source_admin.list_topics(timeout=SECONDS).topics
     assert linked.end(linked.target, topic) == 5
+
+
+def test_a_source_that_hangs_delays_only_its_own_link(
+    linked: Linked, source: BrokerProcess, tmp_path: Path, topic: str
+) -> None:
+    linked.create_topic(topic)
+    linked.create_link("orders-.*", ".*")
+    linked.produce(topic, values("first", 10))
+    linked.await_mirrored(topic)
+    with BrokerProcess(tmp_path / "other", SETTINGS) as second:
+        source.pause()
+        (tmp_path / "links").mkdir()
+        other = Linked(second.bootstrap, linked.target, tmp_path / "links")
+        properties = tmp_path / "links" / "other.properties"
+        properties.write_text(f"bootstrap.servers={second.bootstrap}\n")
+        words = ["--config", str(properties), "--topics", "other-.*"]
+        other.shell.ok("links", "create", "other", *words)
+        mirrored = f"other-{topic}"
+        other.create_topic(mirrored)
+        other.produce(mirrored, values("other", 10))
+        other.await_mirrored(mirrored)
+        own = Producer({"bootstrap.servers": linked.target})
+        linked.shell.ok("topics", "create", "own", "--partitions", "1")
+        own.produce("own", b"own")
+        assert own.flush(SECONDS) == 0
+        source.resume()
+        linked.produce(topic, values("second", 10))
+        linked.await_mirrored(topic)
+
+    assert read_all(linked.target, topic) == read_all(linked.source, topic)
