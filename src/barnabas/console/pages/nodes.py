@@ -169,6 +169,15 @@ class MoveRow(NamedTuple):
     lag: int
 
 
+_MOVE_COLUMNS: tuple[Column[MoveRow], ...] = (
+    Column("partition", "Partition", lambda row: row.partition),
+    Column("broker", "Broker", lambda row: row.broker),
+    Column("target", "To", lambda row: row.target, "mono"),
+    Column("copied", "Copied", lambda row: row.copied, numeric=True),
+    Column("lag", "Lag", lambda row: row.lag, "number"),
+)
+
+
 def _state(place: Place) -> str:
     error = place.directory.error
     return "usable" if error is None else str(error)
@@ -205,7 +214,14 @@ async def show_directories(request: Request) -> Response:
         table=table,
         state=_state,
         silent=found["silent"],
-        moves=_moves(places),
+        moves=tabulate(
+            request,
+            _MOVE_COLUMNS,
+            _moves(places),
+            text=lambda row: f"{row.partition} {row.broker} {row.target}",
+            sort="partition",
+            prefix="moves.",
+        ),
         brokers=sorted({each.broker for each in places}),
         paths=sorted({each.directory.path for each in places}),
     )
