@@ -198,7 +198,7 @@ def _problems(
         problems.append(Problem(text, "/doctor", is_severe=True))
     unwell = sum(each.unwell for each in sample.topics.values()) if sample else 0
     if unwell:
-        text = f"{unwell:,} partitions have no leader, or a replica that is out of sync"
+        text = f"Partitions without a leader, or with a replica out of sync: {unwell:,}"
         problems.append(Problem(text, "/why"))
     for each in brokers:
         if each.node is not None and each.node.error:

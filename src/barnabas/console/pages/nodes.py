@@ -191,7 +191,7 @@ _PLACE_COLUMNS: tuple[Column[Place], ...] = (
     Column("replicas", "Replicas", lambda row: len(row.replicas) - row.future, "number"),
     Column("topics", "Topics", lambda row: len({tp.topic for tp in row.replicas}), "number"),
     Column("lag", "Largest lag", lambda row: row.lag, "number"),
-    Column("moving", "Moves to it", lambda row: row.future, "number"),
+    Column("moving", "Replicas that move to it", lambda row: row.future, "number"),
     Column("free", "Free", lambda row: row.directory.usable_bytes, numeric=True),
 )
 
@@ -336,7 +336,7 @@ def preview_feature(client: Client, form: Fields) -> Preview:
     now = feature_levels(client)[1].get(name, 0)
     text = "Brokers of versions that do not support the level can no longer join."
     if kind is UpgradeType.SAFE_DOWNGRADE:
-        text = "The cluster no longer uses what the higher level has."
+        text = "The cluster stops using the functions of the higher level."
     columns = ("Feature", "Now", "After")
     return Preview(f"Set {name} to {level}?", "Set it", columns, [(name, now, level)], text)
 

@@ -196,7 +196,7 @@ _CONSUMERS: list[Column[Consumer]] = [
     Column("committed", "Partitions with offsets", lambda each: each.committed, "number"),
     Column("assigned", "Assigned partitions", lambda each: each.assigned, "number"),
     Column("lag", "Lag", lambda each: each.lag, "number"),
-    Column("seconds", "Group lag in time", lambda each: each.sample.lag_seconds, numeric=True),
+    Column("seconds", "Lag in time", lambda each: each.sample.lag_seconds, numeric=True),
 ]
 
 
