@@ -111,6 +111,7 @@ def test_an_invalid_link_names_its_problem() -> None:
     [
         (MirrorState.STOPPED, ("mirror-stopped", "wrong")),
         (MirrorState.PAUSED, ("mirror-paused", "note")),
+        (MirrorState.PROMOTING, ("mirror-promoting", "note")),
         (MirrorState.PROMOTED, ("mirror-promoted", "ok")),
         (MirrorState.CONFLICT, ("mirror-conflict", "note")),
         (MirrorState.ACTIVE, ("mirror-missing", "note")),

@@ -18,8 +18,13 @@ from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import header_option
 from barnabas.cli.common.units import Size
 from barnabas.cli.links.display import echo_link, echo_links
-from barnabas.cli.links.mirrors import change, delete_link, find_lags, read_table, set_states
-from barnabas.cli.links.promotion import await_no_lag
+from barnabas.cli.links.mirrors import change, delete_link, read_table, set_states
+from barnabas.cli.links.promotion import (
+    GroupOffsetsCheck,
+    await_no_lag,
+    promote_mirrors,
+    report_missing,
+)
 from barnabas.cli.links.status import load_link, load_links
 from barnabas.replication.links.link_table import (
     BYTES_PER_SECOND,
@@ -36,9 +41,8 @@ from barnabas.settings.pattern import Pattern, PatternError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from barnabas.cli.links.mirrors import PartitionLag
     from barnabas.replication.links.link_table import LinkDefinition, LinkTable, MirrorTopic
 
 EXAMPLES = """\b
@@ -192,13 +196,16 @@ def resume(name: str, names: Sequence[str], options: ClientOptions) -> None:
 )
 @click.argument("name")
 @topics_option
-@click.option("--force", is_flag=True, help="Do not wait; show how many records are missing.")
+@click.option(
+    "--force", is_flag=True, help="Do not wait; show which records and group offsets are missing."
+)
 @client_options
 def promote(name: str, names: Sequence[str], force: bool, options: ClientOptions) -> None:
     """Make mirrors ordinary topics, to which clients produce.
 
     Stop the producers of the source first: without --force, the command waits until the mirrors
-    have all records of the source, and group offsets are copied.
+    have all records of the source, and all group offsets at the source are committed here. Open
+    transactions of the source are aborted.
     """
     with connected(options) as client:
         table = read_table(client)
@@ -206,20 +213,19 @@ def promote(name: str, names: Sequence[str], force: bool, options: ClientOptions
         chosen = [each for each in _chosen(table, name, names) if each.is_read_only]
         if not chosen:
             fail(f"link {name} has no mirrors to promote")
+        groups = None
+        if link.groups is not None and not link.is_paused:
+            groups = GroupOffsetsCheck(client, link, names)
         if force:
-            _report_missing(find_lags(client, chosen))
+            report_missing(client, chosen)
+            if groups is not None:
+                groups.report_missing()
         else:
             await_no_lag(client, link, chosen)
-        set_states(client, chosen, MirrorState.PROMOTED)
+            if groups is not None:
+                groups.await_copied()
+        promote_mirrors(client, link, chosen)
     echo(f"promoted {counted(len(chosen), 'topic')}: {', '.join(each.topic for each in chosen)}")
-
-
-def _report_missing(lags: Iterable[PartitionLag]) -> None:
-    for each in lags:
-        if each.lag is None:
-            echo(f"{each.topic}-{each.partition}: the source's end is not known", err=True)
-        elif each.lag:
-            echo(f"{each.topic}-{each.partition}: {each.lag} records are missing", err=True)
 
 
 @links.command("delete", epilog="\b\nExamples:\n  barnabas links delete prod\n")
@@ -243,6 +249,7 @@ def delete(name: str, force: bool, options: ClientOptions) -> None:
             f"Delete link {name} with its settings? {counted(len(mirrors), 'topic')} will not be "
             "mirrored any more."
         )
+        promote_mirrors(client, link, [each for each in mirrors if each.is_read_only])
         delete_link(client, link, mirrors)
     echo(f"deleted link {name}")
 
@@ -265,9 +272,9 @@ def _chosen(table: LinkTable, link: str, names: Sequence[str]) -> list[MirrorTop
 
 
 def _chosen_mirrors(table: LinkTable, link: str, names: Sequence[str]) -> list[MirrorTopic]:
-    """Return the mirrors with these names, which are neither promoted nor in conflict."""
+    """Return the mirrors with these names, which follow their source or would."""
     chosen = _chosen(table, link, names)
     for each in chosen:
-        if not each.is_read_only:
+        if not each.is_mirrored:
             fail(f"{each.topic} is not mirrored now, its state is {each.state}")
     return chosen

@@ -19,6 +19,7 @@ _MIRROR_STYLES: dict[MirrorState, Callable[[object], object]] = {
     MirrorState.ACTIVE: good,
     MirrorState.PAUSED: warn,
     MirrorState.STOPPED: bad,
+    MirrorState.PROMOTING: warn,
     MirrorState.PROMOTED: str,
     MirrorState.CONFLICT: warn,
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
@@ -14,6 +16,7 @@ from barnabas.replication.links.link_table import (
     MirrorState,
     MirrorTopic,
     read_links,
+    report_name,
     setting_name,
 )
 from barnabas.replication.links.source_offsets import SOURCE_END, SOURCE_LAG
@@ -76,7 +79,7 @@ def change(client: Client, changes: Mapping[str, str | None]) -> None:
 
 def set_states(client: Client, mirrors: Iterable[MirrorTopic], state: MirrorState) -> None:
     """Set the state of mirrors, and forget why they have stopped."""
-    changed = [MirrorTopic(each.link, each.topic, state, each.source_id) for each in mirrors]
+    changed = [replace(each, state=state, reason="") for each in mirrors]
     change(client, {each.config_name: each.config_value for each in changed})
 
 
@@ -84,6 +87,7 @@ def delete_link(client: Client, link: LinkDefinition, mirrors: Iterable[MirrorTo
     """Delete the settings of a link and the states of its mirrors, which become topics."""
     settings = [*link.client, *sorted(LINK_SETTINGS)]
     changes: dict[str, str | None] = {setting_name(link.name, key): None for key in settings}
+    changes |= {report_name(link.name, broker_id): None for broker_id in link.reports}
     changes |= {each.config_name: None for each in mirrors}
     change(client, changes)
 

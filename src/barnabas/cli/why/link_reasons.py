@@ -63,6 +63,15 @@ def mirror_reasons(status: LinkStatus, mirror: MirrorStatus) -> list[Reason]:
     link, found = status.link.name, mirror.mirror
     if found.state is MirrorState.PROMOTED:
         return [ok("mirror-promoted", f"it was a mirror of link {link}, and is an ordinary topic")]
+    if found.state is MirrorState.PROMOTING:
+        return [
+            note(
+                "mirror-promoting",
+                f"link {link} promotes it: it is read-only until the open transactions of the "
+                "source are aborted",
+                "if this takes longer than a minute, check that all its partitions have leaders",
+            )
+        ]
     if found.state is MirrorState.CONFLICT:
         return [
             note(

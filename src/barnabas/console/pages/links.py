@@ -166,7 +166,7 @@ def _chosen(client: Client, form: Fields) -> _Chosen:
     found = table.links.get(name)
     if found is None:
         raise FormError(f"there is no link {name} any more", "name")
-    mirrors = [each for each in table.mirrors_of(name) if each.is_read_only]
+    mirrors = [each for each in table.mirrors_of(name) if each.is_mirrored]
     topic = form.stripped("topic")
     if topic:
         mirrors = [each for each in mirrors if each.topic == topic]
@@ -249,7 +249,8 @@ def preview_promotion(client: Client, form: Fields) -> Preview:
         copies = [each for each in find_copies(client, chosen.link) if not each.has_members]
         warning += (
             f" The offsets of {counted(len(copies), 'group')} stay as of their last copies, which "
-            "the page of the link shows."
+            "the page of the link shows. The command `barnabas links promote` proves that they are "
+            "current."
         )
     what = counted(len(statuses), "mirror")
     return Preview(
@@ -264,26 +265,26 @@ def preview_promotion(client: Client, form: Fields) -> Preview:
 def promote(client: Client, form: Fields) -> Done:
     """Make mirrors ordinary topics, to which clients write."""
     chosen, statuses = _to_promote(client, form)
-    set_states(client, chosen.mirrors, MirrorState.PROMOTED)
+    set_states(client, chosen.mirrors, MirrorState.PROMOTING)
     name = chosen.link.name
     topics = some([each.mirror.topic for each in statuses], _NAMES_SHOWN)
-    return Done(f"promoted {counted(len(statuses), 'topic')} of link {name}: {topics}", _page(name))
+    text = f"began to promote {counted(len(statuses), 'topic')} of link {name}: {topics}"
+    return Done(text, _page(name))
 
 
 def _to_delete(client: Client, form: Fields) -> tuple[LinkDefinition, list[MirrorTopic]]:
     """Return the link to delete, with all its topics.
 
     Raises:
-        FormError: It has mirrors, and the user does not accept that they become topics.
+        FormError: It has mirrors, which have to be promoted before.
     """
     name = form.required("name")
     form.confirm(name)
     chosen = _chosen(client, form)
-    if chosen.mirrors and not form.has("force"):
-        raise FormError(
-            f"link {name} has {counted(len(chosen.mirrors), 'mirror')}: promote them first, or "
-            "make them ordinary topics as they are"
-        )
+    left = [each for each in read_table(client).mirrors_of(name) if each.is_read_only]
+    if left:
+        mirrors = counted(len(left), "mirror")
+        raise FormError(f"link {name} has {mirrors}: promote them first")
     return chosen.link, list(read_table(client).mirrors_of(name))
 
 

@@ -133,7 +133,7 @@ def test_a_mirror_is_promoted_only_without_lag_or_by_choice(
     linked.shell.ok("links", "resume", LINK)
     eventually(lambda: linked.described()["lag"] == 0)
     done = console.change("/link/promote", name=LINK, confirmed=1)
-    assert "promoted 1 topic of link" in done.text
+    assert "began to promote 1 topic of link" in done.text
 
     eventually_equal(lambda: states(linked, "promoted")[1], "promoted")
     assert "has no mirrors to promote" in console.change("/link/promote", name=LINK).text
@@ -144,7 +144,9 @@ def test_a_link_is_deleted_with_its_name_typed(linked: Linked, console: ConsoleI
     assert "to confirm, type" in console.change("/link/delete", name=LINK, confirm="x").text
     left = console.change("/link/delete", name=LINK, confirm=LINK)
     assert "has 1 mirror: promote them first" in left.text
-    fields = {"name": LINK, "confirm": LINK, "force": 1}
+    console.change("/link/promote", name=LINK, confirmed=1)
+    eventually_equal(lambda: states(linked, "deleted")[1], "promoted")
+    fields = {"name": LINK, "confirm": LINK}
     assert "deleted" in table_rows(console.preview("/link/delete", **fields).text)
     assert "deleted link" in console.change("/link/delete", **fields, confirmed=1).text
 
@@ -171,7 +173,8 @@ def test_a_user_pauses_promotes_and_deletes_a_link_in_a_browser(linked: Linked) 
         part = user.part("Promote mirrors")
         part.press("Promote")
         user.press("Promote")
-        user.sees("promoted 1 topic")
+        user.sees("began to promote 1 topic")
+        eventually_equal(lambda: states(linked, "browsed")[1], "promoted")
         part = user.part("Delete the link")
         part.type("Type the name of the link", LINK)
         part.press("Delete")
