@@ -180,6 +180,9 @@ class MirrorTopics:
             if topic.name in own:
                 reason = "the topic of the source is a mirror of a topic of this cluster"
                 self._refuse(link, topic.name, reason)
+                if topic.name in self.table.mirrors:
+                    # The conflict has ended: the topic of this cluster was deleted.
+                    changes[self.table.mirrors[topic.name].config_name] = None
                 continue
             mirror = MirrorTopic(link.name, topic.name, MirrorState.ACTIVE, topic.topic_id)
             changes[mirror.config_name] = mirror.config_value
