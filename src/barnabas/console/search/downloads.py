@@ -19,6 +19,7 @@ from barnabas.console.search.file_formats import TooLargeForParquetError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
+    from barnabas.console.messages.reading import LargeReads
     from barnabas.console.messages.record_view import DecodedRecord
     from barnabas.console.search.file_formats import Writer
     from barnabas.console.search.jobs import Search
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 _MS_PER_S = 1000
 # Bytes of the newest messages that are read at once.
 _GROUP_BYTES = 4 * 1024 * 1024
-# How long a client may take to read what was made of one part of the records (s).
-_READING_S = 120.0
-
 
 # Errors that end a file early, which then says why.
 _ENDS = (
@@ -53,6 +51,10 @@ class DownloadLimits(NamedTuple):
     messages: int = 100_000
     size: int = 256 * 1024 * 1024
     seconds: float = 600.0
+    # How long a client may take to read what was made of one part of the records, and how long it
+    # may while others wait for the memory that these records have. They wait for 30 s.
+    reading_s: float = 120.0
+    reading_awaited_s: float = 20.0
 
 
 class Download:
@@ -63,15 +65,22 @@ class Download:
         writer: Writes the file.
         clock: Measures the time.
         limits: Where the download ends early.
+        turns: The turns of large reads, for which others wait.
     """
 
     def __init__(
-        self, search: Search, writer: Writer, clock: Clock, limits: DownloadLimits
+        self,
+        search: Search,
+        writer: Writer,
+        clock: Clock,
+        limits: DownloadLimits,
+        turns: LargeReads,
     ) -> None:
         self._search = search
         self._writer = writer
         self._clock = clock
         self._limits = limits
+        self._turns = turns
         # Messages that are still allowed.
         self._left = search.limit if search.place.is_newest else limits.messages
         self._size = 0
@@ -155,12 +164,16 @@ class Download:
         self._size += sum(record.size for record in records)
         if self._size > self._limits.size:
             self._truncated = f"the limit is {self._limits.size} bytes"
-        ends_ms = self._clock.monotonic_ms() + _READING_S * _MS_PER_S
+        began_ms = self._clock.monotonic_ms()
         async for piece in _made(self._writer.write(records)):
             yield piece
-            if self._clock.monotonic_ms() > ends_ms:
-                # Others wait for the memory that these records have.
-                raise SlowClientError(f"the client did not read {self._size} bytes in time")
+            limits, took_ms = self._limits, self._clock.monotonic_ms() - began_ms
+            limit_s = limits.reading_awaited_s if self._turns.is_awaited else limits.reading_s
+            if took_ms > limit_s * _MS_PER_S:
+                raise SlowClientError(
+                    f"the client did not read the messages up to {self._size} bytes within "
+                    f"{limit_s:g} s"
+                )
         records.clear()
 
 
