@@ -16,6 +16,7 @@ from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.history.charts import chosen_span
 from barnabas.console.navigation import Entry
+from barnabas.console.pages.configs import config_tables
 from barnabas.console.plans.config_sources import defaults_of, explained_configs
 from barnabas.console.tables import Column, tabulate
 
@@ -207,7 +208,7 @@ _CONSUMERS: list[Column[Consumer]] = [
     Column("committed", "Partitions with offsets", lambda each: each.committed, "number"),
     Column("assigned", "Assigned partitions", lambda each: each.assigned, "number"),
     Column("lag", "Lag", lambda each: each.lag, "number"),
-    Column("seconds", "Group lag in time", lambda each: each.sample.lag_seconds, numeric=True),
+    Column("seconds", "Lag in time", lambda each: each.sample.lag_seconds, numeric=True),
 ]
 
 
@@ -249,7 +250,8 @@ async def show_topic(request: Request) -> Response:
             "bytes": _skew(each.size for each in partitions),
             "rate": _skew(by_partition.values()),
         },
-        **{key: value for key, value in found.items() if key != "partitions"},
+        configs=config_tables(request, found["configs"]),
+        **{key: value for key, value in found.items() if key not in {"partitions", "configs"}},
     )
 
 
