@@ -51,13 +51,6 @@ class LargeReads:
     def __init__(self, turn_s: float = _TURN_S) -> None:
         self._turn_s = turn_s
         self._lock = asyncio.Lock()
-        # Number of readers that wait for their turn.
-        self._waiting = 0
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether a reader waits for its turn."""
-        return self._waiting > 0
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -66,7 +59,6 @@ class LargeReads:
         Raises:
             BusyError: It did not come in time.
         """
-        self._waiting += 1
         try:
             async with asyncio.timeout(self._turn_s):
                 await self._lock.acquire()
@@ -75,8 +67,6 @@ class LargeReads:
                 f"others read large messages, and their turn has not ended within "
                 f"{self._turn_s:g} s: try again later"
             ) from None
-        finally:
-            self._waiting -= 1
         try:
             yield
         finally:

@@ -271,8 +271,7 @@ async def download_messages(request: Request) -> Response:
     search = _search_of(request, query, zone)
     columns = search.columns if query.stripped("columns") else ()
     writer = make_writer(query.stripped("format") or "jsonl", columns, zone)
-    turns = console.jobs.large_reads
-    download = Download(search, writer, console.clock, DownloadLimits(), turns)
+    download = Download(search, writer, console.clock, DownloadLimits())
 
     async def begin(reader: RecordReader) -> AsyncGenerator[bytes]:
         plan, _ = await make_plan(reader.consumer, search, console.settings.search.window)

@@ -19,7 +19,6 @@ from barnabas.console.search.file_formats import TooLargeForParquetError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
-    from barnabas.console.messages.reading import LargeReads
     from barnabas.console.messages.record_view import DecodedRecord
     from barnabas.console.search.file_formats import Writer
     from barnabas.console.search.jobs import Search
@@ -51,10 +50,9 @@ class DownloadLimits(NamedTuple):
     messages: int = 100_000
     size: int = 256 * 1024 * 1024
     seconds: float = 600.0
-    # How long a client may take to read what was made of one part of the records, and how long it
-    # may while others wait for the memory that these records have. They wait for 30 s.
+    # How long a client may take to read what was made of one part of the records. Others wait for
+    # the memory that these records have.
     reading_s: float = 120.0
-    reading_awaited_s: float = 20.0
 
 
 class Download:
@@ -65,22 +63,15 @@ class Download:
         writer: Writes the file.
         clock: Measures the time.
         limits: Where the download ends early.
-        turns: The turns of large reads, for which others wait.
     """
 
     def __init__(
-        self,
-        search: Search,
-        writer: Writer,
-        clock: Clock,
-        limits: DownloadLimits,
-        turns: LargeReads,
+        self, search: Search, writer: Writer, clock: Clock, limits: DownloadLimits
     ) -> None:
         self._search = search
         self._writer = writer
         self._clock = clock
         self._limits = limits
-        self._turns = turns
         # Messages that are still allowed.
         self._left = search.limit if search.place.is_newest else limits.messages
         self._size = 0
@@ -167,9 +158,8 @@ class Download:
         began_ms = self._clock.monotonic_ms()
         async for piece in _made(self._writer.write(records)):
             yield piece
-            limits, took_ms = self._limits, self._clock.monotonic_ms() - began_ms
-            limit_s = limits.reading_awaited_s if self._turns.is_awaited else limits.reading_s
-            if took_ms > limit_s * _MS_PER_S:
+            limit_s = self._limits.reading_s
+            if self._clock.monotonic_ms() - began_ms > limit_s * _MS_PER_S:
                 raise SlowClientError(
                     f"the client did not read the messages up to {self._size} bytes within "
                     f"{limit_s:g} s"
