@@ -55,7 +55,7 @@ def console() -> Iterator[ConsoleInProcess]:
     [
         ("/topic", {"name": TOPIC}, "set.sort=-name", "retention.ms", "cleanup.policy"),
         ("/topic", {"name": TOPIC}, "config.sort=-name", "segment.ms", "flush.ms"),
-        ("/broker", {"id": 1}, "replicas.sort=-partition", f"{TOPIC}:2", f"{TOPIC}:0"),
+        ("/broker", {"id": 1}, "replicas.sort=-partition", f"{TOPIC} :2", f"{TOPIC} :0"),
         ("/pipelines", {}, "queries0.sort=-query", "beta", "alpha"),
         ("/connect", {}, "plugins.local.sort=-class", SINK, "org.example.Rename"),
         ("/connect/connector", {}, "config.sort=-name", "table", "mode"),
