@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from starlette.routing import Route
 
 from barnabas.cli.admin.quorum import quorum_state
+from barnabas.cli.common.machine_lines import machines_of
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.access.users import acting_user
@@ -57,13 +58,13 @@ async def show_cluster(request: Request) -> Response:
     )
     sample, rates = history.latest, history.rates
     cluster = found["cluster"]
-    rows = [_broker_row(each, sample, found["levels"]) for each in cluster.brokers]
-    rows += [_broker_row(each, sample, {}, is_fenced=True) for each in cluster.fenced]
+    rows = [broker_row(each, sample, found["levels"]) for each in cluster.brokers]
+    rows += [broker_row(each, sample, {}, is_fenced=True) for each in cluster.fenced]
     return console.page(
         request,
         "cluster.html",
         **found,
-        brokers=tabulate(request, BROKER_COLUMNS, rows, sort="id", prefix="brokers."),
+        brokers=tabulate(request, broker_columns(rows), rows, sort="id", prefix="brokers."),
         problems=_problems(found, sample, rows),
         sample=sample,
         rates=rates,
@@ -125,6 +126,7 @@ class BrokerRow(NamedTuple):
 
     id: int
     address: str
+    machine: str
     rack: str | None
     is_fenced: bool
     level: int | None
@@ -141,16 +143,33 @@ class BrokerRow(NamedTuple):
         return 1 - node.free_bytes / node.total_bytes
 
 
-def _broker_row(
+def broker_row(
     broker: NodeInfo,
     sample: Sample | None,
     levels: dict[int, int | None],
     *,
     is_fenced: bool = False,
 ) -> BrokerRow:
+    """Return the row of a broker.
+
+    Args:
+        broker: The broker.
+        sample: The latest sample; None before the first one.
+        levels: The newest metadata.version by broker.
+        is_fenced: Whether the broker does not serve.
+    """
     level = levels.get(broker.id)
     node = sample.nodes.get(broker.id) if sample is not None and not is_fenced else None
-    return BrokerRow(broker.id, broker.address, broker.rack, is_fenced, level, release(level), node)
+    return BrokerRow(
+        broker.id,
+        broker.address,
+        machines_of([broker])[broker.id],
+        broker.rack,
+        is_fenced,
+        level,
+        release(level),
+        node,
+    )
 
 
 def _of_node(name: str) -> Callable[[BrokerRow], Any]:
@@ -160,6 +179,7 @@ def _of_node(name: str) -> Callable[[BrokerRow], Any]:
 BROKER_COLUMNS: tuple[Column[BrokerRow], ...] = (
     Column("id", "Broker", lambda row: row.id),
     Column("address", "Address", lambda row: row.address, kind="mono"),
+    Column("machine", "Machine", lambda row: row.machine, kind="mono"),
     Column("rack", "Rack", lambda row: row.rack, kind="text"),
     Column("state", "State", lambda row: row.is_fenced),
     Column(
@@ -173,6 +193,14 @@ BROKER_COLUMNS: tuple[Column[BrokerRow], ...] = (
     Column("free", "Free", _of_node("free_bytes"), kind="size", hint="of its file systems"),
     Column("full", "Disk", lambda row: row.used_share, numeric=True),
 )  # fmt: skip
+
+
+def broker_columns(rows: Sequence[BrokerRow]) -> Sequence[Column[BrokerRow]]:
+    """Return the columns of the list of brokers: machines only if some have several brokers."""
+    if len({row.machine for row in rows}) < len(rows):
+        return BROKER_COLUMNS
+    return [column for column in BROKER_COLUMNS if column.key != "machine"]
+
 
 # A disk with less free space than this part is a problem.
 _FREE_SHARE_MIN = 0.1
