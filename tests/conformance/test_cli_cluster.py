@@ -272,6 +272,10 @@ def test_a_killed_controller_is_replaced_and_returns(three: Shell) -> None:
     first = int(killed[1])
     found = await_status(three, lambda found: found["controller"] not in (None, first))
     assert {node["node"]: node["state"] for node in found["nodes"]}[first] == "killed"
+    [machine] = found["machines"]
+    assert (machine["machine"], machine["brokers"]) == ("127.0.0.1", [1, 2, 3])
+    assert machine["serving"] == sorted({1, 2, 3} - {first})
+    assert [each["broker"] for each in machine["down"]] == [first]
     await_status(three, lambda found: found["offline_partitions"] == 0)
     assert (
         three.run_in_process("cluster", "restart", str(first)).stdout == f"started node {first}\n"

@@ -42,6 +42,7 @@ def test_the_cluster_page_shows_health_brokers_and_charts(console: ConsoleInProc
     broker = table_rows(brokers[0])["1"]
     assert broker["State"].split() == ["active", "controller"]
     assert broker["Kafka features"] == "4.4"
+    assert "Machine" not in broker
     assert int(re.sub(r"\D", "", broker["Leads"])) >= 2
     assert broker["Out of sync"] == "0"
     assert re.fullmatch(r"[\d.]+ \w*B", broker["Logs"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,6 +144,25 @@ def test_a_machine_is_emptied_and_then_its_brokers_may_be_removed(
     assert left["brokers"] == [1, 4]
 
 
+def check_that_commands_name_the_dead_broker(shell: Shell) -> None:
+    """Check what `top`, `doctor` and `why` report while broker 6 of machine 127.0.0.3 is down."""
+    for words in (("top", "--once", "--interval", "0.2"), ("doctor",)):
+        done = shell.run_in_process(*words, "--json")
+        machines = json.loads(done.stdout)["machines"]
+        assert [(each["machine"], each["controllers"], each["serving"]) for each in machines] == [
+            ("127.0.0.1", [103], [1, 4]),
+            ("127.0.0.2", [101], [2, 5]),
+            ("127.0.0.3", [102], [3]),
+        ]
+        [down] = machines[2]["down"]
+        assert down["broker"] == 6
+        assert down["since_ms"] <= time.time() * 1000
+    found = shell.run_in_process("why").stdout
+    [line] = [each for each in found.splitlines() if "machine 127.0.0." in each]
+    assert "machine 127.0.0.3: brokers 3, 6 · controller 102 · 1 of 2 brokers serves" in line
+    assert "broker 6 is down since " in line
+
+
 def test_a_dead_broker_with_the_only_replica_in_sync_stays_registered(
     cluster: ClusterOnMachines, client: Client, shell: Shell
 ) -> None:
@@ -150,6 +171,7 @@ def test_a_dead_broker_with_the_only_replica_in_sync_stays_registered(
     cluster.node(6).kill()
     try:
         eventually(lambda: [node.id for node in client.describe_cluster().fenced] == [6])
+        check_that_commands_name_the_dead_broker(shell)
         done = shell.run_in_process("brokers", "unregister", "6", "--yes")
         assert done.returncode == 1
         assert "broker 6 has the only in-sync replica of" in done.stderr

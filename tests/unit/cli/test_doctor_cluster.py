@@ -211,6 +211,22 @@ def test_a_broker_that_is_down_counts_as_one_of_the_cluster() -> None:
     assert not [f for f in examined(change) if "replication.factor" in f.what + f.remedy]
 
 
+def test_a_machine_is_reported_with_its_broker_that_is_down() -> None:
+    def change(cluster: ScriptedCluster) -> None:
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            cluster.fenced = (NodeInfo(2, "127.0.0.1", closed.getsockname()[1]),)
+        cluster.fetch_elapsed_ms = {2: [600_000] * 3}
+
+    diagnosis = diagnosed(change)
+    [found] = [each for each in diagnosis.findings if each.what.startswith("machine ")]
+    assert found.verdict == "note"
+    assert "1 of 2 brokers serves · broker 2 is down since " in found.what
+    assert found.what.endswith(" (10 min)")
+    [machine] = diagnosis.machines
+    assert machine.as_json()["serving"] == [1]
+
+
 def test_replicas_that_have_just_come_need_no_other_minimum() -> None:
     def change(cluster: ScriptedCluster) -> None:
         cluster.configs = [ConfigEntry("min.insync.replicas", "2", "topic", False, False, False)]

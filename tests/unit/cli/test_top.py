@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from barnabas.cli.common.machine_lines import Machine
 from barnabas.cli.common.units import amount, size
 from barnabas.cli.load.metrics import (
     broker_metrics,
@@ -320,6 +322,41 @@ def test_the_footer_names_the_keys_and_keeps_its_place_below_a_long_screen() -> 
     assert len(lines) == 40
     assert " ".join(lines[-1].split()) == "q quit sort by b bytes r rate l lag, latency n name"
     assert any("42 more" in line for line in lines)
+
+
+def on_machines(machines: Sequence[Machine]) -> Rates:
+    empty = Sample(0.0, "c", 4, {}, {}, 0, {}, machines=machines)
+    return rates_between(empty, replace(empty, at=1.0))
+
+
+def test_machines_of_several_brokers_have_a_line_each_and_those_with_a_dead_broker_come_first() -> (
+    None
+):
+    machines = [Machine("a", (1, 2), (9,), {}), Machine("b", (3, 4), (), {4: 90_000})]
+    rates = on_machines([*machines, Machine("c", (), (7,), {})])
+    text = shown(rates, Screen(2.0))
+    assert "4 brokers on 2 machines" in text
+    lines = [line.rstrip() for line in text.splitlines() if line.startswith("machine ")]
+    assert lines[0].startswith("machine b: brokers 3, 4 · 1 of 2 brokers serves · broker 4 is down")
+    assert lines[1:] == [
+        "machine a: brokers 1, 2 · controller 9 · 2 of 2 brokers serve",
+        "machine c: controller 7",
+    ]
+    assert [each["machine"] for each in rates.as_json()["machines"]] == ["a", "b", "c"]
+
+
+def test_many_machines_leave_place_for_the_keys_of_a_live_display() -> None:
+    long = tuple(range(1, 40))
+    rates = on_machines([Machine(f"host{number}", long, (), {}) for number in range(30)])
+    lines = shown(rates, Screen(2.0, is_live=True, height=40)).splitlines()
+    assert len(lines) == 40
+    assert sum(line.startswith("machine ") for line in lines) == 8
+    assert "… 22 more machines" in [line.rstrip() for line in lines]
+    assert lines[-1].startswith("q quit")
+
+
+def test_brokers_on_machines_of_their_own_have_no_lines_about_machines() -> None:
+    assert "machine" not in shown(on_machines([]), Screen(2.0))
 
 
 def test_without_metrics_the_screen_names_what_is_missing() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.cli.admin.held_back import NO_TIMEOUT_MS, HeldBack, Owner
+from barnabas.cli.common.machine_lines import Machine
 from barnabas.cli.partitions.snapshot import PartitionSnapshot
 from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
 from barnabas.cli.why.group_reasons import offset_reasons
@@ -355,6 +356,14 @@ def test_problems_of_the_whole_cluster_are_reported() -> None:
     assert cluster_reasons(without()) == []
     brokers = BrokerFacts(frozenset({1}), frozenset({2}), {1: SILENCE}, {}, None)
     assert kinds(cluster_reasons(brokers)) == ["no-controller", "broker-silent", "brokers-fenced"]
+
+
+def test_a_machine_of_several_brokers_is_named_while_one_of_them_is_down() -> None:
+    machines = [Machine("a", (1, 2), (), {2: None}), Machine("b", (3, 4), (), {})]
+    brokers = BrokerFacts(frozenset({1, 3, 4}), frozenset({2}), controller=1, machines=machines)
+    reasons = cluster_reasons(brokers)
+    assert kinds(reasons) == ["brokers-fenced", "machine"]
+    assert reasons[-1].what.startswith("machine a: brokers 1, 2 · 1 of 2 brokers serves")
 
 
 def test_durations_are_formatted_as_text() -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.admin.held_back import gather_held_back
 from barnabas.cli.common.advice import Advice
-from barnabas.cli.common.machine_lines import machine_lines
 from barnabas.cli.doctor.brokers import (
     examine_brokers,
     examine_moves,
@@ -28,6 +27,7 @@ from barnabas.cli.doctor.directory import check_space
 from barnabas.cli.doctor.groups import examine_groups
 from barnabas.cli.doctor.links import examine_links
 from barnabas.cli.doctor.machines import (
+    examine_machines,
     examine_racks_of_machines,
     examine_replica_machines,
     examine_voter_machines,
@@ -160,13 +160,12 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
     count = len(cluster.brokers) + len(cluster.fenced)
     words = f"cluster {cluster.cluster_id} with {count} broker{'' if count == 1 else 's'}"
     diagnosis.ok(f"{words}, {leader}")
-    for line in machine_lines((*cluster.brokers, *cluster.fenced), state.description):
-        diagnosis.ok(line)
     if state.is_lost:
         report_lost_quorum(client, cluster, probes, diagnosis)
     look = look_at_brokers(client, cluster, probes, state)
     found = examine_brokers(cluster, look, (host, port), diagnosis)
     down = {node.id for node in found.down}
+    examine_machines(cluster, look.state.description, down, diagnosis)
     # While a broker is down, a request to it would wait.
     ends = None if down else read_ends(client)
 

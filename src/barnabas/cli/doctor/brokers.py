@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.cli.admin.broker_removal import MIN_ISR, minimum_isrs
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
 from barnabas.cli.common.advice import Advice
+from barnabas.cli.common.machine_lines import fetch_time, silent_ms
 from barnabas.cli.common.named_brokers import listed, named_brokers
 from barnabas.cli.common.printable import some
 from barnabas.cli.doctor.probe import BROKERS, Peer, Probes, Reply, tls_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.cli.admin.quorum import QuorumState
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.cli.doctor.probe import Address
-    from barnabas.client.admin.cluster import ClusterDescription, QuorumDescription
+    from barnabas.client.admin.cluster import ClusterDescription
     from barnabas.client.connections.metadata_cache import NodeInfo, PartitionInfo, TopicInfo
     from barnabas.client.facade import Client
 
@@ -181,30 +182,13 @@ def _has_fetched(node: int, before: QuorumState, now: QuorumState) -> bool:
         return False
     if node == now.leader:
         return True
-    first, second = _fetch_time(node, before.description), _fetch_time(node, now.description)
-    elapsed = _silent_ms(node, now)
+    first, second = fetch_time(node, before.description), fetch_time(node, now.description)
+    elapsed = silent_ms(node, now.description)
     return 0 <= first < second and elapsed is not None and elapsed <= _FETCH_AGE_MS_MAX
 
 
-def _fetch_time(node: int, found: QuorumDescription) -> int:
-    """Return the time of a node's last fetch of the metadata log; -1 if it is unknown."""
-    times = {each.node_id: each.last_fetch_timestamp for each in (*found.observers, *found.voters)}
-    return times.get(node, -1)
-
-
-def _silent_ms(node: int, state: QuorumState) -> int | None:
-    """Return the time since a broker's last fetch of the metadata log, by the leader's clock."""
-    found = state.description
-    if found is None:
-        return None
-    if node == found.leader_id:
-        return 0
-    now, last = _fetch_time(found.leader_id, found), _fetch_time(node, found)
-    return now - last if now >= 0 and last >= 0 else None
-
-
 def _since(node: int, state: QuorumState) -> str:
-    elapsed = _silent_ms(node, state)
+    elapsed = silent_ms(node, state.description)
     if elapsed is None:
         return "; the time of its last fetch is unknown"
     at = time.strftime("%H:%M:%S", time.localtime(time.time() - elapsed / 1000))

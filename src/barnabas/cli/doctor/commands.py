@@ -117,6 +117,7 @@ def doctor(
                 "target": wanted,
                 "well": diagnosis.is_healthy and diagnosis.is_complete,
                 "complete": diagnosis.is_complete,
+                "machines": [machine.as_json() for machine in diagnosis.machines],
                 "findings": findings,
             }
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Set as AbstractSet
+    from collections.abc import Iterator, Mapping, Sequence, Set as AbstractSet
+
+    from barnabas.cli.common.machine_lines import Machine
 
 _UNEXAMINED = "not examined: "
 Verdict = Literal["ok", "note", "wrong"]
@@ -34,6 +36,8 @@ class Diagnosis:
         self._rest: list[Finding] = []
         # Whether nothing was left out that could have been a problem.
         self.is_complete = True
+        # The machines of the cluster; empty if each broker has its own.
+        self.machines: Sequence[Machine] = ()
 
     @property
     def findings(self) -> list[Finding]:
@@ -45,6 +49,7 @@ class Diagnosis:
         self._first += other._first
         self._rest += other._rest
         self.is_complete = self.is_complete and other.is_complete
+        self.machines = self.machines or other.machines
 
     def ok(self, what: str) -> None:
         """Add the finding that a check passed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.advice import Advice
-from barnabas.cli.common.machine_lines import machines_of, voter_hosts
+from barnabas.cli.common.machine_lines import machines_of, shared_machines, voter_hosts
 from barnabas.cli.common.named_brokers import named_brokers
 from barnabas.cli.common.printable import counted, some
 from barnabas.cli.partitions.planning import sharing_machines
@@ -14,12 +14,33 @@ from barnabas.metadata.machines import ids_by_machine
 from barnabas.server.configs.endpoints import shared_voter_machines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.client.admin.cluster import ClusterDescription, QuorumDescription
     from barnabas.client.admin.topics import TopicState
     from barnabas.client.connections.metadata_cache import TopicInfo
+
+
+def examine_machines(
+    cluster: ClusterDescription,
+    quorum: QuorumDescription | None,
+    down: Collection[int],
+    diagnosis: Diagnosis,
+) -> None:
+    """Report each machine with its brokers, if some brokers share a machine.
+
+    Args:
+        cluster: The brokers in the response of one of them.
+        quorum: The metadata quorum; None if it is unknown.
+        down: Ids of brokers that do not serve.
+    """
+    diagnosis.machines = shared_machines(cluster, quorum, down)
+    for machine in diagnosis.machines:
+        if machine.down:
+            diagnosis.note(machine.line())
+        else:
+            diagnosis.ok(machine.line())
 
 
 def examine_replica_machines(

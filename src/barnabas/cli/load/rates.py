@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.admin.group_lag import end_offsets, group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
-from barnabas.cli.common.machine_lines import machines_of
+from barnabas.cli.common.machine_lines import shared_machines
 from barnabas.cli.load.metrics import (
     MetricsError,
     PrincipalMetrics,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from barnabas.cli.admin.group_lag import PartitionProgress
+    from barnabas.cli.common.machine_lines import Machine
     from barnabas.cli.load.lag_age import LagAges
     from barnabas.cli.load.metrics import BrokerMetrics, QuerySample
     from barnabas.client.admin.log_dirs import LogDirectory
@@ -108,8 +109,8 @@ class Sample:
     silent: tuple[str, ...] = ()
     # By broker id.
     nodes: dict[int, NodeSample] = field(default_factory=dict)
-    # Number of hosts with brokers.
-    machines: int = 0
+    # The machines; empty if each broker has its own.
+    machines: Sequence[Machine] = ()
 
 
 class Sampler:
@@ -150,7 +151,8 @@ class Sampler:
             MetricsError: A metrics listener has never answered.
         """
         client = self._client
-        if quorum_state(client).is_lost:
+        quorum = quorum_state(client)
+        if quorum.is_lost:
             # Without a controller, metadata is outdated and dead brokers are not fenced.
             raise ClientError(f"{NO_QUORUM_LEADER}; barnabas doctor shows the voters that are down")
         cluster = client.describe_cluster()
@@ -169,7 +171,7 @@ class Sampler:
             at=at,
             cluster_id=cluster.cluster_id,
             brokers=len(cluster.brokers),
-            machines=len(set(machines_of(cluster.brokers).values())),
+            machines=shared_machines(cluster, quorum.description),
             topics={name: _topic_sample(topic, ends, sizes) for name, topic in topics.items()},
             groups=groups,
             group_count=count,
@@ -381,8 +383,7 @@ class Rates:
     clients: dict[ClientKey, ClientRates]
     # Addresses of metrics listeners that do not answer any more.
     silent: tuple[str, ...]
-    # Number of hosts with brokers.
-    machines: int = 0
+    machines: Sequence[Machine] = ()
 
     def kinds(self) -> tuple[Mapping[Any, object], ...]:
         """Return everything by name, kind by kind."""
@@ -407,6 +408,7 @@ class Rates:
             "cluster": self.cluster_id,
             "seconds": round(self.seconds, 3),
             "brokers": self.brokers,
+            "machines": [machine.as_json() for machine in self.machines],
             "records_in_per_s": round(self.records_in, 3),
             "topics": {name: each.as_json() for name, each in self.topics.items()},
             "groups": {name: self._group_as_json(name) for name in self.groups},

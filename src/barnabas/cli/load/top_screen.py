@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
+    from rich.text import Text
 
     from barnabas.cli.load.rates import ApiRates, ClientRates, GroupSample, Rates, TopicRates
     from barnabas.server.listeners.client_traffic import ClientKey
@@ -43,6 +44,8 @@ class Screen:
     height: int | None = None
     # Number of tables that share the height.
     tables: int = 1
+    # Number of lines about machines above the tables.
+    machine_lines: int = 0
 
     def sorted_by(self, sort: str) -> Screen:
         """Return the screen with another order."""
@@ -56,12 +59,13 @@ class Screen:
         """Return the number of rows of a table, at most `most`."""
         if self.height is None:
             return most
-        each = (self.height - _HEAD_AND_KEYS_LINES) // max(1, self.tables)
+        each = (self.height - _HEAD_AND_KEYS_LINES - self.machine_lines) // max(1, self.tables)
         return max(2, min(most, each - _TABLE_LINES))
 
 
 _APIS_MAX = 8
 _CLIENTS_MAX = 8
+_MACHINES_MAX = 8
 _TOPICS_MAX = 15
 _GROUPS_MAX = 10
 _PRINCIPALS_MAX = 10
@@ -81,7 +85,10 @@ def render(rates: Rates | None, error_text: str | None, screen: Screen) -> Rende
     if error_text is not None:
         parts.insert(0, Text(printable(error_text), style="bold red"))
     if rates is not None:
-        screen = replace(screen, tables=sum(map(bool, rates.kinds())))
+        machines = _machines(rates, is_live=screen.is_live)
+        parts += machines
+        tables = sum(map(bool, rates.kinds()))
+        screen = replace(screen, tables=tables, machine_lines=len(machines))
         for make in (_apis, _clients, _topics, _groups, _processes, _principals):
             _add_table(parts, make(rates, screen))
         _add_table(parts, _queries(rates))
@@ -119,12 +126,11 @@ def _head(rates: Rates | None, screen: Screen) -> RenderableType:
 
     if rates is None:
         return Text("looking…", style="dim")
-    # Several brokers of a host are one node for its operator.
-    shares = 0 < rates.machines < rates.brokers
-    on_nodes = f" on {counted(rates.machines, 'node')}" if shares else ""
+    hosts = sum(1 for machine in rates.machines if machine.brokers)
+    on_machines = f" on {counted(hosts, 'machine')}" if hosts else ""
     head = Text.assemble(
         ("barnabas top", "bold"),
-        f"  {counted(rates.brokers, 'broker')}{on_nodes}  {counted(len(rates.topics), 'topic')}"
+        f"  {counted(rates.brokers, 'broker')}{on_machines}  {counted(len(rates.topics), 'topic')}"
         f"  {counted(rates.group_count, 'group')}",
         (f"   every {screen.interval:g} s\n", "dim"),
         "in ",
@@ -135,6 +141,28 @@ def _head(rates: Rates | None, screen: Screen) -> RenderableType:
     if out is not None:
         head.append(f"   out {size(out)}/s")
     return head
+
+
+def _machines(rates: Rates, *, is_live: bool) -> list[Text]:
+    """Return a line for each machine; those with a broker that is down come first.
+
+    A live display cuts lines that are longer than the terminal is wide.
+    """
+    from rich.text import Text
+
+    ranked = sorted(rates.machines, key=lambda machine: not machine.down)
+    lines = [
+        Text(
+            printable(machine.line()),
+            style="yellow" if machine.down else "",
+            no_wrap=is_live,
+            overflow="ellipsis",
+        )
+        for machine in ranked[:_MACHINES_MAX]
+    ]
+    if len(ranked) > _MACHINES_MAX:
+        lines.append(Text(f"… {len(ranked) - _MACHINES_MAX} more machines", style="dim"))
+    return lines
 
 
 def _apis(rates: Rates, screen: Screen) -> Columns:

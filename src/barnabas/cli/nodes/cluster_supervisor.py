@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from barnabas.cli.common.machine_lines import shared_machines
 from barnabas.cli.common.output import EXIT_FAILED, echo_json, fail
 from barnabas.cli.common.printable import echo
 from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, strong, warn
@@ -18,11 +19,13 @@ from barnabas.client.errors import ClientError
 from barnabas.runtime.process import HANGUP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
     from types import FrameType
 
+    from barnabas.cli.common.machine_lines import Machine
     from barnabas.cli.nodes.cluster_nodes import ClusterLayout, NodeState
+    from barnabas.client.admin.cluster import ClusterDescription, QuorumDescription
     from barnabas.client.facade import Client
 
 START_TIMEOUT_S = 60.0
@@ -211,8 +214,9 @@ _STATES = {"running": good, "starting": warn, "paused": warn, "stopped": dim}
 class _ClusterView:
     """The state that the brokers report."""
 
-    # Leader of the metadata quorum; None if there is none or it does not respond.
-    controller: int | None
+    cluster: ClusterDescription
+    # None if it does not respond.
+    quorum: QuorumDescription | None
     # Brokers that serve clients, and registered brokers that are fenced.
     serving: set[int]
     fenced: set[int]
@@ -223,12 +227,27 @@ class _ClusterView:
     # Number of partitions without a leader.
     offline: int
 
+    @property
+    def controller(self) -> int | None:
+        """Leader of the metadata quorum; None if there is none or it is unknown."""
+        return _leader(self.quorum)
+
+    def machines(self, ended: Iterable[int]) -> list[Machine]:
+        """Return the machines; empty if each broker has its own.
+
+        Args:
+            ended: Nodes whose processes do not run, which the brokers may not know yet.
+        """
+        return shared_machines(self.cluster, self.quorum, ended)
+
 
 def echo_status(layout: ClusterLayout, nodes: Sequence[Node], *, as_json: bool) -> bool:
     """Print the state of nodes. Return whether the cluster is healthy."""
     states = {node.id: node.state() for node in nodes}
     view = _request_view(layout) if any(state.is_alive for state in states.values()) else None
     rows = [_node_json(node, states[node.id], view) for node in nodes]
+    ended = [node.id for node in nodes if states[node.id].name != "running"]
+    machines = [] if view is None else view.machines(ended)
     is_healthy = all(row["well"] for row in rows) and (view is not None and not view.offline)
     if as_json:
         echo_json(
@@ -238,11 +257,14 @@ def echo_status(layout: ClusterLayout, nodes: Sequence[Node], *, as_json: bool) 
                 "controller": None if view is None else view.controller,
                 "offline_partitions": None if view is None else view.offline,
                 "well": is_healthy,
+                "machines": [machine.as_json() for machine in machines],
                 "nodes": rows,
             }
         )
         return is_healthy
     _echo_head(layout, rows, view)
+    for machine in machines:
+        echo_line(warn(machine.line()) if machine.down else machine.line())
     echo_table(
         ("node", "role", "state", "pid", "port", "leads", "replicas", "behind", "up"),
         [_row(row) for row in rows],
@@ -343,7 +365,8 @@ def _request_view(layout: ClusterLayout) -> _ClusterView | None:
         except ClientError:
             return None
         view = _ClusterView(
-            controller=_controller(client),
+            cluster=cluster,
+            quorum=_quorum(client),
             serving={broker.id for broker in cluster.brokers},
             fenced={broker.id for broker in cluster.fenced},
             leads={},
@@ -368,18 +391,21 @@ def _count(counts: dict[int, int], node: int) -> None:
     counts[node] = counts.get(node, 0) + 1
 
 
-def _controller(client: Client) -> int | None:
+def _quorum(client: Client) -> QuorumDescription | None:
     try:
-        leader = client.admin.describe_quorum().leader_id
+        return client.admin.describe_quorum()
     except ClientError:
         return None
-    return leader if leader >= 0 else None
+
+
+def _leader(quorum: QuorumDescription | None) -> int | None:
+    return quorum.leader_id if quorum is not None and quorum.leader_id >= 0 else None
 
 
 def active_controller(layout: ClusterLayout) -> int:
     """Return the leader of the metadata quorum; end the command if there is none."""
     with _client(layout) as client:
-        found = _controller(client)
+        found = _leader(_quorum(client))
     if found is None:
         fail("there is no active controller, or the cluster does not answer")
     return found

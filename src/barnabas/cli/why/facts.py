@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.cli.admin.held_back import HeldBack
+    from barnabas.cli.common.machine_lines import Machine
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
     from barnabas.client.admin.group_descriptions import (
         GroupDescription,
@@ -47,6 +48,8 @@ class BrokerFacts:
     follower_rates: Mapping[int, int] = field(default_factory=dict)
     # The active controller; None if there is none or it is unknown.
     controller: int | None = None
+    # The machines; empty if each broker has its own.
+    machines: Sequence[Machine] = ()
 
     def condition(self, broker: int) -> str:
         """Return the condition of a broker: "serves", "silent", "fenced" or "gone"."""

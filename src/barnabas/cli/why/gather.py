@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from barnabas.cli.admin.held_back import HeldBack, gather_held_back
+from barnabas.cli.common.machine_lines import shared_machines
 from barnabas.cli.load.metrics import fetch_metrics
 from barnabas.cli.partitions.snapshot import PartitionSnapshot, take_snapshots
 from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
@@ -40,15 +41,16 @@ def gather_brokers(
         if isinstance(end, ClientError) and snapshot.is_silent(node)
     }
     try:
-        leader = client.admin.describe_quorum(once=True).leader_id
+        quorum = client.admin.describe_quorum(once=True)
     except ClientError:
-        leader = -1
+        quorum = None
     return BrokerFacts(
         serving,
         frozenset(broker.id for broker in cluster.fenced),
         silent,
         _follower_rates(client, serving - set(silent)) if rates else {},
-        leader if leader >= 0 else None,
+        quorum.leader_id if quorum is not None and quorum.leader_id >= 0 else None,
+        shared_machines(cluster, quorum, silent),
     )
 
 

@@ -334,6 +334,7 @@ def cluster_reasons(brokers: BrokerFacts) -> list[Reason]:
                 "start it; if it will not return, move its replicas and unregister it",
             )
         )
+    reasons += [note("machine", machine.line()) for machine in brokers.machines if machine.down]
     return reasons
 
 

@@ -1,4 +1,4 @@
-"""The first page, the page of one broker, and the active reassignments."""
+"""The first page, and the page of one broker."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from starlette.routing import Route
 
 from barnabas.cli.admin.quorum import quorum_state
+from barnabas.cli.common.machine_lines import machines_of
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.access.users import acting_user
@@ -17,6 +18,7 @@ from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.history.charts import Line, axis_chart, chosen_span
 from barnabas.console.navigation import Entry
+from barnabas.console.pages.configs import config_tables
 from barnabas.console.pages.nodes import REPLICA_COLUMNS, replica_rows
 from barnabas.console.plans.config_sources import explained_configs
 from barnabas.console.tables import Column, tabulate
@@ -35,8 +37,10 @@ if TYPE_CHECKING:
         TopicRates,
     )
     from barnabas.client.admin.cluster import QuorumDescription
+    from barnabas.client.admin.log_dirs import LogDirectory
     from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
     from barnabas.console.cluster_history import History
     from barnabas.console.history.charts import AxisChart, Span, Unit
     from barnabas.console.pages.nodes import ReplicaRow
@@ -54,13 +58,13 @@ async def show_cluster(request: Request) -> Response:
     )
     sample, rates = history.latest, history.rates
     cluster = found["cluster"]
-    rows = [_broker_row(each, sample, found["levels"]) for each in cluster.brokers]
-    rows += [_broker_row(each, sample, {}, is_fenced=True) for each in cluster.fenced]
+    rows = [broker_row(each, sample, found["levels"]) for each in cluster.brokers]
+    rows += [broker_row(each, sample, {}, is_fenced=True) for each in cluster.fenced]
     return console.page(
         request,
         "cluster.html",
         **found,
-        brokers=tabulate(request, BROKER_COLUMNS, rows, sort="id", prefix="brokers."),
+        brokers=tabulate(request, broker_columns(rows), rows, sort="id", prefix="brokers."),
         problems=_problems(found, sample, rows),
         sample=sample,
         rates=rates,
@@ -122,6 +126,7 @@ class BrokerRow(NamedTuple):
 
     id: int
     address: str
+    machine: str
     rack: str | None
     is_fenced: bool
     level: int | None
@@ -138,16 +143,33 @@ class BrokerRow(NamedTuple):
         return 1 - node.free_bytes / node.total_bytes
 
 
-def _broker_row(
+def broker_row(
     broker: NodeInfo,
     sample: Sample | None,
     levels: dict[int, int | None],
     *,
     is_fenced: bool = False,
 ) -> BrokerRow:
+    """Return the row of a broker.
+
+    Args:
+        broker: The broker.
+        sample: The latest sample; None before the first one.
+        levels: The newest metadata.version by broker.
+        is_fenced: Whether the broker does not serve.
+    """
     level = levels.get(broker.id)
     node = sample.nodes.get(broker.id) if sample is not None and not is_fenced else None
-    return BrokerRow(broker.id, broker.address, broker.rack, is_fenced, level, release(level), node)
+    return BrokerRow(
+        broker.id,
+        broker.address,
+        machines_of([broker])[broker.id],
+        broker.rack,
+        is_fenced,
+        level,
+        release(level),
+        node,
+    )
 
 
 def _of_node(name: str) -> Callable[[BrokerRow], Any]:
@@ -157,6 +179,7 @@ def _of_node(name: str) -> Callable[[BrokerRow], Any]:
 BROKER_COLUMNS: tuple[Column[BrokerRow], ...] = (
     Column("id", "Broker", lambda row: row.id),
     Column("address", "Address", lambda row: row.address, kind="mono"),
+    Column("machine", "Machine", lambda row: row.machine, kind="mono"),
     Column("rack", "Rack", lambda row: row.rack, kind="text"),
     Column("state", "State", lambda row: row.is_fenced),
     Column(
@@ -170,6 +193,14 @@ BROKER_COLUMNS: tuple[Column[BrokerRow], ...] = (
     Column("free", "Free", _of_node("free_bytes"), kind="size", hint="of its file systems"),
     Column("full", "Disk", lambda row: row.used_share, numeric=True),
 )  # fmt: skip
+
+
+def broker_columns(rows: Sequence[BrokerRow]) -> Sequence[Column[BrokerRow]]:
+    """Return the columns of the list of brokers: machines only if some have several brokers."""
+    if len({row.machine for row in rows}) < len(rows):
+        return BROKER_COLUMNS
+    return [column for column in BROKER_COLUMNS if column.key != "machine"]
+
 
 # A disk with less free space than this part is a problem.
 _FREE_SHARE_MIN = 0.1
@@ -195,7 +226,7 @@ def _problems(
         problems.append(Problem(text, "/doctor", is_severe=True))
     unwell = sum(each.unwell for each in sample.topics.values()) if sample else 0
     if unwell:
-        text = f"{unwell:,} partitions have no leader, or a replica that is out of sync"
+        text = f"Partitions without a leader, or with a replica out of sync: {unwell:,}"
         problems.append(Problem(text, "/why"))
     for each in brokers:
         if each.node is not None and each.node.error:
@@ -316,8 +347,28 @@ async def show_broker(request: Request) -> Response:
         node=node,
         release=release(found["features"].get("metadata.version", (0, None))[1]),
         sampled=sample.nodes.get(node) if sample is not None else None,
+        configs=config_tables(request, found.pop("configs")),
+        directories=tabulate(
+            request, _DIRECTORIES, found.pop("directories"), sort="path", prefix="directories."
+        ),
+        largest=tabulate(
+            request, _REPLICAS, found.pop("largest"), sort="-size", prefix="replicas."
+        ),
         **found,
     )
+
+
+_DIRECTORIES: tuple[Column[LogDirectory], ...] = (
+    Column("path", "Path", lambda row: row.path, style="mono name long"),
+    Column("state", "State", lambda row: "ok" if row.error is None else str(row.error)),
+    Column("replicas", "Replicas", lambda row: len(row.replicas), "number"),
+    Column("free", "Free", lambda row: row.usable_bytes, "size"),
+    Column("total", "Total", lambda row: row.total_bytes, "size"),
+)
+_REPLICAS: tuple[Column[tuple[int, TopicPartition]], ...] = (
+    Column("partition", "Partition", lambda row: row[1]),
+    Column("size", "Size", lambda row: row[0], "size"),
+)
 
 
 def _load_broker(client: Client, node: int) -> dict[str, Any]:
