@@ -20,18 +20,27 @@ if TYPE_CHECKING:
 # special timestamps, so that Kafka may add more.
 SOURCE_END = -1001
 SOURCE_LAG = -1002
-# Of mirrors that are promoted: how much of the source is left, see `source_remains`.
+# Of mirrors that are promoted: how much of the source is left, see `_source_remains`.
 SOURCE_REMAINS = -1003
-MIRROR_TIMESTAMPS = (SOURCE_END, SOURCE_LAG)
+MIRROR_TIMESTAMPS = (SOURCE_END, SOURCE_LAG, SOURCE_REMAINS)
 
 
-def mirror_offset(mirror: Mirror | None, timestamp: int) -> ListOffsetResult:
-    """Return what the leader of a mirror knows of its source, for SOURCE_END or SOURCE_LAG.
+def mirror_offset(
+    mirror: Mirror | None, promoted: Partition | None, timestamp: int
+) -> ListOffsetResult:
+    """Return what the leader of a mirror knows of its source, for one of MIRROR_TIMESTAMPS.
+
+    Args:
+        mirror: the mirror, while a link appends to it.
+        promoted: the partition, while its mirror is promoted.
+        timestamp: the special timestamp.
 
     The leader epoch of the result is the source's epoch of the last batch. A partition that is not
     mirrored now has the error of timestamps that brokers do not know.
     """
-    if mirror is None:
+    if timestamp == SOURCE_REMAINS and promoted is not None:
+        return _source_remains(promoted)
+    if mirror is None or timestamp == SOURCE_REMAINS:
         return ListOffsetResult(ErrorCode.UNSUPPORTED_VERSION)
     epoch = UNKNOWN_EPOCH if mirror.source_epoch is None else mirror.source_epoch
     if timestamp == SOURCE_END:
@@ -40,15 +49,13 @@ def mirror_offset(mirror: Mirror | None, timestamp: int) -> ListOffsetResult:
     return ListOffsetResult(ErrorCode.NONE, mirror.caught_up_ms, lag, epoch)
 
 
-def source_remains(partition: Partition, *, is_promoting: bool) -> ListOffsetResult:
+def _source_remains(partition: Partition) -> ListOffsetResult:
     """Return how many facts of the source keep a mirror from becoming an ordinary topic.
 
     These are open transactions, markers without all in-sync replicas, and producers. The offset of
     the result is 0 if the topic may become an ordinary one. A leader that does not know yet that
-    the mirror is promoted may still append records of the source, so its result is an error.
+    the mirror is promoted may still append records of the source, so it responds with an error.
     """
-    if not is_promoting:
-        return ListOffsetResult(ErrorCode.UNSUPPORTED_VERSION)
     log = partition.log
     state = log.producer_state
     transactions = state.transactions
