@@ -106,3 +106,22 @@ def test_no_response_has_the_secret_of_a_large_value(console: ConsoleInProcess) 
     assert [each.status for each in answers] == [200, 200, 200, 200, 403]
     for each in answers:
         assert SECRET.encode() not in each.body
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_messages_of_a_large_batch_are_not_sent_again(
+    console: ConsoleInProcess, client: Client, compression: str
+) -> None:
+    topic = f"large-again-{compression}"
+    client.create_topic(topic, 1, 1, {"max.message.bytes": "20000000"})
+    config = {"compression.type": compression, "max.request.size": 20_000_000}
+    with client.producer(**config) as producer:
+        for value in (b"small", b"x" * LARGE_BYTES, b"small too"):
+            producer.send(topic, value)
+            producer.flush()
+    refused = console.get("/resend", topic=topic, at="0-1")
+    assert refused.status == 400
+    assert "has offset 1 in a batch of 6 MiB or more" in refused.text
+    # The large batch between two others is not decoded.
+    query = f"topic={topic}&at=0-0&at=0-2"
+    assert console.request("GET", "/resend", query=query).status == 200

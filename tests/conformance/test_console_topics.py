@@ -11,12 +11,13 @@ from urllib.parse import urlencode
 import pytest
 
 from barnabas import Consumer, ShareConsumer
+from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings
 from barnabas.serializers import AvroDeserializer, AvroSerializer, SchemaRegistry
 from conformance.console_brokers import SECONDS, address, client
 from conformance.streams_member import MEMBER, PROCESS, StreamsMember
-from console_in_process import FORM, HOST, Answer, ConsoleInProcess
+from console_in_process import FORM, HOST, Answer, ConsoleInProcess, table_rows
 from unit.serializers.registry_server import RegistryServer
 from waiting import eventually, eventually_equal
 
@@ -75,6 +76,30 @@ def confirm(console: ConsoleInProcess, preview: Answer, path: str) -> Answer:
 def configs_of(client: Client, name: str) -> dict[str, str | None]:
     [configs] = client.describe_topic_configs([name]).values()
     return {each.name: each.value for each in configs if each.source == "topic"}
+
+
+def test_a_list_reads_the_facts_of_its_rows_and_all_to_sort_by_them(
+    console: ConsoleInProcess, client: Client
+) -> None:
+    names = [f"facts-{number:03}" for number in range(101)]
+    policy = {"cleanup.policy": "compact,delete"}
+    client.create_topics(
+        [NewTopic(name, 1, 1, policy if name == names[-1] else {}) for name in names]
+    )
+    with client.producer() as producer:
+        producer.send_batch(names[-2], [(b"k", b"v", [], None)] * 7, 0)
+    console.sample()
+
+    def rows(**fields: str) -> dict[str, dict[str, str]]:
+        return table_rows(console.get("/topics", q="facts-", **fields).text)
+
+    # The page has the first hundred topics. The last policy is not read until it is asked for.
+    eventually(lambda: rows()["facts-000"]["Cleanup policy"] == "delete")
+    assert console.console.topic_facts.of(names).keys() == set(names[:-1])
+    eventually(lambda: next(iter(rows(sort="policy"))) == names[-1])
+    eventually(lambda: next(iter(rows(sort="-count"))) == names[-2])
+    assert rows(sort="-count")[names[-2]]["Records"] == "7"
+    assert "not known yet" not in words(console.get("/topics", sort="-count"))
 
 
 CONFIGS = {"config:retention.ms": "7d", "config:cleanup.policy": "compact"}

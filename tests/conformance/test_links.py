@@ -271,6 +271,32 @@ def test_a_consumer_goes_on_at_the_promoted_mirror(linked: Linked, topic: str) -
     assert linked.shell.json("links", "list") == []
 
 
+def test_a_forced_promotion_names_the_groups_whose_offsets_are_missing(
+    linked: Linked, topic: str
+) -> None:
+    linked.create_topic(topic)
+    linked.create_link("orders-.*", "readers|others")
+    linked.produce(topic, values("record", 10))
+    linked.await_mirrored(topic)
+    # A group with members in this cluster gets no offsets from the source.
+    member = Consumer({"bootstrap.servers": linked.target, "group.id": "readers"})
+    member.subscribe([topic])
+    eventually(lambda: member.poll(1) is not None or bool(member.assignment()))
+    for group in ("readers", "others"):
+        consumer = Consumer({"bootstrap.servers": linked.source, "group.id": group})
+        consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
+        consumer.close()
+    other = Consumer({"bootstrap.servers": linked.target, "group.id": "others"})
+    eventually_equal(lambda: other.committed([TopicPartition(topic, 0)], SECONDS)[0].offset, 7)
+    done = linked.shell.run("links", "promote", LINK, "--force")
+    member.close()
+    other.close()
+
+    assert done.returncode == 0
+    assert "those of 1 group are missing: readers" in done.stderr
+    assert linked.state(topic)["state"] == "promoted"
+
+
 def test_promotion_ends_the_transactions_and_producers_of_the_source(
     linked: Linked, target: BrokerProcess, topic: str
 ) -> None:
@@ -357,3 +383,60 @@ def test_a_link_logs_in_over_tls_and_its_password_is_not_shown(
         assert source.password not in shown
     finally:
         source.stop()
+
+
+def test_a_mirror_is_not_mirrored_back(linked: Linked, tmp_path: Path, topic: str) -> None:
+    linked.create_topic(topic)
+    linked.create_link("orders-.*")
+    linked.produce(topic, values("record", 5))
+    linked.await_mirrored(topic)
+    (tmp_path / "back").mkdir()
+    back = Linked(linked.target, linked.source, tmp_path / "back")
+    back.create_link("orders-.*")
+    # Both links work: a topic of the other cluster follows.
+    own = f"{topic}-own"
+    back.create_topic(own)
+    back.produce(own, values("own", 3))
+    back.await_mirrored(own)
+    # Without its source, the mirror is the only topic of that name.
+    linked.source_admin.delete_topics([topic])[topic].result(SECONDS)
+    later = f"{topic}-later"
+    back.create_topic(later)
+    back.produce(later, values("later", 3))
+    back.await_mirrored(later)
+
+    assert back.state(later)["state"] == "active"
+    assert not back.state(topic)
+    assert not linked.state(own)
+    assert topic not in linked.source_admin.list_topics(timeout=SECONDS).topics
+    assert linked.end(linked.target, topic) == 5
+
+
+def test_a_source_that_hangs_delays_only_its_own_link(
+    linked: Linked, source: BrokerProcess, tmp_path: Path, topic: str
+) -> None:
+    linked.create_topic(topic)
+    linked.create_link("orders-.*", ".*")
+    linked.produce(topic, values("first", 10))
+    linked.await_mirrored(topic)
+    with BrokerProcess(tmp_path / "other", SETTINGS) as second:
+        source.pause()
+        (tmp_path / "links").mkdir()
+        other = Linked(second.bootstrap, linked.target, tmp_path / "links")
+        properties = tmp_path / "links" / "other.properties"
+        properties.write_text(f"bootstrap.servers={second.bootstrap}\n")
+        words = ["--config", str(properties), "--topics", "other-.*"]
+        other.shell.ok("links", "create", "other", *words)
+        mirrored = f"other-{topic}"
+        other.create_topic(mirrored)
+        other.produce(mirrored, values("other", 10))
+        other.await_mirrored(mirrored)
+        own = Producer({"bootstrap.servers": linked.target})
+        linked.shell.ok("topics", "create", "own", "--partitions", "1")
+        own.produce("own", b"own")
+        assert own.flush(SECONDS) == 0
+        source.resume()
+        linked.produce(topic, values("second", 10))
+        linked.await_mirrored(topic)
+
+    assert read_all(linked.target, topic) == read_all(linked.source, topic)

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from msgspec.structs import replace
 
+from barnabas import Client
+from barnabas.cli.links.mirrors import change, read_table
+from barnabas.replication.links.link_table import MirrorState
 from barnabas.testing.broker_process import CLUSTER_SETTINGS
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.linked_clusters import SECONDS, Linked, batch_bytes, read_all
@@ -87,3 +91,36 @@ def test_a_mirror_survives_killed_leaders_of_both_clusters(
     theirs = batch_bytes(source.node(leader_of(source.bootstrap)).data_directory, TOPIC, 0)
     for node in target.brokers:
         eventually_equal(lambda at=node: batch_bytes(at.data_directory, TOPIC, 0), theirs)
+
+
+def test_the_next_leader_ends_the_promotion_of_a_killed_one(
+    source: ClusterProcess, target: ClusterProcess, tmp_path: Path
+) -> None:
+    linked = Linked(source.bootstrap, target.bootstrap, tmp_path)
+    topic = NewTopic(TOPIC, 1, 2)
+    linked.source_admin.create_topics([topic])[TOPIC].result(SECONDS)
+    linked.create_link(TOPIC)
+    linked.produce(TOPIC, ["first"])
+    hanging = Producer({"bootstrap.servers": source.bootstrap, "transactional.id": "hanging"})
+    hanging.init_transactions(SECONDS)
+    hanging.begin_transaction()
+    hanging.produce(TOPIC, b"open")
+    hanging.flush(SECONDS)
+    linked.await_mirrored(TOPIC)
+    eventually(lambda: in_sync(target.bootstrap) == 3)
+    killed = target.node(leader_of(target.bootstrap))
+    with Client(target.bootstrap) as client:
+        mirror = read_table(client).mirrors[TOPIC]
+        promoting = replace(mirror, state=MirrorState.PROMOTING)
+        change(client, {promoting.config_name: promoting.config_value})
+    killed.kill()
+    eventually(lambda: linked.state(TOPIC).get("state") == "promoted")
+    killed.start()
+    eventually(lambda: in_sync(target.bootstrap) == 3)
+    producer = Producer({"bootstrap.servers": target.bootstrap, "enable.idempotence": True})
+    producer.produce(TOPIC, b"own")
+    assert producer.flush(SECONDS) == 0
+
+    records = read_all(target.bootstrap, TOPIC)
+    assert [record[3] for record in records] == [b"first", b"own"]
+    hanging.abort_transaction(SECONDS)

@@ -23,6 +23,7 @@ from differential.request import request
 from differential.secured import FEW_HOSTS, HOSTS, SecuredScene, started_secured_pair
 from differential.secured_cases import play
 from differential.secured_group_cases import ALL_CASES
+from differential.side import RESPONSE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -52,6 +53,9 @@ KNOWN = {
     },
     "null allowed: users = null *": "Kafka never responds",
 }
+# The label of that request, and how long the tests wait for Kafka's response to it.
+WITHOUT_RESPONSE = "null allowed: users = null"
+BRIEFLY_S = 3.0
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +110,13 @@ def test_an_invalid_request_gets_the_same_response_for_all_permissions(
             for each in inputs(request_class(api), scene.version, make(scene)):
                 if is_sent(api, make, each.label):
                     values = changed(make(scene), each.path, partial(each.change, scene))
-                    scene.label = f"{each.group}: {each.label} ->"
+                    label = f"{each.group}: {each.label}"
+                    scene.label = f"{label} ->"
                     scene.before_comparing = _without_other_cases(scene)
+                    kafka = scene.pair.kafka
+                    kafka.patience_s = BRIEFLY_S if label == WITHOUT_RESPONSE else RESPONSE_S
                     scene.compare(partial(build, scene.version, values))
+                    kafka.patience_s = RESPONSE_S
 
         known = KNOWN_DIFFERENCES.get(f"{api.name.lower()}: matrix-of-{name.replace(' ', '-')}", {})
         for line in _differences(

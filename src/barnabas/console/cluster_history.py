@@ -19,12 +19,11 @@ from barnabas.cli.load.rates import Rates, Sample, Sampler, rates_between
 from barnabas.client.errors import ClientError
 from barnabas.console.history.prometheus import PrometheusError
 from barnabas.console.history.series import Series
-from barnabas.console.history.topic_facts import TopicFacts
 from barnabas.console.plans.assignments import Assignments
 from barnabas.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from barnabas.client.facade import Client
     from barnabas.console.cluster_access import ClusterAccess
@@ -43,6 +42,19 @@ _SAMPLE_MS = 60_000
 _NAMES_MAX = 500
 TOPIC, GROUP = "topic/", "group/"
 _LATENCIES = ("Produce", "Fetch")
+
+
+def pause_s(interval: float, took_s: float) -> float:
+    """Return the time between two samples (s).
+
+    A sample of a large cluster holds the interpreter's lock for seconds, and slows the pages. So
+    samples run at most half of the time.
+
+    Args:
+        interval: The time that the operator chose (s).
+        took_s: How long the last sample took (s).
+    """
+    return max(interval, took_s)
 
 
 class Totals(NamedTuple):
@@ -107,7 +119,9 @@ class History:
         # a sample for some time ends an older minute than the others.
         self._ended: dict[float, dict[str, float]] = {}
         self.assignments = Assignments()
-        self.topic_facts = TopicFacts()
+        # Number of groups that have committed an offset of a topic, or read it, by topic, in the
+        # newest sample; None until a page asks for it.
+        self._groups_by_topic: Counter[str] | None = None
         # Remembers timestamps of offsets between samples; None before the first one.
         self._ages: LagAges | None = None
         # One sample at a time.
@@ -166,6 +180,14 @@ class History:
                     return points
         return [point for point in self.series(name) if point[0] >= begin]
 
+    def groups_by_topic(self) -> Mapping[str, int]:
+        """Return the number of groups that have committed an offset of a topic, or read it."""
+        if self._groups_by_topic is None:
+            self._groups_by_topic = Counter()
+            for group in self._latest.groups.values() if self._latest else ():
+                self._groups_by_topic.update({each.partition.topic for each in group.partitions})
+        return self._groups_by_topic
+
     def partition_rates(self, name: str) -> dict[int, float]:
         """Return the records written per second by partition of a topic; empty if unknown."""
         before, latest = self._before, self._latest
@@ -185,13 +207,15 @@ class History:
         """Take samples until the task is canceled."""
         await self._use_file(self._load)
         while True:
+            began_ms = self._clock.monotonic_ms()
             try:
                 await self.sample()
             except Exception as error:  # noqa: BLE001 - logged with its traceback
                 # A fault here must not end the sampling; the pages say that it failed.
                 self.error = f"sampling failed: {error}"
                 _log.exception("Sampling failed")
-            await asyncio.sleep(self.interval)
+            took_s = (self._clock.monotonic_ms() - began_ms) / 1000
+            await asyncio.sleep(pause_s(self.interval, took_s))
 
     async def close(self) -> None:
         """Write the file for the last time, after the sampling has ended."""
@@ -220,6 +244,7 @@ class History:
         """Add a sample."""
         self._before = before = self._latest
         self._latest = sample
+        self._groups_by_topic = None
         for name, group in sample.groups.items():
             self.assignments.add(name, sample.at, group.partitions)
         self.assignments.keep_only(sample.groups)
@@ -299,11 +324,9 @@ class History:
     def _take(self, client: Client) -> Sample:
         ages = self._ages = self._ages or LagAges(client)
         ages.use(client)
-        sample = Sampler(
+        return Sampler(
             client, self._metrics, self._queries, internal=True, groups=_GROUPS_MAX, ages=ages
         ).take()
-        self.topic_facts.refresh(client, sample.topics, sample.at)
-        return sample
 
 
 def _kind(name: str) -> str:

@@ -140,7 +140,8 @@ def _selections(given: Sequence[str], properties: tuple[str, ...]) -> dict[str, 
         if _NAME.fullmatch(name) is None or name in _RESERVED or not place:
             raise click.UsageError(
                 f"--cluster {each}: write NAME=PROFILE, NAME=FILE or NAME=HOST:PORT; a name has at "
-                f"most 64 letters, digits, '.', '-' and '_', and is none of {', '.join(_RESERVED)}"
+                f"most 64 letters, digits, '.', '-' and '_', and is not one of "
+                f"{', '.join(_RESERVED)}"
             )
         if name in found:
             raise click.UsageError(f"--cluster {name} is given twice")

@@ -14,6 +14,7 @@ from barnabas.console.cluster_history import History
 from barnabas.console.connect.rest import ConnectCluster
 from barnabas.console.forms import query_fields
 from barnabas.console.frame import Frame, Shared, frame_of
+from barnabas.console.history.topic_facts import TopicFacts
 from barnabas.console.last_pages import LastPage, LastPages
 from barnabas.console.messages.formats import Decoders, Formats
 from barnabas.console.messages.masking import Masks
@@ -79,6 +80,7 @@ class Console(Frame):
         }
         self.cluster = ClusterAccess(settings, self.clock, shared.announce.notice)
         self.history = History(self.cluster, settings)
+        self.topic_facts = TopicFacts(self.clock)
         self.expressions = ExpressionFilter()
         self.jobs = SearchJobs(
             self.clock, shared.rng, settings.search, self.cluster.consumer, self.expressions

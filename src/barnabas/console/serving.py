@@ -32,7 +32,7 @@ from barnabas.console.pages import (
     audit,
     cluster,
     clusters,
-    config_changes,
+    configs,
     connect,
     connect_changes,
     examinations,
@@ -113,7 +113,7 @@ async def _serve(
 
 _YEAR_S = 31_536_000
 _CLUSTER_PAGES: tuple[Any, ...] = (
-    *(cluster, examinations, topics, topic_settings, reassignments, topic_changes, config_changes),
+    *(cluster, examinations, topics, topic_settings, reassignments, topic_changes, configs),
     *(messages, message, resend, produce),
     *(groups, group_changes, pipelines),
     *(connect, connect_changes, schemas, schema_changes),

@@ -47,6 +47,7 @@ class Column(Generic[T]):
         numeric: Whether the cells are numbers, for columns without a kind.
         is_shown: Whether the column is shown unless the address chooses columns.
         hint: Explains the header.
+        style: Style class of the cells, for columns without a kind.
     """
 
     key: str
@@ -56,6 +57,7 @@ class Column(Generic[T]):
     numeric: bool = False
     is_shown: bool = True
     hint: str = ""
+    style: str = ""
 
     @property
     def is_numeric(self) -> bool:
@@ -68,6 +70,8 @@ class Column(Generic[T]):
             return "n"
         if self.kind in {"mono", "moment"}:
             return self.kind
+        if self.style:
+            return self.style
         return name_class(str(self.value(row))) if self.value is not None else ""
 
 
@@ -109,6 +113,11 @@ class Table(Generic[T]):
         if column.key == self.sort:
             is_descending = not self.is_descending
         return self._changed(sort=("-" if is_descending else "") + column.key, page=None)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the address has a field of this table, so that it is not folded away."""
+        return any(self.field(name) in self.fields for name in ("sort", "q", "cols", "page"))
 
     def on_page(self, number: int) -> dict[str, str]:
         """Return the fields of the address of another page of the table."""

@@ -16,7 +16,12 @@ from barnabas.replication.fetcher.followed_partitions import (
     FollowedPartitions,
     FollowerLogs,
 )
-from barnabas.replication.links.source_offsets import MIRROR_TIMESTAMPS, mirror_offset
+from barnabas.replication.links.source_offsets import (
+    MIRROR_TIMESTAMPS,
+    SOURCE_REMAINS,
+    mirror_offset,
+    source_remains,
+)
 from barnabas.replication.partition.isr_maintenance import IsrMaintenance
 from barnabas.replication.partition.offset_lookup import list_offset, offsets_before
 from barnabas.replication.partition.partition_registry import (
@@ -246,8 +251,16 @@ class ReplicaManager:
             self._registry, self._logs, self.metrics, throttle, self.wake, self._clock
         )
 
-    def set_read_only_topics(self, topics: set[str]) -> None:
-        """Refuse records and deletions of clients for these topics, which mirror others."""
+    def set_read_only_topics(
+        self, topics: set[str], promoting: frozenset[str] = frozenset()
+    ) -> None:
+        """Refuse records and deletions of clients for these topics, which mirror others.
+
+        Args:
+            topics: all topics that only links and promotions append to.
+            promoting: those of them that no link appends to any more.
+        """
+        self._registry.promoting_topics = promoting
         read_only = self._registry.read_only_topics
         read_only.clear()
         read_only.update(topics)
@@ -492,6 +505,9 @@ class ReplicaManager:
             error = partition.check_access(current_leader_epoch, only_leader)
             if error is not _NONE:
                 return ListOffsetResult(error)
+            if timestamp == SOURCE_REMAINS:
+                is_promoting = topic_partition.topic in self._registry.promoting_topics
+                return source_remains(partition, is_promoting=is_promoting)
             if timestamp in MIRROR_TIMESTAMPS:
                 return mirror_offset(self.mirrors.get(topic_partition), timestamp)
             return (yield from list_offset(partition, timestamp, isolation))

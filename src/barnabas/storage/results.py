@@ -61,6 +61,8 @@ class AppendOrigin(Enum):
     RAFT = "raft"
     # The leader's batches on a follower, which are stored unchanged.
     REPLICATION = "replication"
+    # The abort marker of a promoted mirror: validated like a coordinator's.
+    PROMOTION = "promotion"
 
 
 class AppendInfo(msgspec.Struct, gc=False):

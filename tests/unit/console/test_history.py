@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from barnabas.cli.admin.group_lag import PartitionProgress
+from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.cluster_access import ClusterAccess
-from barnabas.console.cluster_history import History
+from barnabas.console.cluster_history import History, pause_s
 from barnabas.console.history.history_file import history_file
 from barnabas.console.history.series import Series
 from barnabas.console.settings import ConsoleSettings
@@ -90,3 +92,20 @@ def test_two_samples_give_the_rate_of_each_partition_with_a_leader_in_both() -> 
         made.add(found)
     assert made.partition_rates("a") == {0: 10.0, 1: 0.0}
     assert made.partition_rates("absent") == {}
+
+
+def test_samples_that_take_long_leave_half_of_the_time_to_pages() -> None:
+    assert pause_s(5.0, 0.2) == 5.0
+    assert pause_s(5.0, 12.0) == 12.0
+
+
+def test_the_groups_of_a_topic_are_those_of_the_newest_sample() -> None:
+    made = history()
+    assert made.groups_by_topic() == {}
+    for at, names in ((0.0, ("g", "h")), (2.0, ("g",))):
+        found = sample(at, {"a": 0}, dict.fromkeys(names, 1))
+        part = PartitionProgress(TopicPartition("a", 0), 0, 1, "", None)
+        for name in names:
+            found.groups[name] = replace(found.groups[name], partitions=(part, part))
+        made.add(found)
+        assert made.groups_by_topic() == {"a": len(names)}

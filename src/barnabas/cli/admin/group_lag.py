@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
 
 
+# Groups whose committed offsets are requested at once.
+_GROUPS_AT_ONCE = 500
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
     """The progress of a group in one partition."""
@@ -79,14 +83,15 @@ def group_progress(client: Client, names: Sequence[str]) -> dict[str, GroupProgr
     """Return the progress of each group, or the error with which describing it failed."""
     descriptions = client.admin.describe_groups(names)
     coordinators = client.admin.coordinators(names)
+    found: dict[str, GroupProgress | ClientError] = {
+        name: each for name, each in descriptions.items() if isinstance(each, ClientError)
+    }
     committed: dict[str, Mapping[TopicPartition, CommittedOffset]] = {}
-    found: dict[str, GroupProgress | ClientError] = {}
-    for name in names:
-        description = descriptions[name]
-        if isinstance(description, ClientError):
-            found[name] = description
-            continue
-        committed[name] = {} if description.type == "share" else client.committed(name)
+    for name, each in _committed(client, descriptions).items():
+        if isinstance(each, ClientError):
+            found[name] = each
+        else:
+            committed[name] = each
     shares = _share_offsets(client, descriptions)
     streams = _streams(client, descriptions)
     read = [tp for each in (*committed.values(), *shares.values()) for tp in each]
@@ -105,6 +110,22 @@ def group_progress(client: Client, names: Sequence[str]) -> dict[str, GroupProgr
             ),
             streams.get(name),
         )
+    return {name: found[name] for name in names}
+
+
+def _committed(
+    client: Client, descriptions: Mapping[str, GroupDescription | ClientError]
+) -> dict[str, Mapping[TopicPartition, CommittedOffset] | ClientError]:
+    """Return the committed offsets of the described groups; share groups have none."""
+    described = {
+        name: each for name, each in descriptions.items() if not isinstance(each, ClientError)
+    }
+    found: dict[str, Mapping[TopicPartition, CommittedOffset] | ClientError] = {
+        name: {} for name in described
+    }
+    others = [name for name, each in described.items() if each.type != "share"]
+    for first in range(0, len(others), _GROUPS_AT_ONCE):
+        found |= client.admin.list_group_offsets(others[first : first + _GROUPS_AT_ONCE])
     return found
 
 

@@ -20,12 +20,18 @@ from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import bad, echo_line, echo_table, good, header_option, warn
 from barnabas.cli.common.units import Size, duration_text
 from barnabas.cli.links.mirrors import PartitionLag, change, find_lags, read_table
-from barnabas.cli.links.promotion import await_no_lag
+from barnabas.cli.links.promotion import (
+    GroupOffsetsCheck,
+    await_no_lag,
+    promote_mirrors,
+    report_missing,
+)
 from barnabas.replication.links.link_table import (
     BYTES_PER_SECOND,
     GROUP_SYNC_MS,
     GROUPS,
     LINK_NAME,
+    LINK_SETTINGS,
     SOURCE_CLUSTER_ID,
     STATE,
     TOPICS,
@@ -33,6 +39,7 @@ from barnabas.replication.links.link_table import (
     LinkTable,
     MirrorState,
     MirrorTopic,
+    report_name,
     setting_name,
 )
 from barnabas.settings.pattern import Pattern, PatternError
@@ -60,6 +67,7 @@ _STATES: dict[MirrorState, Callable[[object], object]] = {
     MirrorState.ACTIVE: good,
     MirrorState.PAUSED: warn,
     MirrorState.STOPPED: bad,
+    MirrorState.PROMOTING: warn,
     MirrorState.PROMOTED: str,
 }
 _MS_PER_S = 1000.0
@@ -250,7 +258,8 @@ def pause(name: str, names: Sequence[str], options: ClientOptions) -> None:
         table = read_table(client)
         _find(table, name)
         if names:
-            _set_states(client, _chosen(table, name, names), MirrorState.PAUSED)
+            chosen = _chosen(table, name, names)
+            _set_states(client, [each for each in chosen if each.is_mirrored], MirrorState.PAUSED)
         else:
             change(client, {setting_name(name, STATE): "paused"})
     echo(f"paused {', '.join(names) or f'link {name}'}")
@@ -269,8 +278,8 @@ def resume(name: str, names: Sequence[str], options: ClientOptions) -> None:
         table = read_table(client)
         _find(table, name)
         if names:
-            chosen = [each for each in _chosen(table, name, names) if each.is_read_only]
-            _set_states(client, chosen, MirrorState.ACTIVE)
+            chosen = _chosen(table, name, names)
+            _set_states(client, [each for each in chosen if each.is_mirrored], MirrorState.ACTIVE)
         else:
             change(client, {setting_name(name, STATE): "active"})
     echo(f"resumed {', '.join(names) or f'link {name}'}")
@@ -282,13 +291,16 @@ def resume(name: str, names: Sequence[str], options: ClientOptions) -> None:
 )
 @click.argument("name")
 @topics_option
-@click.option("--force", is_flag=True, help="Do not wait; show how many records are missing.")
+@click.option(
+    "--force", is_flag=True, help="Do not wait; show which records and group offsets are missing."
+)
 @client_options
 def promote(name: str, names: Sequence[str], force: bool, options: ClientOptions) -> None:
     """Make mirrors ordinary topics, to which clients produce.
 
     Stop the producers of the source first: without --force, the command waits until the mirrors
-    have all records of the source, and group offsets are copied.
+    have all records of the source, and all group offsets at the source are committed here. Open
+    transactions of the source are aborted.
     """
     with connected(options) as client:
         table = read_table(client)
@@ -296,20 +308,19 @@ def promote(name: str, names: Sequence[str], force: bool, options: ClientOptions
         chosen = [each for each in _chosen(table, name, names) if each.is_read_only]
         if not chosen:
             fail(f"link {name} has no mirrors to promote")
+        groups = None
+        if link.groups is not None and not link.is_paused:
+            groups = GroupOffsetsCheck(client, link, names)
         if force:
-            _report_missing(find_lags(client, chosen))
+            report_missing(client, chosen)
+            if groups is not None:
+                groups.report_missing()
         else:
             await_no_lag(client, link, chosen)
-        _set_states(client, chosen, MirrorState.PROMOTED)
+            if groups is not None:
+                groups.await_copied()
+        promote_mirrors(client, link, chosen)
     echo(f"promoted {counted(len(chosen), 'topic')}: {', '.join(each.topic for each in chosen)}")
-
-
-def _report_missing(lags: Iterable[PartitionLag]) -> None:
-    for each in lags:
-        if each.lag is None:
-            echo(f"{each.topic}-{each.partition}: the source's end is not known", err=True)
-        elif each.lag:
-            echo(f"{each.topic}-{each.partition}: {each.lag} records are missing", err=True)
 
 
 @links.command("delete", epilog="\b\nExamples:\n  barnabas links delete prod\n")
@@ -333,9 +344,10 @@ def delete(name: str, force: bool, options: ClientOptions) -> None:
             f"Delete link {name} with its settings? {counted(len(mirrors), 'topic')} will not be "
             "mirrored any more."
         )
-        settings = [*link.client, TOPICS, GROUPS, STATE, SOURCE_CLUSTER_ID]
-        settings += [BYTES_PER_SECOND, GROUP_SYNC_MS]
+        promote_mirrors(client, link, [each for each in mirrors if each.is_read_only])
+        settings = [*link.client, *sorted(LINK_SETTINGS)]
         changes: dict[str, str | None] = {setting_name(name, key): None for key in settings}
+        changes |= {report_name(name, broker_id): None for broker_id in link.reports}
         changes |= {each.config_name: None for each in mirrors}
         change(client, changes)
     echo(f"deleted link {name}")

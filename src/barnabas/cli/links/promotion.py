@@ -1,16 +1,27 @@
-"""Waits until mirrors have all records of their source, before they are promoted."""
+"""Promotes mirrors: waits for records and group offsets, or shows which are missing."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from barnabas.cli.common.output import fail
 from barnabas.cli.common.printable import counted, echo
-from barnabas.cli.links.mirrors import find_lags
+from barnabas.cli.links.mirrors import change, find_lags, read_table
+from barnabas.client.errors import UnknownTopicError
+from barnabas.replication.links.link_table import (
+    PROMOTION,
+    GroupReport,
+    MirrorState,
+    PromotionRequest,
+    promotion_value,
+    setting_name,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from barnabas.cli.links.mirrors import PartitionLag
     from barnabas.client.facade import Client
@@ -19,15 +30,19 @@ if TYPE_CHECKING:
 _POLL_S = 0.2
 # A source without a response for this time is not reachable.
 _SILENCE_S = 30.0
-# Added to two intervals of the copies of group offsets, for the copy itself.
-_GROUPS_EXTRA_S = 2.0
+# A broker reports the group offsets that it knows to be missing within this time.
+_FIRST_REPORT_S = 10.0
+# Group offsets are missing for longer than this only if something is wrong.
+_GROUPS_S = 60.0
+# Brokers abort transactions within this time, if all partitions have leaders.
+_END_S = 120.0
+_OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def await_no_lag(client: Client, link: LinkDefinition, mirrors: Sequence[MirrorTopic]) -> None:
     """Wait until each partition has all records, by a response of the source from now on.
 
-    Then wait until a later round has copied the group offsets. Fails if the source does not
-    respond.
+    Fails if the source does not respond.
     """
     first: dict[tuple[str, int], int] = {}
     heard: dict[tuple[str, int], float] = {}
@@ -39,7 +54,7 @@ def await_no_lag(client: Client, link: LinkDefinition, mirrors: Sequence[MirrorT
         known = {each.topic for each in lags}
         missing = [each.topic for each in mirrors if each.topic not in known]
         if not open_ones and not missing:
-            break
+            return
         silent = [
             each for each in open_ones if now - heard[each.topic, each.partition] > _SILENCE_S
         ]
@@ -54,8 +69,6 @@ def await_no_lag(client: Client, link: LinkDefinition, mirrors: Sequence[MirrorT
             reported = text
             echo(text, err=True)
         time.sleep(_POLL_S)
-    if link.groups is not None:
-        time.sleep(2 * link.group_sync_ms / 1000 + _GROUPS_EXTRA_S)
 
 
 def _is_done(
@@ -77,3 +90,110 @@ def _is_done(
         return True
     heard[key] = now
     return False
+
+
+def report_missing(client: Client, mirrors: Sequence[MirrorTopic]) -> None:
+    """Show how many records of each partition are known to be missing."""
+    for each in find_lags(client, mirrors):
+        where = f"{each.topic}-{each.partition}"
+        if each.lag is None:
+            echo(f"{where}: the source's end is not known", err=True)
+        elif each.lag:
+            echo(f"{where}: {each.lag} records are missing", err=True)
+
+
+class GroupOffsetsCheck:
+    """Asks all brokers for reports about the group offsets of a link, and reads them."""
+
+    def __init__(self, client: Client, link: LinkDefinition, topics: Iterable[str]) -> None:
+        self._client = client
+        self._link = link
+        # The clock makes the token: two promotions of one link do not begin in one nanosecond.
+        self._request = PromotionRequest(f"{time.time_ns():x}", frozenset(topics))
+
+    def await_copied(self) -> None:
+        """Wait until all brokers show that no offset is missing; fail if offsets stay missing."""
+        self._ask()
+        deadline = time.monotonic() + _GROUPS_S
+        while not self._is_complete():
+            if time.monotonic() > deadline:
+                self._withdraw()
+                fail(
+                    f"group offsets are not copied: {self._summary()}. A group with members in "
+                    "this cluster gets no offsets: stop its consumers here. Otherwise see the logs "
+                    "of the brokers, or promote with --force what is here"
+                )
+            time.sleep(_POLL_S)
+        self._withdraw()
+
+    def report_missing(self) -> None:
+        """Show which offsets are missing as of the last copies."""
+        self._ask()
+        deadline = time.monotonic() + _FIRST_REPORT_S
+        brokers = len(self._client.describe_cluster().brokers)
+        while len(self._reports()) < brokers and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        if not self._is_complete():
+            echo(f"group offsets: {self._summary()}", err=True)
+        self._withdraw()
+
+    def _ask(self) -> None:
+        name = setting_name(self._link.name, PROMOTION)
+        change(self._client, {name: promotion_value(self._request)})
+
+    def _withdraw(self) -> None:
+        change(self._client, {setting_name(self._link.name, PROMOTION): None})
+
+    def _reports(self) -> list[GroupReport]:
+        link = read_table(self._client).links.get(self._link.name)
+        reports = [] if link is None else link.reports.values()
+        return [each for each in reports if each.token == self._request.token]
+
+    def _is_complete(self) -> bool:
+        """Whether the reports together cover all groups."""
+        covered: set[int] = set()
+        for report in self._reports():
+            if report.is_complete:
+                covered.update(report.partitions)
+            elif report.missing > 0:
+                return False
+        try:
+            topic = self._client.admin.describe_topic_partitions([_OFFSETS_TOPIC])[_OFFSETS_TOPIC]
+        except UnknownTopicError:
+            # The brokers create it for the first copy.
+            return False
+        return not isinstance(topic, Exception) and covered >= set(topic.partitions)
+
+    def _summary(self) -> str:
+        reports = self._reports()
+        names = [name for each in reports for name in each.groups]
+        count = sum(max(0, each.missing) for each in reports)
+        parts: list[str] = []
+        if count:
+            shown = ", ".join(names) + (" and others" if count > len(names) else "")
+            parts.append(f"those of {counted(count, 'group')} are missing: {shown}")
+        if not reports or any(each.missing < 0 for each in reports):
+            parts.append("not all brokers have read the groups of the source")
+        return "; ".join(parts) or "the source did not confirm that the last copies are current"
+
+
+def promote_mirrors(client: Client, link: LinkDefinition, mirrors: Sequence[MirrorTopic]) -> None:
+    """Make mirrors ordinary topics. Wait until the brokers have aborted open transactions."""
+    promoting = [replace(each, state=MirrorState.PROMOTING, reason="") for each in mirrors]
+    change(client, {each.config_name: each.config_value for each in promoting})
+    deadline = time.monotonic() + _END_S
+    names = {each.topic for each in mirrors}
+    while True:
+        table = read_table(client)
+        left = [each for each in table.mirrors_of(link.name) if each.is_read_only]
+        open_ones = [each.topic for each in left if each.topic in names]
+        if not open_ones:
+            return
+        if time.monotonic() > deadline:
+            fail(
+                f"{counted(len(open_ones), 'topic')} cannot be written to yet, for example "
+                f"{open_ones[0]}. The brokers go on aborting transactions of the source: check by "
+                f"`barnabas partitions --unwell` whether all partitions have leaders, and by "
+                f"`barnabas links describe {link.name}` when the topics are promoted"
+            )
+        time.sleep(_POLL_S)

@@ -67,6 +67,8 @@ __all__ = ["NewPartitions", "NewTopic", "PartitionState", "TopicListing", "Topic
 
 # From this version on, the request names topics by a struct of name and id.
 _DELETE_BY_STRUCT_FROM = 6
+# Partitions that one page describes, unless the caller asks for less.
+PAGE_PARTITIONS = 2_000
 _AUTO_CREATION_FROM = 4
 
 
@@ -329,11 +331,14 @@ class TopicPage:
     next_cursor: Cursor | None
 
 
-def _topic_page(names: Sequence[str], cursor: Cursor | None) -> AdminCall[TopicPage]:
+def _topic_page(
+    names: Sequence[str], cursor: Cursor | None, partitions_max: int
+) -> AdminCall[TopicPage]:
     """Describe a page of the named topics; no names means all topics."""
     request = DescribeTopicPartitionsRequest(
         # The broker requires the names in order.
-        topics=[TopicRequest(name=name) for name in sorted(names)]
+        topics=[TopicRequest(name=name) for name in sorted(names)],
+        response_partition_limit=partitions_max,
     )
     if cursor is not None:
         request.cursor = CursorRequest(topic_name=cursor.topic, partition_index=cursor.partition)
@@ -437,9 +442,14 @@ def describe_topics(
 
 
 def describe_topic_partitions(
-    sender: AdminSender, names: Iterable[str] = ()
+    sender: AdminSender, names: Iterable[str] = (), page_partitions: int = PAGE_PARTITIONS
 ) -> Plan[dict[str, TopicState | ClientError]]:
     """Describe topics with their partitions; no names means all topics.
+
+    Args:
+        sender: sends the requests.
+        names: names of topics; none of them means all topics.
+        page_partitions: partitions of one response, whose decoding holds the event loop.
 
     Returns:
         The topic's state, or an error, for each name.
@@ -453,7 +463,7 @@ def describe_topic_partitions(
     clock = sender.cluster.runtime.clock
     deadline_ms = clock.monotonic_ms() + sender.cluster.config.default_api_timeout_ms
     while True:
-        call = _topic_page(names, cursor)
+        call = _topic_page(names, cursor, page_partitions)
         try:
             page = yield from sender.send(ANY_NODE, call)
         except UnsupportedVersionError:

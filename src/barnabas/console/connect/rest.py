@@ -337,7 +337,7 @@ class ConnectCluster:
             return msgspec.json.decode(response.body or b"null", type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ConnectError(
-                f"{wanted.url} responded with something else than Kafka Connect does ({error}): "
+                f"{wanted.url} did not respond like Kafka Connect ({error}): "
                 "check the URL and its path",
                 response.status,
             ) from None

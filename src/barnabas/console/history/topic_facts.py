@@ -1,31 +1,43 @@
 """Facts about topics that change rarely: the start of their logs, and their cleanup policies.
 
-They are read less often than rates and lags, because a request for the configs of 10,000 topics
-takes longer than a sample. A topic that is new is looked up with the next sample.
+A page of the list of topics reads those of its own rows, because they would take longer than a
+sample for 10,000 topics. A list that is sorted by a fact reads as many as it can in a limited time,
+and the next pages read the others. Facts are used for a minute, and their number is limited.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
+from barnabas.console.access.users import ActingUser, acting_user
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from barnabas.cli.load.rates import TopicSample
     from barnabas.client.facade import Client
+    from barnabas.runtime.clock import Clock
 
 _log = logging.getLogger(__name__)
 
 _POLICY = "cleanup.policy"
-# How long facts are used (s).
-_AGE_S = 60.0
-# Topics of one request for configs.
-_CONFIGS_AT_ONCE = 1000
+# How long facts are used (ms).
+_AGE_MS = 60_000
+# How long one page reads facts (ms).
+_READ_MS = 2_000
+# Topics of one request.
+_TOPICS_AT_ONCE = 1000
+# Facts of all users together.
+_FACTS_MAX = 50_000
+
+
+_Call: TypeAlias = "Callable[[Callable[[Client], None], float], Awaitable[None]]"
+_Key: TypeAlias = "tuple[ActingUser | None, str]"
 
 
 class TopicFact(NamedTuple):
@@ -38,53 +50,82 @@ class TopicFact(NamedTuple):
 
 
 class TopicFacts:
-    """The facts of all topics. A thread refreshes them, and pages read them."""
+    """The facts that pages have read. Each user has those that the own rights allow.
 
-    def __init__(self) -> None:
-        # Replaced as a whole, so that a page sees the facts of one refresh.
-        self._facts: Mapping[str, TopicFact] = {}
-        # When they were read (s, monotonic clock); None before the first time.
-        self._at: float | None = None
+    Args:
+        clock: Measures the age of facts.
+    """
 
-    def of(self, name: str) -> TopicFact | None:
-        """Return the facts of a topic; None if they were not read yet."""
-        return self._facts.get(name)
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        # With the time (ms, monotonic clock) when they were read; the latest are the last.
+        self._facts: OrderedDict[_Key, tuple[float, TopicFact]] = OrderedDict()
 
-    def refresh(self, client: Client, topics: Mapping[str, TopicSample], at: float) -> None:
-        """Read the facts again if they are old; else those of new topics only.
+    def of(self, names: Iterable[str]) -> dict[str, TopicFact]:
+        """Return the facts that the user of this request knows, by topic."""
+        user, oldest = acting_user.get(), self._clock.monotonic_ms() - _AGE_MS
+        kept = ((name, self._facts.get((user, name))) for name in names)
+        return {name: each[1] for name, each in kept if each is not None and each[0] >= oldest}
 
-        A failure leaves facts unknown, and does not end the sampling.
+    def keep(self, found: Mapping[str, TopicFact]) -> None:
+        """Keep facts that the user of this request has read now, and forget the oldest ones."""
+        user, now = acting_user.get(), self._clock.monotonic_ms()
+        for name, fact in found.items():
+            self._facts[user, name] = (now, fact)
+            self._facts.move_to_end((user, name))
+        while len(self._facts) > _FACTS_MAX:
+            self._facts.popitem(last=False)
+
+    async def read(
+        self, call: _Call, samples: Mapping[str, TopicSample], names: Iterable[str]
+    ) -> dict[str, TopicFact]:
+        """Return the facts of topics, and read those that are not known, for at most two seconds.
+
+        A failure leaves facts unknown, because the rest of the page does not need them.
 
         Args:
-            client: A client of the thread.
-            topics: The topics of a sample.
-            at: Time of the sample (s, monotonic clock).
+            call: Runs a function with a client in a thread, with a limit of time (ms).
+            samples: The samples of topics; the start of a topic without one is unknown.
+            names: The topics.
         """
-        is_old = self._at is None or at - self._at >= _AGE_S
-        known = {} if is_old else {n: f for n, f in self._facts.items() if n in topics}
-        wanted = {name: sample for name, sample in topics.items() if name not in known}
+        every = list(names)
+        known = self.of(every)
+        wanted = {name: samples.get(name) for name in every if name not in known}
         if not wanted:
-            self._facts = known
-            return
+            return known
+        found: dict[str, TopicFact] = {}
         try:
-            starts = _start_offsets(client, wanted)
-            policies = _policies(client, list(wanted))
-        except ClientError as error:
+            await call(lambda client: _load(client, wanted, found), _READ_MS)
+        except (ClientError, TimeoutError) as error:
             _log.warning("Facts of topics are unknown: error=%s", error)
-            return
-        found = {name: TopicFact(starts[name], policies.get(name, "")) for name in wanted}
-        self._facts = {**known, **found}
-        self._at = at if is_old else self._at
+        # The thread may still add to `found` if the brokers stopped responding.
+        self.keep(found.copy())
+        return known | found
 
 
-def _start_offsets(client: Client, topics: Mapping[str, TopicSample]) -> dict[str, int | None]:
+def _load(
+    client: Client, topics: Mapping[str, TopicSample | None], found: dict[str, TopicFact]
+) -> None:
+    """Add the facts of topics to `found`, of some topics at a time."""
+    names = list(topics)
+    for first in range(0, len(names), _TOPICS_AT_ONCE):
+        part = names[first : first + _TOPICS_AT_ONCE]
+        starts = _start_offsets(client, {name: topics[name] for name in part})
+        policies = _policies(client, part)
+        found.update({name: TopicFact(starts[name], policies.get(name, "")) for name in part})
+
+
+def _start_offsets(
+    client: Client, topics: Mapping[str, TopicSample | None]
+) -> dict[str, int | None]:
+    sums = {name: None if sample is None else 0 for name, sample in topics.items()}
     wanted = {
         TopicPartition(name, number): "earliest"
         for name, sample in topics.items()
+        if sample is not None
         for number in sample.ends
     }
     found = client.admin.list_offsets(wanted) if wanted else {}
-    sums: dict[str, int | None] = dict.fromkeys(topics, 0)
     for tp in wanted:
         listed, before = found.get(tp), sums[tp.topic]
         if listed is None or isinstance(listed, ClientError) or before is None:
@@ -96,12 +137,9 @@ def _start_offsets(client: Client, topics: Mapping[str, TopicSample]) -> dict[st
 
 def _policies(client: Client, names: Sequence[str]) -> dict[str, str]:
     """Return the cleanup policies of the topics whose configs the user may see."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     policies: dict[str, str] = {}
-    for first in range(0, len(names), _CONFIGS_AT_ONCE):
-        part = names[first : first + _CONFIGS_AT_ONCE]
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in part]
-        found = client.admin.describe_configs(resources, keys=[_POLICY])
-        for resource, entries in found.items():
-            for entry in () if isinstance(entries, ClientError) else entries:
-                policies[resource.name] = entry.value or ""
+    for resource, entries in client.admin.describe_configs(resources, keys=[_POLICY]).items():
+        for entry in () if isinstance(entries, ClientError) else entries:
+            policies[resource.name] = entry.value or ""
     return policies

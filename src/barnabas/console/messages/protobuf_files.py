@@ -70,7 +70,8 @@ def _from_text(path: str, name: str) -> type[Message]:
             return Schema(disk.read(file).decode(), SchemaType.PROTOBUF)
         except UnicodeDecodeError:
             raise SchemaError(
-                f"{file} is not UTF-8: a set of descriptors has another name"
+                f"{file} is not UTF-8: a .proto file is text; give a set of descriptors a name "
+                "that does not end with .proto"
             ) from None
 
     def add_imports(schema: Schema, file: str, outer: tuple[str, ...]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas import aio
     from barnabas.client.consumer.consumer_records import ConsumerRecords
     from barnabas.client.consumer.partition_records import PartitionRecords
-    from barnabas.client.fetch.fetched_batch import FetchedBatch
+    from barnabas.client.fetch.record_set import BatchSpan
     from barnabas.client.topic_partition import TopicPartition
 
 # Fetched bytes from which on a reader needs a turn.
@@ -217,21 +217,26 @@ def _fetched_bytes(records: ConsumerRecords) -> int:
     size = 0
     for part in records.batches():
         for piece in part.pieces:
-            size += _batch_bytes(piece.batch)
+            size += batch_bytes(piece.batch.data, piece.batch.span)
             if size >= LARGE_BYTES:
                 return size
     return size
 
 
-def _batch_bytes(batch: FetchedBatch) -> int:
-    span = batch.span
+def batch_bytes(data: bytes | memoryview, span: BatchSpan) -> int:
+    """Return the bytes of a batch, decompressed, or at least `LARGE_BYTES`.
+
+    Args:
+        data: The bytes of a record set.
+        span: The batch in them.
+    """
     size, code = span.end - span.start, span.attributes & COMPRESSION_MASK
     if code == NONE:
         return size
     if span.magic != MAGIC_V2:
         # A message of an old format is rare, and so is decompressed in a turn.
         return LARGE_BYTES
-    compressed = memoryview(batch.data)[span.start + HEADER_SIZE : span.end]
+    compressed = memoryview(data)[span.start + HEADER_SIZE : span.end]
     try:
         return len(decompress(code, compressed, LARGE_BYTES))
     except DecompressedTooLargeError:

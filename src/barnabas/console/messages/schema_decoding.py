@@ -103,7 +103,7 @@ class SchemaDecoder:
             return decoded_value(value, data, f"schema {schema_id}")
         except SchemaLookup:
             known = self._failures.get(schema_id)
-            reason = "its schema was not looked up" if known is None else known[1]
+            reason = "the registry was not asked for its schema" if known is None else known[1]
             return plain.noted(reason)
         except (SchemaError, TypeError, ValueError, RecursionError) as error:
             return plain.noted(str(error)[:_REASON_CHARACTERS])

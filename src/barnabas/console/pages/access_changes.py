@@ -69,8 +69,9 @@ def preview_acl(_client: Client, form: Fields) -> Preview:
         acl.host,
     )
     columns = ("Principal", "Permission", "Operation", "Resource", "Pattern", "Host")
-    is_deny = acl.permission is AclPermission.DENY
-    warning = "This entry denies: what it denies may be allowed then." if is_deny else ""
+    warning = ""
+    if acl.permission is AclPermission.DENY:
+        warning = "This entry denies operations. Other entries may allow them after it is deleted."
     return Preview("Delete this access control entry?", "Delete it", columns, [row], warning)
 
 

@@ -174,7 +174,7 @@ class _Change(Generic[T]):
             raise HTTPException(503, str(error)) from error
         except _REFUSALS as error:
             text = error.message if isinstance(error, click.UsageError) else str(error)
-            text = text or "no answer in time"
+            text = text or "the brokers did not answer in time"
             entry.write("failed", error=text)
             session.draft = _draft(self._path, form, text, getattr(error, "field", ""))
             text = " ".join(filter(None, (text, missing_right(error, request, form))))

@@ -1,4 +1,4 @@
-"""The first page, the page of one broker, and the active reassignments."""
+"""The first page, and the page of one broker."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.history.charts import Line, axis_chart, chosen_span
 from barnabas.console.navigation import Entry
+from barnabas.console.pages.configs import config_tables
 from barnabas.console.pages.nodes import REPLICA_COLUMNS, replica_rows
 from barnabas.console.plans.config_sources import explained_configs
 from barnabas.console.tables import Column, tabulate
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
         TopicRates,
     )
     from barnabas.client.admin.cluster import QuorumDescription
+    from barnabas.client.admin.log_dirs import LogDirectory
     from barnabas.client.connections.metadata_cache import NodeInfo
     from barnabas.client.facade import Client
+    from barnabas.client.topic_partition import TopicPartition
     from barnabas.console.cluster_history import History
     from barnabas.console.history.charts import AxisChart, Span, Unit
     from barnabas.console.pages.nodes import ReplicaRow
@@ -223,7 +226,7 @@ def _problems(
         problems.append(Problem(text, "/doctor", is_severe=True))
     unwell = sum(each.unwell for each in sample.topics.values()) if sample else 0
     if unwell:
-        text = f"{unwell:,} partitions have no leader, or a replica that is out of sync"
+        text = f"Partitions without a leader, or with a replica out of sync: {unwell:,}"
         problems.append(Problem(text, "/why"))
     for each in brokers:
         if each.node is not None and each.node.error:
@@ -344,8 +347,28 @@ async def show_broker(request: Request) -> Response:
         node=node,
         release=release(found["features"].get("metadata.version", (0, None))[1]),
         sampled=sample.nodes.get(node) if sample is not None else None,
+        configs=config_tables(request, found.pop("configs")),
+        directories=tabulate(
+            request, _DIRECTORIES, found.pop("directories"), sort="path", prefix="directories."
+        ),
+        largest=tabulate(
+            request, _REPLICAS, found.pop("largest"), sort="-size", prefix="replicas."
+        ),
         **found,
     )
+
+
+_DIRECTORIES: tuple[Column[LogDirectory], ...] = (
+    Column("path", "Path", lambda row: row.path, style="mono name long"),
+    Column("state", "State", lambda row: "ok" if row.error is None else str(row.error)),
+    Column("replicas", "Replicas", lambda row: len(row.replicas), "number"),
+    Column("free", "Free", lambda row: row.usable_bytes, "size"),
+    Column("total", "Total", lambda row: row.total_bytes, "size"),
+)
+_REPLICAS: tuple[Column[tuple[int, TopicPartition]], ...] = (
+    Column("partition", "Partition", lambda row: row[1]),
+    Column("size", "Size", lambda row: row[0], "size"),
+)
 
 
 def _load_broker(client: Client, node: int) -> dict[str, Any]:

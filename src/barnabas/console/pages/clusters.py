@@ -23,7 +23,7 @@ async def show_clusters(request: Request) -> Response:
     frame = frame_of(request)
     rows = [_row(each) for each in request.app.state.consoles if _may_see(request, each)]
     if not rows:
-        raise HTTPException(403, "your log-in is for none of the clusters")
+        raise HTTPException(403, "your log-in is not valid for any of the clusters: log in again")
     table = tabulate(
         request,
         _COLUMNS,

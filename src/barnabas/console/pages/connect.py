@@ -21,12 +21,13 @@ from barnabas.console.navigation import Entry
 from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
 
     from barnabas.client.facade import Client
+    from barnabas.console.connect.config_form import Row
     from barnabas.console.connect.rest import (
         ConnectCluster,
         Connector,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         Worker,
     )
     from barnabas.console.console import Console
+    from barnabas.console.tables import Table
 
 _OFFSETS_MAX = 200
 _LAG_MS = 5_000
@@ -88,6 +90,55 @@ _COLUMNS: tuple[Column[ConnectorRow], ...] = (
 )  # fmt: skip
 
 
+_CLUSTERS: tuple[Column[ClusterFound], ...] = (
+    Column("name", "Connect cluster", lambda row: row.name, "name"),
+    Column("address", "Address", lambda row: row.url, "mono"),
+    Column("version", "Version", lambda row: row.worker.version if row.worker else None, "text"),
+    Column(
+        "workers",
+        "Workers with tasks",
+        lambda row: ", ".join(row.workers),
+        "name",
+    ),
+    Column(
+        "connectors",
+        "Connectors",
+        lambda row: len(row.connectors) if row.worker else None,
+        "number",
+    ),
+    Column("plugins", "Plug-ins", lambda row: len(row.plugins) if row.worker else None, "number"),
+    Column("change", "Change"),
+)
+_PLUGINS: tuple[Column[Plugin], ...] = (
+    Column("class", "Class", lambda row: row.name, "name"),
+    Column("type", "Type", lambda row: row.type, "text"),
+    Column("version", "Version", lambda row: row.version, "text"),
+)
+# The plug-ins of which a new connector can be made, by their short names.
+_CONNECTOR_PLUGINS: tuple[Column[Plugin], ...] = (
+    Column("connector", "Connector", lambda row: short_class(row.name)),
+    *_PLUGINS[1:],
+    _PLUGINS[0],
+)
+
+
+def plugin_table(
+    request: Request,
+    plugins: Sequence[Plugin],
+    columns: Sequence[Column[Plugin]],
+    prefix: str = "",
+) -> Table[Plugin]:
+    """Return a table of plug-ins."""
+    return tabulate(
+        request,
+        columns,
+        plugins,
+        text=lambda row: f"{row.name} {row.type}",
+        sort=columns[0].key,
+        prefix=prefix,
+    )
+
+
 def short_class(name: str) -> str:
     """Return the name of a class without its package."""
     return name.rpartition(".")[2]
@@ -112,6 +163,18 @@ async def show_clusters(request: Request) -> Response:
         request,
         "connect.html",
         clusters=found,
+        cluster_table=tabulate(
+            request,
+            _CLUSTERS if console.role_of(request) >= Role.OPERATOR else _CLUSTERS[:-1],
+            found,
+            sort="name",
+            prefix="clusters.",
+        ),
+        plugin_tables={
+            each.name: plugin_table(request, each.plugins, _PLUGINS, f"plugins.{each.name}.")
+            for each in found
+            if each.plugins
+        },
         table=tabulate(request, _COLUMNS, rows, text=_text, sort="name"),
         has_connectors=bool(rows),
         short_class=short_class,
@@ -183,6 +246,17 @@ _TASKS: tuple[Column[State], ...] = (
 )
 
 
+_CONFIG: tuple[Column[Row], ...] = (
+    Column("name", "Config", lambda row: row.name, "name"),
+    Column("value", "Value", lambda row: row.value, style="value"),
+)
+# The texts of a partition and its offset.
+_OFFSETS: tuple[Column[tuple[str, str]], ...] = (
+    Column("partition", "Partition", lambda row: row[0], "mono"),
+    Column("offset", "Offset", lambda row: row[1], style="value"),
+)
+
+
 async def show_connector(request: Request) -> Response:
     """Show a connector."""
     console, query = console_of(request), query_fields(request)
@@ -213,6 +287,15 @@ async def show_connector(request: Request) -> Response:
         lag=progress,
         lags=list(console.history.group(group_of(connector))),
         short_class=short_class,
+        config=tabulate(
+            request,
+            _CONFIG,
+            found.pop("config"),
+            text=lambda row: f"{row.name} {'' if row.is_secret else row.value}",
+            sort="name",
+            prefix="config.",
+        ),
+        offsets=tabulate(request, _OFFSETS, found.pop("offsets"), text=" ".join, prefix="offsets."),
         **found,
     )
 
@@ -290,8 +373,7 @@ async def show_form(request: Request) -> Response:
             request,
             "connect_plugins.html",
             cluster=cluster.name,
-            plugins=connectors,
-            short_class=short_class,
+            table=plugin_table(request, connectors, _CONNECTOR_PLUGINS),
         )
     return console.page(request, "connector_form.html", **values)
 

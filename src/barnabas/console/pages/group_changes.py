@@ -18,7 +18,7 @@ from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.pages.change import Done, Preview, change
-from barnabas.console.pages.config_changes import change_config, preview_config
+from barnabas.console.pages.configs import change_config, preview_config
 from barnabas.console.plans.offset_plans import offsets_csv, planned_offsets
 from barnabas.console.rendering import attachment, link
 

@@ -17,6 +17,7 @@ from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.history.charts import chosen_span
 from barnabas.console.navigation import Entry
+from barnabas.console.pages.configs import config_tables
 from barnabas.console.plans.config_sources import explained_configs
 from barnabas.console.plans.streams_picture import draw_topology
 from barnabas.console.tables import Column, tabulate
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
 
     from barnabas.cli.admin.group_lag import GroupProgress, PartitionProgress
     from barnabas.cli.load.rates import GroupSample
-    from barnabas.client.admin.group_descriptions import GroupDescription, GroupMember
+    from barnabas.client.admin.group_descriptions import (
+        GroupDescription,
+        GroupMember,
+        StreamsGroupDescription,
+        StreamsMember,
+        Subtopology,
+    )
     from barnabas.client.admin.groups import GroupListing
     from barnabas.client.admin.share_groups import ShareState
     from barnabas.client.facade import Client
@@ -190,7 +197,9 @@ async def show_group(request: Request) -> Response:
         assignments=assignments,
         changes=_changes_over_time(assignments),
         ages=[now - each.since for each in assignments],
-        **{key: value for key, value in found.items() if key != "offsets"},
+        configs=config_tables(request, found["configs"]),
+        **_streams_tables(request, found["streams"]),
+        **{key: value for key, value in found.items() if key not in {"offsets", "configs"}},
     )
 
 
@@ -216,6 +225,55 @@ def _member_table(request: Request, group: GroupDescription) -> Table[GroupMembe
         sort="member",
         prefix="m",
     )
+
+
+_SUBTOPOLOGIES: tuple[Column[Subtopology], ...] = (
+    Column("id", "Subtopology", lambda row: row.id),
+    Column("sources", "Source topics", lambda row: len(row.source_topics), style="name"),
+    Column(
+        "repartitions",
+        "Repartition topics read",
+        lambda row: len(row.repartition_source_topics),
+        style="name",
+    ),
+    Column(
+        "sinks",
+        "Repartition topics written",
+        lambda row: len(row.repartition_sink_topics),
+        style="name",
+    ),
+    Column("changelogs", "Changelogs", lambda row: len(row.changelog_topics), style="name"),
+)
+_TASKS: tuple[Column[StreamsMember], ...] = (
+    Column("member", "Member", lambda row: row.instance_id or row.member_id, "name"),
+    Column("process", "Process", lambda row: row.process_id, "name"),
+    Column("client", "Client", lambda row: row.client_id, "name"),
+    Column("active", "Active", lambda row: len(row.assignment.active), style="name"),
+    Column("standby", "Standby", lambda row: len(row.assignment.standby), style="name"),
+    Column("warmup", "Warm-up", lambda row: len(row.assignment.warmup), style="name"),
+    Column("epoch", "Epoch", lambda row: row.epoch, numeric=True),
+)
+
+
+def _streams_tables(
+    request: Request, streams: StreamsGroupDescription | None
+) -> dict[str, Table[Any] | None]:
+    """Return the tables of a streams group: parts of its topology, and tasks of its members."""
+    if streams is None:
+        return {"subtopologies": None, "tasks": None}
+    return {
+        "subtopologies": tabulate(
+            request, _SUBTOPOLOGIES, streams.subtopologies, sort="id", prefix="subtopologies."
+        ),
+        "tasks": tabulate(
+            request,
+            _TASKS,
+            streams.members,
+            text=lambda row: f"{row.instance_id or ''} {row.member_id} {row.process_id}",
+            sort="process",
+            prefix="tasks.",
+        ),
+    }
 
 
 def _load_group(client: Client, name: str) -> dict[str, Any]:

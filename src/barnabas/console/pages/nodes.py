@@ -169,6 +169,15 @@ class MoveRow(NamedTuple):
     lag: int
 
 
+_MOVE_COLUMNS: tuple[Column[MoveRow], ...] = (
+    Column("partition", "Partition", lambda row: row.partition),
+    Column("broker", "Broker", lambda row: row.broker),
+    Column("target", "To", lambda row: row.target, "mono"),
+    Column("copied", "Copied", lambda row: row.copied, numeric=True),
+    Column("lag", "Lag", lambda row: row.lag, "number"),
+)
+
+
 def _state(place: Place) -> str:
     error = place.directory.error
     return "usable" if error is None else str(error)
@@ -182,7 +191,7 @@ _PLACE_COLUMNS: tuple[Column[Place], ...] = (
     Column("replicas", "Replicas", lambda row: len(row.replicas) - row.future, "number"),
     Column("topics", "Topics", lambda row: len({tp.topic for tp in row.replicas}), "number"),
     Column("lag", "Largest lag", lambda row: row.lag, "number"),
-    Column("moving", "Moves to it", lambda row: row.future, "number"),
+    Column("moving", "Replicas that move to it", lambda row: row.future, "number"),
     Column("free", "Free", lambda row: row.directory.usable_bytes, numeric=True),
 )
 
@@ -205,7 +214,14 @@ async def show_directories(request: Request) -> Response:
         table=table,
         state=_state,
         silent=found["silent"],
-        moves=_moves(places),
+        moves=tabulate(
+            request,
+            _MOVE_COLUMNS,
+            _moves(places),
+            text=lambda row: f"{row.partition} {row.broker} {row.target}",
+            sort="partition",
+            prefix="moves.",
+        ),
         brokers=sorted({each.broker for each in places}),
         paths=sorted({each.directory.path for each in places}),
     )
@@ -320,7 +336,7 @@ def preview_feature(client: Client, form: Fields) -> Preview:
     now = feature_levels(client)[1].get(name, 0)
     text = "Brokers of versions that do not support the level can no longer join."
     if kind is UpgradeType.SAFE_DOWNGRADE:
-        text = "The cluster no longer uses what the higher level has."
+        text = "The cluster stops using the functions of the higher level."
     columns = ("Feature", "Now", "After")
     return Preview(f"Set {name} to {level}?", "Set it", columns, [(name, now, level)], text)
 

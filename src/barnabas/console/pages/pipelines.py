@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.routing import Route
 
 from barnabas.cli.spark.pipeline_runs import listed_bounds, project_of
 from barnabas.console.console import console_of
 from barnabas.console.navigation import Entry
+from barnabas.console.tables import Column, tabulate
 from barnabas.spark.pipelines.checkpoints import flow_statuses, read_checkpoints, read_notes
 from barnabas.spark.pipelines.definition import short_key
 from barnabas.spark.pipelines.project import ProjectError
 from barnabas.spark.pipelines.runs import is_running
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from barnabas.cli.load.metrics import QuerySample
     from barnabas.client.facade import Client
     from barnabas.console.settings import ConsoleSettings
+    from barnabas.console.tables import Table
     from barnabas.spark.pipelines.checkpoints import FlowStatus
 
 
@@ -35,10 +40,23 @@ async def show_pipelines(request: Request) -> Response:
     return console.page(
         request,
         "pipelines.html",
-        pipelines=found,
-        queries=queries,
+        pipelines=[
+            {**each, "table": tabulate(request, _FLOWS, each["flows"], prefix=f"flows{index}.")}
+            for index, each in enumerate(found)
+        ],
+        queries={
+            address: None if each is None else _query_table(request, each, f"queries{index}.")
+            for index, (address, each) in enumerate(queries.items())
+        },
         waits_for_queries=bool(console.settings.queries),
     )
+
+
+def _query_table(
+    request: Request, found: Mapping[str, QuerySample], prefix: str
+) -> Table[NamedQuery]:
+    rows = [NamedQuery(name, each) for name, each in found.items()]
+    return tabulate(request, _QUERIES, rows, prefix=prefix)
 
 
 def _load_pipeline(client: Client, directory: str) -> dict[str, Any]:
@@ -53,29 +71,68 @@ def _load_pipeline(client: Client, directory: str) -> dict[str, Any]:
         "name": project.name,
         "problem": "",
         "state": "running" if is_running(project.notes) else notes.last_run.get("result", "new"),
-        "flows": [_flow(each) for each in statuses],
+        "flows": statuses,
     }
 
 
-def _flow(status: FlowStatus) -> dict[str, Any]:
-    checkpoint = status.checkpoint
-    unmet = status.progress.get("expectations", {})
-    return {
-        "name": short_key(checkpoint.key),
-        "batch": checkpoint.committed_batch if checkpoint.committed_batch >= 0 else None,
-        "is_unfinished": status.has_unfinished_batch,
-        "rows_read": status.progress.get("rows_read"),
-        "rows_written": status.progress.get("rows_written"),
-        "rows_per_second": status.progress.get("rows_per_second"),
-        "seconds": status.progress.get("seconds"),
-        "lag": status.lag_by_topic,
-        "lost": sum(status.lost.values()),
-        "watermark": checkpoint.watermark_ms or -1,
-        "state_rows": status.state_rows,
-        "unmet": ", ".join(
-            f"{name}: {counts['failed']} of {counts['rows']}" for name, counts in unmet.items()
-        ),
-    }
+def _progress(name: str) -> Callable[[FlowStatus], Any]:
+    """Return a function that returns a value of the last reported batch; None without one."""
+    return lambda flow: flow.progress.get(name)
+
+
+def _batch(flow: FlowStatus) -> int | None:
+    """Return the last batch that was committed; None before the first one."""
+    batch = flow.checkpoint.committed_batch
+    return batch if batch >= 0 else None
+
+
+def _unmet(flow: FlowStatus) -> str:
+    """Return the expectations that rows did not meet, with the numbers of rows."""
+    found = flow.progress.get("expectations", {})
+    return ", ".join(f"{name}: {each['failed']} of {each['rows']}" for name, each in found.items())
+
+
+def total_lag(lag: Mapping[str, int | None]) -> int | None:
+    """Return the sum of the known lags behind topics; None if none is known."""
+    known = [behind for behind in lag.values() if behind is not None]
+    return sum(known) if known else None
+
+
+_FLOWS: tuple[Column[FlowStatus], ...] = (
+    Column("flow", "Flow", lambda flow: short_key(flow.checkpoint.key)),
+    Column("batch", "Batch", _batch, numeric=True),
+    Column("read", "Rows read in it", _progress("rows_read"), "number"),
+    Column("written", "Rows written", _progress("rows_written"), "number"),
+    Column("rate", "Rows/s", _progress("rows_per_second"), "rate"),
+    Column("seconds", "Duration", _progress("seconds"), numeric=True),
+    Column("lag", "Lag", lambda flow: total_lag(flow.lag_by_topic), numeric=True),
+    Column("watermark", "Watermark", lambda flow: flow.checkpoint.watermark_ms or -1, "moment"),
+    Column("state", "Rows of state", lambda flow: flow.state_rows, "number"),
+    Column("unmet", "Expectations not met", _unmet, "text"),
+)
+
+
+class NamedQuery(NamedTuple):
+    """A streaming query of a driver."""
+
+    name: str
+    sample: QuerySample
+
+    @property
+    def state(self) -> str:
+        """Whether the query runs, in a word."""
+        return "running" if self.sample.is_running else "ended"
+
+
+_QUERIES: tuple[Column[NamedQuery], ...] = (
+    Column("query", "Query", lambda row: row.name, "name"),
+    Column("state", "State", lambda row: row.state, "text"),
+    Column("rate", "Rows/s", lambda row: row.sample.rows_per_second, "rate"),
+    Column("seconds", "Duration", lambda row: row.sample.batch_seconds, numeric=True),
+    Column("lag", "Lag", lambda row: total_lag(row.sample.lag), numeric=True),
+    Column("rows", "Rows of state", lambda row: row.sample.state_rows, "number"),
+    Column("failures", "Failures", lambda row: row.sample.failures, numeric=True),
+)
 
 
 def _has_pipelines(settings: ConsoleSettings) -> bool:

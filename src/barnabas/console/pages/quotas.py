@@ -135,7 +135,7 @@ def set_quota(client: Client, form: Fields) -> Done:
         value = float(config_text(key, text))
     except ValueError:
         label = form.label("value")
-        raise FormError(f"{label}: {text} is no number for {key}", "value") from None
+        raise FormError(f"{label}: {text} is not a number for {key}", "value") from None
     client.admin.alter_quotas(owner, {key: value})
     return Done(f"set {key} of {entity_text(owner)} to {quota_text(value)}", _QUOTAS)
 
@@ -155,7 +155,7 @@ def preview_remove_quota(client: Client, form: Fields) -> Preview:
         raise FormError(f"{entity_text(owner)} has no quota {key}")
     columns = ("For", "Quota", "Limit")
     row = (entity_text(owner), key, quota_text(value))
-    text = "The next more general quota applies then, or none."
+    text = "Without it, the next more general quota applies, if there is one."
     return Preview("Remove this quota?", "Remove it", columns, [row], text)
 
 
@@ -242,7 +242,7 @@ def preview_delete_subscription(client: Client, form: Fields) -> Preview:
     if found is None:
         raise FormError(f"there is no subscription {name}")
     columns = ("Subscription", "Metrics", "Interval (ms)", "Clients")
-    text = "The clients push these metrics no longer."
+    text = "Clients stop pushing these metrics."
     return Preview(f"Delete the subscription {name}?", "Delete it", columns, [tuple(found)], text)
 
 

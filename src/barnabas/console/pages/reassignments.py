@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from barnabas.cli.partitions.balancing import BrokerLoad
     from barnabas.client.admin.partitions import Reassignment
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
@@ -83,6 +84,13 @@ _ACTIVE: tuple[Column[ActiveMove], ...] = (
 )
 
 
+# A broker, with its load before and after a plan.
+_LOADS: tuple[Column[tuple[int, tuple[BrokerLoad, BrokerLoad]]], ...] = (
+    Column("broker", "Broker", lambda row: row[0]),
+    Column("replicas", "Replicas", lambda row: row[1][1].replicas, numeric=True),
+    Column("leaders", "Preferred leaders", lambda row: row[1][1].leaders, numeric=True),
+    Column("size", "Size", lambda row: row[1][1].size, numeric=True),
+)
 _MOVES: list[Column[Move]] = [
     Column("partition", "Partition", lambda each: str(each.partition)),
     Column("before", "Replicas now", lambda each: _nodes(each.before), "text"),
@@ -112,6 +120,7 @@ async def show_plan(request: Request) -> Response:
         table=tabulate(
             request, _MOVES, found.planned, text=lambda each: str(each.partition), sort="partition"
         ),
+        loads=tabulate(request, _LOADS, list(found.loads.items()), sort="broker", prefix="loads."),
         specs=" ".join(_spec(each) for each in found.planned[:MOVES_MAX]),
         left_out=max(0, len(found.planned) - MOVES_MAX),
     )

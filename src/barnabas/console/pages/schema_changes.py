@@ -88,7 +88,7 @@ def set_compatibility(schemas: Schemas, form: Fields) -> Done:
     if level:
         form.one_of("level", LEVELS)
     schemas.registry.set_compatibility(level or None, subject)
-    words = f"is {level}" if level else "is that of the registry"
+    words = f"is {level}" if level else "is the default of the registry"
     return Done(f"the compatibility of {subject or 'all other subjects'} {words}", _page(subject))
 
 
@@ -98,7 +98,7 @@ def set_mode(schemas: Schemas, form: Fields) -> Done:
     if mode:
         form.one_of("mode", MODES)
     schemas.registry.set_mode(mode or None, subject, force=mode == IMPORT and form.has("force"))
-    words = f"is {mode}" if mode else "is that of the registry"
+    words = f"is {mode}" if mode else "is the default of the registry"
     return Done(f"the mode of {subject or 'all other subjects'} {words}", _page(subject))
 
 

@@ -130,7 +130,7 @@ def _token(client: Client, form: Fields) -> DelegationToken:
     with _explained():
         found = {each.token_id: each for each in client.admin.describe_delegation_tokens()}
     if token_id not in found:
-        raise FormError(f"there is no token {token_id}, or its owner does not let it be seen")
+        raise FormError(f"there is no token {token_id}, or the user of the console may not see it")
     return found[token_id]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.routing import Route
@@ -15,11 +16,12 @@ from barnabas.console.console import console_of
 from barnabas.console.forms import query_fields
 from barnabas.console.history.charts import chosen_span
 from barnabas.console.navigation import Entry
+from barnabas.console.pages.configs import config_tables
 from barnabas.console.plans.config_sources import defaults_of, explained_configs
 from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -47,7 +49,10 @@ class ListedTopic(NamedTuple):
     def records(self) -> int | None:
         """Number of offsets between the start and the end of the logs; None if it is unknown."""
         start = None if self.fact is None else self.fact.start_offsets
-        return None if self.sample is None or start is None else self.sample.end_offsets - start
+        if self.sample is None or start is None:
+            return None
+        # The start is newer than the sample, so that it may have moved past the end of that time.
+        return max(0, self.sample.end_offsets - start)
 
     @property
     def is_compacted(self) -> bool:
@@ -101,41 +106,49 @@ _LISTED: list[Column[ListedTopic]] = [
 ]
 
 
+# Columns whose values are facts, which a page reads.
+_FACTS = frozenset(("count", "policy"))
+
+
 async def show_topics(request: Request) -> Response:
     """Show all topics."""
     console, query = console_of(request), query_fields(request)
     found = await console.cluster.call(lambda client: client.admin.list_topics(internal=True))
     internal = query.has("internal")
     names = [name for name, topic in found.items() if internal or not topic.is_internal]
-    history = console.history
-    samples = history.latest.topics if history.latest else {}
-    rates = history.rates.topics if history.rates else {}
-    groups = _groups_by_topic(history)
-    rows = [
-        ListedTopic(
-            name,
-            samples.get(name),
-            rates.get(name),
-            groups.get(name, 0),
-            history.topic_facts.of(name),
-        )
-        for name in names
-    ]
+    samples = console.history.latest.topics if console.history.latest else {}
+
+    async def read(names: Sequence[str]) -> dict[str, TopicFact]:
+        return await console.topic_facts.read(console.cluster.call, samples, names)
+
+    by_fact = query.stripped("sort").removeprefix("-") in _FACTS
+    facts = await read(names) if by_fact else {}
+    rows = _listed(console.history, names, facts)
+    table = tabulate(request, _LISTED, rows, text=lambda each: each.name, sort="name")
+    if not by_fact and _FACTS & {each.key for each in table.columns}:
+        facts = await read([each.name for each in table.rows])
+        shown = [each._replace(fact=facts.get(each.name)) for each in table.rows]
+        table = replace(table, rows=shown)
     return console.page(
         request,
         "topics.html",
-        table=tabulate(request, _LISTED, rows, text=lambda each: each.name, sort="name"),
+        table=table,
         internal=internal,
         hidden=len(found) - len(names),
+        unsorted=len(names) - len(facts) if by_fact else 0,
     )
 
 
-def _groups_by_topic(history: History) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for group in history.latest.groups.values() if history.latest else ():
-        for name in {each.partition.topic for each in group.partitions}:
-            counts[name] = counts.get(name, 0) + 1
-    return counts
+def _listed(
+    history: History, names: Iterable[str], facts: Mapping[str, TopicFact]
+) -> list[ListedTopic]:
+    samples = history.latest.topics if history.latest else {}
+    rates = history.rates.topics if history.rates else {}
+    groups = history.groups_by_topic()
+    return [
+        ListedTopic(name, samples.get(name), rates.get(name), groups.get(name, 0), facts.get(name))
+        for name in names
+    ]
 
 
 class ShownPartition(NamedTuple):
@@ -195,7 +208,7 @@ _CONSUMERS: list[Column[Consumer]] = [
     Column("committed", "Partitions with offsets", lambda each: each.committed, "number"),
     Column("assigned", "Assigned partitions", lambda each: each.assigned, "number"),
     Column("lag", "Lag", lambda each: each.lag, "number"),
-    Column("seconds", "Group lag in time", lambda each: each.sample.lag_seconds, numeric=True),
+    Column("seconds", "Lag in time", lambda each: each.sample.lag_seconds, numeric=True),
 ]
 
 
@@ -237,7 +250,8 @@ async def show_topic(request: Request) -> Response:
             "bytes": _skew(each.size for each in partitions),
             "rate": _skew(by_partition.values()),
         },
-        **{key: value for key, value in found.items() if key != "partitions"},
+        configs=config_tables(request, found["configs"]),
+        **{key: value for key, value in found.items() if key not in {"partitions", "configs"}},
     )
 
 

@@ -174,7 +174,37 @@ async def show_hanging(request: Request) -> Response:
     limit_ms = query.duration("age") if query.stripped("age") else _DEFAULT_AGE_MS
     async with console.examining:
         found = await console.cluster.call(lambda client: _load_hanging(client, limit_ms))
-    return console.page(request, "hanging.html", age=age, age_ms=age_ms, **found)
+    # Only administrators have buttons in the table.
+    is_administrator = console.role_of(request) >= Role.ADMIN
+    table = tabulate(
+        request,
+        _HANGING if is_administrator else _HANGING[:-1],
+        found.pop("hanging"),
+        text=lambda row: f"{row.partition} {row.producer.producer_id} {row.transactional_id or ''}",
+        sort="-quiet",
+    )
+    return console.page(request, "hanging.html", age=age, table=table, **found)
+
+
+def _quiet_ms(row: OpenTransaction) -> int:
+    """Return the time since the last write of the producer (ms)."""
+    return age_ms(row.producer.last_timestamp)
+
+
+_HANGING: tuple[Column[OpenTransaction], ...] = (
+    Column("partition", "Partition", lambda row: row.partition),
+    Column(
+        "start",
+        "From offset",
+        lambda row: row.producer.current_transaction_start_offset,
+        numeric=True,
+    ),
+    Column("producer", "Producer id", lambda row: row.producer.producer_id, "mono"),
+    Column("epoch", "Epoch", lambda row: row.producer.producer_epoch, "number"),
+    Column("quiet", "No write for", _quiet_ms, numeric=True),
+    Column("id", "Transactional id", lambda row: row.transactional_id, "name"),
+    Column("change", "Change"),
+)
 
 
 def _load_hanging(client: Client, limit_ms: int) -> dict[str, Any]:

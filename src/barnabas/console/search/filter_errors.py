@@ -99,7 +99,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Explanation]], ..
 # The library's reasons for a single message.
 _PLAIN_WORDS = (
     ("Key not found in map : ", "there is no member "),
-    ("Applying SELECT to non-message type", "it asks for a member of what has no members"),
+    ("Applying SELECT to non-message type", "it asks for a member of a value without members"),
     ("No matching overloads found : ", "the values do not have the types of "),
 )
 

@@ -88,6 +88,9 @@ def payload(form: Fields, part: Part, topic: str, registry: SchemaRegistry | Non
         if isinstance(error, FormError):
             raise
         raise FormError(f"the {part} is not {_WORDS.get(kind, kind)}: {error}", part) from None
+    except RecursionError:
+        text = f"the {part} is nested too deeply: write JSON with fewer levels"
+        raise FormError(text, part) from None
     raise FormError(f"there is no kind {kind}", f"{part}_kind")
 
 

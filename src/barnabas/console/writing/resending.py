@@ -9,17 +9,21 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.client.errors import UnknownPartitionError
-from barnabas.client.fetch.record_set import ConsumerRecord, read_records
+from barnabas.client.errors import CorruptRecordsError, UnknownPartitionError
+from barnabas.client.fetch.record_set import ConsumerRecord, iter_span_records, visible_batches
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.forms import FormError
+from barnabas.console.messages.reading import LARGE_BYTES, batch_bytes
 from barnabas.console.messages.record_view import record_size
 from barnabas.console.writing.payloads import headers
+from barnabas.record.batch import MAGIC_V2
+from barnabas.record.record import CorruptBatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from barnabas.client.facade import Client
+    from barnabas.client.fetch.record_set import RecordSet
     from barnabas.console.forms import Fields
 
 RECORDS_MAX = 100
@@ -62,25 +66,12 @@ def read_sources(
         ClientError: They cannot be read.
     """
     _check_offsets(client, topic, places)
-    wanted = set(places)
     found: dict[tuple[int, int], ConsumerRecord] = {}
     total = 0
     for tp, begin, end in _ranges(topic, places):
         for records in client.fetch_range({tp: (begin, end)}):
-            for each in read_records(records):
-                place = (tp.partition, each.offset)
-                if place not in wanted:
-                    continue
-                source = ConsumerRecord(
-                    topic,
-                    *place,
-                    each.timestamp,
-                    each.timestamp_type,
-                    each.key,
-                    each.value,
-                    tuple(each.headers),
-                )
-                found[place] = source
+            for source in _records_at(records, tp, places):
+                found[tp.partition, source.offset] = source
                 total += record_size(source)
                 if total > BYTES_MAX:
                     raise FormError(
@@ -91,6 +82,48 @@ def read_sources(
         if (partition, offset) not in found:
             raise FormError(f"{topic} has no message at partition {partition}, offset {offset}")
     return [found[place] for place in places]
+
+
+def _records_at(
+    records: RecordSet, tp: TopicPartition, places: Sequence[tuple[int, int]]
+) -> Iterator[ConsumerRecord]:
+    """Yield the records of a set at these places. Batches without such a place are not decoded.
+
+    Raises:
+        FormError: A batch is too large: while it is decoded, it would delay all other pages.
+        CorruptRecordsError: A batch is malformed.
+    """
+    offsets = [offset for partition, offset in places if partition == tp.partition]
+    for span in visible_batches(records):
+        # Only the batches of the newest format have reliable offsets and sizes in their headers.
+        has_header = span.magic == MAGIC_V2
+        wanted = {
+            each
+            for each in offsets
+            if not has_header or span.base_offset <= each < span.next_offset
+        }
+        if not wanted:
+            continue
+        if has_header and batch_bytes(records.data, span) >= LARGE_BYTES:
+            raise FormError(
+                f"{tp} has offset {min(wanted)} in a batch of {LARGE_BYTES // 1024 // 1024} MiB or "
+                f"more. The console sends only messages of smaller batches again: use a program "
+                f"with a consumer and a producer"
+            )
+        try:
+            for each in iter_span_records(records.data, span):
+                if each.offset in wanted:
+                    yield ConsumerRecord(
+                        *tp,
+                        each.offset,
+                        each.timestamp,
+                        each.timestamp_type,
+                        each.key,
+                        each.value,
+                        tuple(each.headers),
+                    )
+        except CorruptBatchError as error:
+            raise CorruptRecordsError(tp, span.base_offset, str(error), span.next_offset) from None
 
 
 def _check_offsets(client: Client, topic: str, places: Iterable[tuple[int, int]]) -> None:

@@ -4,6 +4,7 @@ All state of links is in the dynamic configs of all brokers, whose names Kafka d
 
     barnabas.link.NAME.KEY             a setting of the link, or a key of the client's config
     barnabas.link.NAME.topic.TOPIC     a mirror topic: its state, the id of its source, a reason
+    barnabas.link.NAME.report.BROKER   the group offsets that a broker has copied, for a promotion
 
 So Kafka's tools show and change links like other configs, and snapshots and replays need nothing
 new. A mirror topic is written here before it is created: no client can produce to it in between.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 LINK_PREFIX = "barnabas.link."
 _TOPIC_KEY = "topic."
+_REPORT_KEY = "report."
 LINK_NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")
 
 # The settings of a link that are not keys of the client's config.
@@ -33,8 +35,10 @@ STATE = "state"
 SOURCE_CLUSTER_ID = "source.cluster.id"
 BYTES_PER_SECOND = "bytes.per.second"
 GROUP_SYNC_MS = "group.sync.ms"
+# A promotion that waits for group offsets, see `PromotionRequest`.
+PROMOTION = "promotion"
 LINK_SETTINGS = frozenset(
-    {TOPICS, GROUPS, STATE, SOURCE_CLUSTER_ID, BYTES_PER_SECOND, GROUP_SYNC_MS}
+    {TOPICS, GROUPS, STATE, SOURCE_CLUSTER_ID, BYTES_PER_SECOND, GROUP_SYNC_MS, PROMOTION}
 )
 _GROUP_SYNC_DEFAULT_MS = 5_000
 _GROUP_SYNC_LEAST_MS = 100
@@ -46,7 +50,7 @@ NO_TOPIC_ID = bytes(16)
 class MirrorState(StrEnum):
     """The state of a mirror topic.
 
-    active ⇄ paused, active → stopped (its source has changed), each of them → promoted.
+    active ⇄ paused, active → stopped (its source has changed), each of them → promoting → promoted.
     """
 
     # Records are fetched from the source.
@@ -55,6 +59,8 @@ class MirrorState(StrEnum):
     PAUSED = "paused"
     # Nothing is fetched: the source is not the log that was mirrored. The reason is stored.
     STOPPED = "stopped"
+    # Nothing is fetched: the brokers abort the open transactions of the source.
+    PROMOTING = "promoting"
     # An ordinary topic, to which clients produce.
     PROMOTED = "promoted"
 
@@ -75,6 +81,11 @@ class MirrorTopic(msgspec.Struct, frozen=True):
         """Whether only the link may append."""
         return self.state is not MirrorState.PROMOTED
 
+    @property
+    def is_mirrored(self) -> bool:
+        """Whether the topic follows its source, or would if it were resumed."""
+        return self.state not in (MirrorState.PROMOTING, MirrorState.PROMOTED)
+
     def may_copy(self, topic_id: bytes) -> bool:
         """Return whether the source topic with this id may be the topic that was mirrored.
 
@@ -94,6 +105,32 @@ class MirrorTopic(msgspec.Struct, frozen=True):
         return f"{self.state} {self.source_id.hex()} {reason}".rstrip()
 
 
+class PromotionRequest(msgspec.Struct, frozen=True):
+    """The request of a promotion to all brokers: copy the group offsets once more and report."""
+
+    # Differs between promotions.
+    token: str
+    # The topics whose offsets the promotion waits for.
+    topics: frozenset[str]
+
+
+class GroupReport(msgspec.Struct, frozen=True):
+    """The answer of one broker to a `PromotionRequest`.
+
+    A complete report shows that the broker has read the offsets of all its groups from the source
+    after it had seen the request, and that it has committed all of them.
+    """
+
+    token: str
+    is_complete: bool
+    # Partitions of `__consumer_offsets` whose groups the broker has copied.
+    partitions: list[int]
+    # Number of groups with offsets at the source that are not committed here; -1 if not known.
+    missing: int
+    # The names of some of these groups.
+    groups: list[str]
+
+
 class LinkDefinition(msgspec.Struct, frozen=True):
     """One link: where the source cluster is, and what is mirrored."""
 
@@ -108,6 +145,9 @@ class LinkDefinition(msgspec.Struct, frozen=True):
     # Limit of each broker; None: no limit.
     bytes_per_second: int | None = None
     group_sync_ms: int = _GROUP_SYNC_DEFAULT_MS
+    promotion: PromotionRequest | None = None
+    # The reports of brokers, by broker id, for the promotion or an earlier one.
+    reports: Mapping[str, GroupReport] = {}
     # Why a setting cannot be used; empty if all are valid.
     problem: str = ""
 
@@ -134,12 +174,31 @@ def setting_name(link: str, key: str) -> str:
     return link_prefix(link) + key
 
 
+def report_name(link: str, broker_id: int | str) -> str:
+    """Return the name of the config that stores the report of a broker."""
+    return f"{link_prefix(link)}{_REPORT_KEY}{broker_id}"
+
+
+def report_value(report: GroupReport) -> str:
+    """Return the value of that config."""
+    return msgspec.json.encode(report).decode()
+
+
+def promotion_value(request: PromotionRequest) -> str:
+    """Return the value of the config that stores a promotion."""
+    return " ".join((request.token, *sorted(request.topics)))
+
+
 def client_key_of(config_name: str) -> str | None:
     """Return the key of the client's config that a link's config stores; None for other names."""
     if not config_name.startswith(LINK_PREFIX):
         return None
     _, _, key = config_name.removeprefix(LINK_PREFIX).partition(".")
-    return None if key in LINK_SETTINGS or key.startswith(_TOPIC_KEY) else key
+    return key if _is_client_key(key) else None
+
+
+def _is_client_key(key: str) -> bool:
+    return key not in LINK_SETTINGS and not key.startswith((_TOPIC_KEY, _REPORT_KEY))
 
 
 def read_links(configs: Mapping[str, str]) -> LinkTable:
@@ -176,7 +235,7 @@ def _mirror(link: str, topic: str, value: str) -> MirrorTopic:
 
 
 def _link(name: str, settings: Mapping[str, str]) -> LinkDefinition:
-    client = {key: value for key, value in settings.items() if key not in LINK_SETTINGS}
+    client = {key: value for key, value in settings.items() if _is_client_key(key)}
     try:
         return LinkDefinition(
             name,
@@ -187,6 +246,8 @@ def _link(name: str, settings: Mapping[str, str]) -> LinkDefinition:
             settings.get(SOURCE_CLUSTER_ID, ""),
             int(settings[BYTES_PER_SECOND]) if settings.get(BYTES_PER_SECOND) else None,
             max(_GROUP_SYNC_LEAST_MS, int(settings.get(GROUP_SYNC_MS, _GROUP_SYNC_DEFAULT_MS))),
+            _promotion(settings.get(PROMOTION, "")),
+            _reports(settings),
         )
     except (PatternError, ValueError) as error:
         return LinkDefinition(name, client, problem=str(error))
@@ -194,3 +255,22 @@ def _link(name: str, settings: Mapping[str, str]) -> LinkDefinition:
 
 def _pattern(text: str) -> Pattern | None:
     return Pattern(text) if text else None
+
+
+def _promotion(text: str) -> PromotionRequest | None:
+    words = text.split()
+    return PromotionRequest(words[0], frozenset(words[1:])) if words else None
+
+
+def _reports(settings: Mapping[str, str]) -> dict[str, GroupReport]:
+    """Return the reports that can be read, by broker id."""
+    found: dict[str, GroupReport] = {}
+    for key, value in settings.items():
+        if not key.startswith(_REPORT_KEY):
+            continue
+        try:
+            report = msgspec.json.decode(value, type=GroupReport)
+        except msgspec.MsgspecError:
+            continue
+        found[key.removeprefix(_REPORT_KEY)] = report
+    return found

@@ -169,7 +169,7 @@ class ReplicaAppends:
             if leader is None:
                 results[key] = self._refusal(key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
                 continue
-            if read_only and key.topic in read_only:
+            if read_only and key.topic in read_only and origin is not AppendOrigin.PROMOTION:
                 results[key] = self._refuse_mirror(key, origin)
                 continue
             try:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Interval of the rounds that look for new topics, partitions and configs in the source.
-_TOPICS_MS = 5_000.0
 # Interval of the search for mirrors that this broker leads. Changes of the metadata begin it at
 # once, but not the failure of a disk.
 _LEAD_MS = 5_000.0
@@ -70,7 +68,11 @@ class Link:
             ),
         )
         self._topics = MirrorTopics(
-            self.source, dependencies.cluster, dependencies.forwarding, runtime.timer
+            self.source,
+            dependencies.cluster,
+            dependencies.forwarding,
+            runtime.timer,
+            dependencies.cluster_id,
         )
         self._groups = GroupOffsets(self.source, dependencies)
         # Whether the state of links has changed, so that topics may have to be created.
@@ -99,6 +101,7 @@ class Link:
     def check(self, table: LinkTable, *, manages_topics: bool) -> None:
         """Do what is due: start and stop mirrors, find moved leaders, begin rounds."""
         is_active = not self.definition.is_paused
+        self._topics.table = table
         now_ms = self._clock.monotonic_ms()
         if self.has_new_leaders or now_ms >= self._lead_due_ms:
             self.has_new_leaders = False
@@ -127,9 +130,10 @@ class Link:
             return
         if manages_topics and (self.has_new_table or now_ms >= self._topics_due_ms):
             self.has_new_table = self._topics.is_busy
-            self._topics_due_ms = now_ms + _TOPICS_MS
-            self._topics.start_round(self.definition, table)
-        if self.definition.groups is not None and now_ms >= self._groups_due_ms:
+            self._topics_due_ms = now_ms + self._topics.interval_ms
+            self._topics.start_round(self.definition)
+        has_promotion = self._groups.check_promotion(self.definition)
+        if self.definition.groups is not None and (has_promotion or now_ms >= self._groups_due_ms):
             self._groups_due_ms = now_ms + self.definition.group_sync_ms
             self._start_groups(table)
         self._follow()

@@ -30,6 +30,8 @@ class LinkDependencies(msgspec.Struct, frozen=True):
     replicas: ReplicaManager
     groups: GroupCoordinator
     latest: LatestOffsets
+    # Asks leaders how much of the source is left in promoted mirrors.
+    remains: LatestOffsets
     auto_topics: AutoTopics
     # Access to the active controller.
     forwarding: ControllerAccess

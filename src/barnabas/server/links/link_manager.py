@@ -11,7 +11,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
-from barnabas.replication.links.link_table import LINK_PREFIX, LinkTable, read_links
+from barnabas.replication.links.link_table import (
+    LINK_PREFIX,
+    LinkTable,
+    MirrorState,
+    read_links,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition_registry import LeadershipChanges
     from barnabas.server.links.link import Link
     from barnabas.server.links.link_dependencies import LinkDependencies
+    from barnabas.server.links.promotions import Promotions
     from barnabas.waiting.timing_wheel import WheelEntry
 
 _log = logging.getLogger(__name__)
@@ -37,6 +43,10 @@ class LinkManager:
         self.table = LinkTable({}, {})
         # Topics that only their links write to.
         self._read_only: set[str] = set()
+        # Those of them that become ordinary topics.
+        self._promoting: frozenset[str] = frozenset()
+        # Created with the first promotion.
+        self._promotions: Promotions | None = None
         # The configs that the table was read from.
         self._configs: Mapping[str, str] = {}
         # Links without a problem, by name.
@@ -54,12 +64,20 @@ class LinkManager:
             return
         before = self._read_only
         self.table = read_links(configs)
-        self._read_only = {name for name, each in self.table.mirrors.items() if each.is_read_only}
-        self._dependencies.replicas.set_read_only_topics(self._read_only)
-        self._update_links()
+        mirrors = self.table.mirrors.items()
+        self._read_only = {name for name, each in mirrors if each.is_read_only}
+        self._promoting = frozenset(
+            name for name, each in mirrors if each.state is MirrorState.PROMOTING
+        )
         ended = before - self._read_only
+        if self._promoting or ended:
+            # A leader may report that nothing of the source is left only when it has stopped.
+            for link in self.links.values():
+                link.stop_mirrors(self._promoting | ended)
+        self._dependencies.replicas.set_read_only_topics(self._read_only, self._promoting)
+        self._update_links()
         if ended:
-            self._end_mirrors(image, ended)
+            self._find_promotions().end_at_once(image, ended)
         self._check_soon()
 
     def on_changes(self, changes: LeadershipChanges) -> None:
@@ -76,15 +94,13 @@ class LinkManager:
             link.close()
         self.links.clear()
 
-    def _end_mirrors(self, image: ClusterImage, topics: set[str]) -> None:
-        """Stop fetching, then let the clients of this cluster write."""
-        # Imported only on brokers with links.
-        from barnabas.server.links.ended_mirrors import EndedMirrors
+    def _find_promotions(self) -> Promotions:
+        if self._promotions is None:
+            # Imported only on brokers with links.
+            from barnabas.server.links.promotions import Promotions
 
-        for link in self.links.values():
-            link.stop_mirrors(topics)
-        replicas, runtime = self._dependencies.replicas, self._dependencies.runtime
-        EndedMirrors(replicas, runtime.clock).end(image, topics)
+            self._promotions = Promotions(self._dependencies)
+        return self._promotions
 
     def _update_links(self) -> None:
         defined = self.table.links
@@ -127,10 +143,12 @@ class LinkManager:
 
     def _check(self) -> None:
         self._entry = None
-        if self._is_closed or not self.links:
+        if self._is_closed or not (self.links or self._promoting):
             return
         self._entry = self._dependencies.wheel.add(_CHECK_MS, self._check)
         manages_topics = self._manages_topics
+        if self._promoting:
+            self._find_promotions().check(self.table, manages_topics=manages_topics)
         for link in self.links.values():
             try:
                 link.check(self.table, manages_topics=manages_topics)

@@ -3,23 +3,21 @@
 One broker of the cluster does this for all links: the live broker with the lowest id. If two
 brokers do it for a moment, the controller refuses what the other has done already.
 
-A round: list the topics of the source; write new mirrors to the metadata; create topics and
-partitions that are missing; copy changed configs; stop the mirrors whose source was recreated.
+A round: list the topics of the source, in pages; write new mirrors to the metadata; stop mirrors
+whose source was recreated; create missing topics and partitions; copy changed configs.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from barnabas.client.admin.configs import describe_configs
-from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
-from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
+from barnabas.client.admin.sender import Pause
+from barnabas.client.admin.topics import TopicState, describe_topic_partitions
+from barnabas.client.errors import ClientError
+from barnabas.metadata.configs_image import ALL_BROKERS, TOPIC
 from barnabas.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -30,10 +28,14 @@ from barnabas.protocol.messages.topics import (
 from barnabas.protocol.resources import ConfigResource, ResourceType
 from barnabas.replication.links.link_table import (
     SOURCE_CLUSTER_ID,
+    LinkTable,
     MirrorState,
     MirrorTopic,
+    read_links,
     setting_name,
 )
+from barnabas.server.links.link_configs import alter_configs, log_refusals
+from barnabas.server.links.name_filter import NameFilter
 from barnabas.server.links.plan_runner import start_plan
 from barnabas.settings.key import ConfigError
 from barnabas.storage.config import TOPIC_CONFIGS
@@ -42,10 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.client.admin.configs import ConfigEntry
-    from barnabas.client.connections.metadata_cache import TopicInfo
-    from barnabas.client.errors import ClientError
+    from barnabas.client.admin.sender import Plan
     from barnabas.metadata.image import ClusterImage
-    from barnabas.replication.links.link_table import LinkDefinition, LinkTable
+    from barnabas.replication.links.link_table import LinkDefinition
     from barnabas.runtime.clock import Timer
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess
@@ -54,10 +55,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TIMEOUT_MS = 30_000
+# Interval of the rounds; and the least interval for each partition in the source.
+_INTERVAL_MS = 5_000.0
+_INTERVAL_MS_OF_PARTITION = 1.0
+# Partitions of one response of the source: some 3 ms of work.
+_PAGE_PARTITIONS = 500
 # Limits of one request to the controller, and of one to the source.
 _MIRRORS_AT_ONCE = 200
 _TOPICS_AT_ONCE = 50
-_SET, _DELETE = 0, 1
 # Configs that belong to the brokers of one cluster.
 _NOT_COPIED = frozenset(
     {
@@ -79,42 +84,68 @@ class MirrorTopics:
         cluster: ClusterView,
         forwarding: ControllerAccess,
         timer: Timer,
+        cluster_id: str,
     ) -> None:
         self._source = source
         self._cluster = cluster
         self._forwarding = forwarding
         self._timer = timer
+        # Id of this cluster.
+        self._cluster_id = cluster_id
+        # The links and mirrors as of now: a round takes some time. Moved by the link.
+        self.table = LinkTable({}, {})
+        # The topics of the source as of the last round, and the decisions about their names.
+        self._topics: dict[str, TopicState] = {}
+        self._filter = NameFilter()
         # Whether a round is in progress.
         self.is_busy = False
         # Index of the first mirror whose configs the next round reads.
         self._next_mirror = 0
-        # Topics that exist here and are not mirrors. Each is logged once.
-        self._conflicts: set[str] = set()
+        # Topics that match and are not mirrored. Each is logged once.
+        self._refused: set[str] = set()
 
-    def start_round(self, link: LinkDefinition, table: LinkTable) -> None:
+    @property
+    def interval_ms(self) -> float:
+        """Time between rounds, which grows with the source to bound their share of the CPU."""
+        partitions = sum(len(each.partitions) for each in self._topics.values())
+        return max(_INTERVAL_MS, partitions * _INTERVAL_MS_OF_PARTITION)
+
+    def start_round(self, link: LinkDefinition) -> None:
         """Begin a round, unless one is in progress."""
         if self.is_busy:
             return
         self.is_busy = True
 
-        def on_listed(_none: None, error: ClientError | None) -> None:
+        def on_done(_none: None, error: ClientError | None) -> None:
             self.is_busy = False
-            if error is None:
-                self._on_listed(link, table)
+            if error is not None:
+                _log.info("Topics of a source are not known: link=%s error=%s", link.name, error)
 
-        self._source.cluster.refresh(None, on_listed)
+        start_plan(self._round(link), self._timer, on_done)
 
-    def _on_listed(self, link: LinkDefinition, table: LinkTable) -> None:
-        metadata = self._source.cluster.metadata
-        if metadata.cluster_id and not link.source_cluster_id:
-            self._alter({setting_name(link.name, SOURCE_CLUSTER_ID): metadata.cluster_id})
-        topics = {
-            name: topic
-            for name, topic in metadata.topics.items()
-            if link.topics is not None and not topic.is_internal and link.topics.matches(name)
+    def _round(self, link: LinkDefinition) -> Plan[None]:
+        cluster = self._source.cluster
+        if cluster.metadata.cluster_id is None:
+            yield {"metadata": partial(cluster.refresh, ())}
+        source_id = cluster.metadata.cluster_id
+        if source_id in (None, self._cluster_id) or link.source_cluster_id not in ("", source_id):
+            return
+        if not link.source_cluster_id:
+            name = setting_name(link.name, SOURCE_CLUSTER_ID)
+            alter_configs(self._forwarding, {name: source_id})
+        found = yield from describe_topic_partitions(
+            self._source.admin, page_partitions=_PAGE_PARTITIONS
+        )
+        self._topics = {
+            name: each
+            for name, each in found.items()
+            if isinstance(each, TopicState) and not each.is_internal
         }
-        self._write_mirrors(link, table, topics)
-        known = [each for each in table.mirrors_of(link.name) if each.topic in metadata.topics]
+        yield Pause(0.0)
+        names = [] if link.topics is None else (yield from self._filter.select(link.topics, found))
+        yield from self._write_mirrors(link, names)
+        yield Pause(0.0)
+        known = [each for each in self.table.mirrors_of(link.name) if each.topic in self._topics]
         self._stop_recreated(known)
         active = [each.topic for each in known if each.state is MirrorState.ACTIVE]
         image = self._cluster.image
@@ -123,34 +154,63 @@ class MirrorTopics:
         # Each round reads the configs of the next mirrors.
         start = self._next_mirror if self._next_mirror < len(active) else 0
         self._next_mirror = start + _MIRRORS_AT_ONCE
-        self._copy_configs(active[start : self._next_mirror], missing[:_TOPICS_AT_ONCE])
+        yield from self._copy_configs(active[start : self._next_mirror], missing[:_TOPICS_AT_ONCE])
 
-    def _write_mirrors(
-        self, link: LinkDefinition, table: LinkTable, topics: Mapping[str, TopicInfo]
-    ) -> None:
+    def _write_mirrors(self, link: LinkDefinition, names: Iterable[str]) -> Plan[None]:
         """Make topics of the source mirrors, before they are created."""
-        new: dict[str, str | None] = {}
-        for name, topic in topics.items():
-            if name in table.mirrors:
+        new: list[TopicState] = []
+        for name in names:
+            if name in self.table.mirrors or name not in self._topics:
                 continue
             if self._cluster.image.topics.by_name(name) is not None:
-                if name not in self._conflicts:
-                    self._conflicts.add(name)
-                    _log.warning(
-                        "Topic is not mirrored, it exists: link=%s topic=%s", link.name, name
-                    )
+                self._refuse(link, name, "the topic exists in this cluster")
                 continue
-            mirror = MirrorTopic(link.name, name, MirrorState.ACTIVE, topic.topic_id)
-            new[mirror.config_name] = mirror.config_value
-            if len(new) == _MIRRORS_AT_ONCE:
+            new.append(self._topics[name])
+        if not new:
+            return
+        own = yield from self._mirrors_of_this_cluster()
+        changes: dict[str, str | None] = {}
+        for topic in new:
+            if topic.name in own:
+                reason = "the topic of the source is a mirror of a topic of this cluster"
+                self._refuse(link, topic.name, reason)
+                continue
+            mirror = MirrorTopic(link.name, topic.name, MirrorState.ACTIVE, topic.topic_id)
+            changes[mirror.config_name] = mirror.config_value
+            if len(changes) == _MIRRORS_AT_ONCE:
                 break
-        self._alter(new)
+        alter_configs(self._forwarding, changes)
+
+    def _refuse(self, link: LinkDefinition, name: str, reason: str) -> None:
+        if name not in self._refused:
+            self._refused.add(name)
+            _log.warning(
+                "Topic is not mirrored: link=%s topic=%s reason=%s", link.name, name, reason
+            )
+
+    def _mirrors_of_this_cluster(self) -> Plan[set[str]]:
+        """Return the topics that the source mirrors from this cluster.
+
+        A source of another kind has no such configs, and one that refuses to show them is trusted.
+        """
+        resource = ConfigResource(ResourceType.BROKER, ALL_BROKERS)
+        found = yield from describe_configs(self._source.admin, [resource])
+        entries = found[resource]
+        if isinstance(entries, ClientError):
+            return set()
+        links = read_links({entry.name: entry.value or "" for entry in entries})
+        return {
+            mirror.topic
+            for mirror in links.mirrors.values()
+            if mirror.is_read_only
+            and mirror.link in links.links
+            and links.links[mirror.link].source_cluster_id == self._cluster_id
+        }
 
     def _stop_recreated(self, mirrors: Iterable[MirrorTopic]) -> None:
         """Stop mirrors whose source was deleted and created again: its log is another one."""
-        topics = self._source.cluster.metadata.topics
         for mirror in mirrors:
-            source_id = topics[mirror.topic].topic_id
+            source_id = self._topics[mirror.topic].topic_id
             if mirror.state is MirrorState.ACTIVE and not mirror.may_copy(source_id):
                 self.stop(mirror, "the topic was deleted and created again in the source cluster")
 
@@ -160,7 +220,7 @@ class MirrorTopics:
         stopped = MirrorTopic(
             mirror.link, mirror.topic, MirrorState.STOPPED, mirror.source_id, reason
         )
-        self._alter({stopped.config_name: stopped.config_value})
+        alter_configs(self._forwarding, {stopped.config_name: stopped.config_value})
 
     def _add_partitions(self, image: ClusterImage, names: Iterable[str]) -> None:
         wanted: list[CreatePartitionsTopic] = []
@@ -172,39 +232,28 @@ class MirrorTopics:
             request = CreatePartitionsRequest(
                 topics=wanted[:_TOPICS_AT_ONCE], timeout_ms=_TIMEOUT_MS, validate_only=False
             )
-            self._forwarding.send(request, lambda response: _log_refusals(response.results))
+            self._forwarding.send(request, lambda response: log_refusals(response.results))
 
     def _source_partitions(self, name: str) -> int:
-        topic = self._source.cluster.metadata.topics.get(name)
+        topic = self._topics.get(name)
         return 0 if topic is None else len(topic.partitions)
 
-    def _copy_configs(self, names: list[str], missing: list[str]) -> None:
+    def _copy_configs(self, names: list[str], missing: list[str]) -> Plan[None]:
         """Create missing topics with the source's configs, and copy changed configs of others."""
         wanted = list(dict.fromkeys([*missing, *names]))
         if not wanted:
             return
-
-        def on_described(
-            found: dict[ConfigResource, list[ConfigEntry] | ClientError] | None,
-            error: ClientError | None,
-        ) -> None:
-            self.is_busy = False
-            if found is None:
-                _log.info("Configs of the source's topics are not known: error=%s", error)
-                return
-            configs = {
-                resource.name: _own_configs(entries)
-                for resource, entries in found.items()
-                if isinstance(entries, list)
-            }
-            self._create([name for name in missing if name in configs], configs)
-            for name in names:
-                if name in configs and name not in missing:
-                    self._update_configs(name, configs[name])
-
-        self.is_busy = True
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in wanted]
-        start_plan(describe_configs(self._source.admin, resources), self._timer, on_described)
+        found = yield from describe_configs(self._source.admin, resources)
+        configs: dict[str, dict[str, str]] = {}
+        for resource, entries in found.items():
+            if isinstance(entries, list):
+                configs[resource.name] = _own_configs(entries)
+                yield Pause(0.0)
+        self._create([name for name in missing if name in configs], configs)
+        for name in names:
+            if name in configs and name not in missing:
+                self._update_configs(name, configs[name])
 
     def _create(self, names: list[str], configs: Mapping[str, Mapping[str, str]]) -> None:
         if not names:
@@ -224,7 +273,7 @@ class MirrorTopics:
             if self._source_partitions(name)
         ]
         request = CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_MS, validate_only=False)
-        self._forwarding.send(request, lambda response: _log_refusals(response.topics))
+        self._forwarding.send(request, lambda response: log_refusals(response.topics))
 
     def _update_configs(self, name: str, source: Mapping[str, str]) -> None:
         own = self._cluster.image.configs.get(TOPIC, name)
@@ -232,26 +281,7 @@ class MirrorTopics:
             key: value for key, value in source.items() if own.get(key) != value
         }
         changes |= {key: None for key in own if key not in source and key not in _NOT_COPIED}
-        self._alter(changes, TOPIC, name)
-
-    def _alter(
-        self, changes: Mapping[str, str | None], kind: int = BROKER, name: str = ALL_BROKERS
-    ) -> None:
-        if not changes:
-            return
-        configs = [
-            AlterableConfig(
-                name=key, config_operation=_DELETE if value is None else _SET, value=value
-            )
-            for key, value in changes.items()
-        ]
-        request = IncrementalAlterConfigsRequest(
-            resources=[
-                AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-            ],
-            validate_only=False,
-        )
-        self._forwarding.send(request, lambda response: _log_refusals(response.responses))
+        alter_configs(self._forwarding, changes, TOPIC, name)
 
 
 def _own_configs(entries: Iterable[ConfigEntry]) -> dict[str, str]:
@@ -269,16 +299,3 @@ def _own_configs(entries: Iterable[ConfigEntry]) -> dict[str, str]:
             continue
         found[entry.name] = entry.value
     return found
-
-
-def _log_refusals(results: Iterable[Any]) -> None:
-    expected = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS)
-    for result in results:
-        if result.error_code not in expected:
-            _log.warning(
-                "The controller refused a change of a link: name=%s error=%s message=%s",
-                getattr(result, "name", "") or getattr(result, "resource_name", ""),
-                ErrorCode.of(result.error_code).name,
-                result.error_message or "",
-            )
-            return

@@ -71,14 +71,18 @@ class _Part(msgspec.Struct, eq=False):
 class LatestOffsets:
     """Finds high watermarks, here and at other brokers."""
 
-    def __init__(self, replicas: ReplicaManager, peers: PeerDependencies) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, peers: PeerDependencies, timestamp: int = LATEST
+    ) -> None:
         """Create the finder.
 
         Args:
             replicas: the partitions of this broker.
             peers: access to other brokers.
+            timestamp: a special timestamp of ListOffsets for which leaders read no records.
         """
         self._replicas = replicas
+        self._timestamp = timestamp
         self._clock, self._timer = peers.clock, peers.timer
         settings = PeerSettings(
             "latest-offsets",
@@ -115,7 +119,9 @@ class LatestOffsets:
             yield
 
     def _latest(self, where: TopicPartition) -> int | ErrorCode:
-        steps = self._replicas.list_offset(where, LATEST, FetchIsolation.HIGH_WATERMARK, -1)
+        steps = self._replicas.list_offset(
+            where, self._timestamp, FetchIsolation.HIGH_WATERMARK, -1
+        )
         try:
             next(steps)
         except StopIteration as end:
@@ -138,7 +144,7 @@ class LatestOffsets:
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for key in dict.fromkeys(part.key for part in request.parts):
             topics.setdefault(key.topic, []).append(
-                ListOffsetsPartition(partition_index=key.partition, timestamp=LATEST)
+                ListOffsetsPartition(partition_index=key.partition, timestamp=self._timestamp)
             )
         request.send(
             ListOffsetsRequest(

@@ -18,6 +18,7 @@ from barnabas.coordinator.transaction.transaction_coordinator import Transaction
 from barnabas.metadata.metadata_version import has_cordoned_directories
 from barnabas.metadata.partition_registration import DIRECTORY_LOST
 from barnabas.replication.config import FETCH_SESSION_EVICTION_MS, ReplicationConfig
+from barnabas.replication.links.source_offsets import SOURCE_REMAINS
 from barnabas.replication.log_dir_moves import LogDirMoves
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationDependencies
 from barnabas.replication.replica_metrics import ReplicaMetrics
@@ -315,6 +316,7 @@ class BrokerServer:
                 replicas=self.replicas,
                 groups=self.groups,
                 latest=self._latest_offsets,
+                remains=LatestOffsets(self.replicas, self._peers, SOURCE_REMAINS),
                 auto_topics=self._auto_topics,
                 forwarding=self._forwarding,
             )

@@ -95,7 +95,7 @@ def test_an_unknown_id_is_asked_for_once_and_its_reason_is_shown(server: Registr
 def test_lookups_of_one_page_are_bounded(server: RegistryServer) -> None:
     found = shown(server.url, *(struct.pack(">bIq", 0, 100 + n, 5) for n in range(30)))
     assert len(server.requests) == 20
-    assert found[-1].note == "its schema was not looked up"
+    assert found[-1].note == "the registry was not asked for its schema"
 
 
 def test_an_unreachable_registry_is_asked_once_per_page() -> None:

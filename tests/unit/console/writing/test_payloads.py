@@ -64,6 +64,14 @@ def test_a_wrong_text_is_refused_at_its_field(
     assert found.value.field == field
 
 
+@pytest.mark.parametrize("text", ["[" * 900_000, '{"a":' * 150_000 + "1" + "}" * 150_000])
+def test_json_that_is_nested_too_deeply_is_refused_at_its_field(text: str) -> None:
+    form = Fields([("value_kind", "json"), ("value", text)])
+    with pytest.raises(FormError, match="nested too deeply") as refused:
+        payload(form, "value", "t", None)
+    assert refused.value.field == "value"
+
+
 def test_an_empty_key_is_null_unless_the_form_says_another_kind() -> None:
     assert payload(Fields([]), "key", "t", None) is None
     assert payload(Fields([]), "value", "t", None) == b""

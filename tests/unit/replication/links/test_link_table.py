@@ -7,10 +7,15 @@ import pytest
 from barnabas.replication.links.link_table import (
     NO_TOPIC_ID,
     REASON_CHARACTERS_MAX,
+    GroupReport,
     MirrorState,
     MirrorTopic,
+    PromotionRequest,
     client_key_of,
+    promotion_value,
     read_links,
+    report_name,
+    report_value,
 )
 
 SOURCE_ID = bytes(range(16))
@@ -114,3 +119,21 @@ def test_only_keys_of_the_client_may_be_secrets() -> None:
     assert client_key_of("barnabas.link.prod.topics") is None
     assert client_key_of("barnabas.link.prod.topic.orders") is None
     assert client_key_of("log.retention.ms") is None
+
+
+def test_promotions_and_reports_are_read_as_they_were_written() -> None:
+    request = PromotionRequest("1a", frozenset({"orders.eu", "orders.us"}))
+    report = GroupReport("1a", False, [0, 3], 1, ["a group"])
+    table = read_links(
+        {
+            **CONFIGS,
+            "barnabas.link.prod.promotion": promotion_value(request),
+            report_name("prod", 3): report_value(report),
+            report_name("prod", 4): "{",
+        }
+    )
+
+    assert table.links["prod"].promotion == request
+    assert table.links["prod"].reports == {"3": report}
+    assert table.links["prod"].client == read_links(CONFIGS).links["prod"].client
+    assert client_key_of(report_name("prod", 3)) is None

@@ -1,18 +1,69 @@
-"""Changes of one config of a broker or a group, with its value before and after."""
+"""Configs of a broker, a group or a topic: tables of them, and the change of one config."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.common.units import config_text
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
+from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.requests import Request
+
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
+    from barnabas.console.plans.config_sources import ExplainedConfig
+    from barnabas.console.tables import Table
+
+# The columns of configs that are set; those with defaults have no column for the default.
+_SET: tuple[Column[ExplainedConfig], ...] = (
+    Column("name", "Config", lambda each: each.name),
+    Column("value", "Value", lambda each: each.value or "", style="value"),
+    Column("default", "Default", lambda each: each.default or "", style="value"),
+    Column("reason", "Why", lambda each: each.reason, style="reason wide"),
+)
+_UNSET = tuple(each for each in _SET if each.key != "default")
+
+
+class ConfigTables(NamedTuple):
+    """The configs of a resource as two tables."""
+
+    # Configs that differ from their defaults, and all others.
+    changed: Table[ExplainedConfig]
+    others: Table[ExplainedConfig]
+    # Names of the configs that a request can change.
+    changeable: list[str]
+
+
+def config_tables(request: Request, found: Sequence[ExplainedConfig]) -> ConfigTables:
+    """Return the tables of the configs of a resource."""
+    return ConfigTables(
+        _table(request, _SET, [each for each in found if each.differs], "set."),
+        _table(request, _UNSET, [each for each in found if not each.differs], "config."),
+        [each.name for each in found if each.can_change],
+    )
+
+
+def _table(
+    request: Request,
+    columns: Sequence[Column[ExplainedConfig]],
+    rows: Sequence[ExplainedConfig],
+    prefix: str,
+) -> Table[ExplainedConfig]:
+    return tabulate(
+        request,
+        columns,
+        rows,
+        text=lambda each: f"{each.name} {'' if each.is_secret else each.value} {each.reason}",
+        sort="name",
+        prefix=prefix,
+    )
 
 
 def _typed(form: Fields) -> tuple[str, str | None]:
