@@ -28,7 +28,7 @@ PROCESSES_DIE = ("kill -9 of a leader", "kill -9 of the active controller")
 
 
 @pytest.mark.parametrize(
-    ("seconds", "seed"), [(20.0, 22), pytest.param(300.0, 21, marks=pytest.mark.nightly)]
+    ("seconds", "seed"), [(20.0, 25), pytest.param(300.0, 21, marks=pytest.mark.nightly)]
 )
 def test_partitions_stay_writable_and_lose_nothing_while_a_node_is_down(
     tmp_path: Path, seconds: float, seed: int
