@@ -68,7 +68,10 @@ _DETAILS = (
     "/message/versions?topic=flights&partition=0&offset=9",
     "/message/difference?topic=weather&partition=0&offset=9&other_partition=0&other_offset=8",
     "/group?id=delays", "/produce?topic=flights", "/why?ask=1", "/doctor?ask=1", "/login",
-    "/?span=24h", "/topics?q=no-such-topic",
+    "/?span=24h", "/topics?q=no-such-topic", "/topics/new", "/topic/edit?name=flights",
+    "/reassignments/plan?plan=1&how=even&replicas=2", "/schemas/draft?subject=weather-value",
+    "/transactions/hanging", "/transactions/producers?topic=weather",
+    "/resend?topic=flights&at=0-9",
 )  # fmt: skip
 _HEIGHT_MAX = 1600
 # The datasets of the pipeline.
@@ -128,7 +131,7 @@ _IS_GOOD = "!document.querySelector('.notice.wrong, footer .bad')"
 _TRIES = 20
 # Records before the first sample, and at most afterwards.
 _BEFORE = 2_000
-_WRITTEN_MAX = 30_000
+_WRITTEN_MAX = 150_000
 
 
 def main() -> None:

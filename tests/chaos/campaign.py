@@ -49,6 +49,7 @@ from chaos.stress import (
     make_lasting_topics,
     make_topic,
 )
+from chaos.supervised_nodes import ClusterOfNodes
 from chaos.transactional_load import TransactionalLoad, TransactionalOptions
 from conformance.tls_cluster import TlsFiles
 from jvm.kafka_node import KafkaNode
@@ -119,6 +120,8 @@ class Options:
     tls: bool = False
     # Whether brokers and controllers are spread over three machines.
     machines: bool = False
+    # Whether each machine has a supervisor with two brokers and a controller; needs `machines`.
+    supervised: bool = False
 
 
 def run(options: Options, directory: Path, report: Any = print) -> Outcome:
@@ -151,6 +154,9 @@ def run(options: Options, directory: Path, report: Any = print) -> Outcome:
 def _made_cluster(
     options: Options, directory: Path, settings: dict[str, str], relays: Relays | None
 ) -> ClusterProcess:
+    if options.supervised:
+        assert options.machines
+        return ClusterOfNodes(directory, settings)
     cluster = (ClusterOnMachines if options.machines else ClusterProcess)(
         options.brokers,
         options.controllers,
@@ -268,6 +274,7 @@ def _do_faults(stress: Stress, options: Options, outcome: Outcome, report: Any) 
         and not (options.kafka and fault.needs_injection)
         and (options.tls or not fault.needs_tls)
         and (options.machines or not fault.needs_machines)
+        and (options.supervised or not fault.needs_supervisors)
         and not (fault.moves_clocks and StagedOffsetsLoad.name in options.sides)
     ]
     assert chosen, f"no such faults: {options.faults}"
@@ -342,6 +349,7 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, default=3)
     parser.add_argument("--controllers", type=int, default=0)
     parser.add_argument("--machines", action="store_true", help="spread over three machines")
+    parser.add_argument("--supervised", action="store_true", help="a node on each machine")
     parser.add_argument("--no-relays", action="store_true")
     parser.add_argument("--fault", action="append", default=[], help="only these; repeated")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
@@ -364,7 +372,8 @@ def main() -> None:
         relays=not given.no_relays,
         settings=tuple(tuple(each.split("=", 1)) for each in given.set),
         tls=given.tls,
-        machines=given.machines,
+        machines=given.machines or given.supervised,
+        supervised=given.supervised,
     )
     sides = tuple(SIDE_LOADS) if "all" in given.side else tuple(given.side)
     options = replace(options, has_groups=given.groups, sides=sides)

@@ -5,8 +5,6 @@ Once the load continues, `Stress.heal` ends the fault.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from barnabas.testing.cluster_process import NodeProcess
 from chaos.cluster_view import await_that
 from chaos.small_disk import limit_file_sizes
 from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress
+from chaos.supervised_nodes import ClusterOfNodes
 from chaos.transactional_load import GROUP as PROCESSORS
 from machines import ClusterOnMachines
 
@@ -38,6 +37,8 @@ class Fault:
     moves_clocks: bool = False
     # The cluster is a `ClusterOnMachines`.
     needs_machines: bool = False
+    # The cluster is a `ClusterOfNodes`.
+    needs_supervisors: bool = False
     # Weight in the random choice of faults.
     weight: int = 1
 
@@ -62,6 +63,16 @@ def kill_machine(stress: Stress) -> str:
         assert len(hosts) == len(view.replicas), f"partition {number}: {view.replicas} on {hosts}"
     host = cluster.host_of(stress.rng.choice(list(partitions.values())).leader)
     return f"{host}, {kill(stress, cluster.nodes_on(host))}"
+
+
+def kill_supervisor(stress: Stress) -> str:
+    """Kill the supervisor on a leader's machine by SIGKILL. Its processes end because of that."""
+    cluster = stress.cluster
+    assert isinstance(cluster, ClusterOfNodes)
+    node = cluster.supervisor_of(stress.leader().node_id)
+    stress.may_end.add(node.node_id)
+    node.kill_supervisor()
+    return f"node {node.node_id}"
 
 
 def kill_all(stress: Stress) -> str:
@@ -176,6 +187,7 @@ FAULTS = (
     Fault("kill -9 of a leader", kill_leader, weight=4),
     Fault("kill -9 of the active controller", kill_controller, weight=4),
     Fault("kill -9 of a machine", kill_machine, needs_machines=True, weight=4),
+    Fault("kill -9 of a supervisor", kill_supervisor, needs_supervisors=True, weight=2),
     Fault("kill -9 of all", kill_all),
     Fault("clean stop of a leader", stop_leader, weight=2),
     Fault("SIGSTOP of a leader", pause_leader, weight=2),
@@ -200,10 +212,9 @@ FAULTS = (
 def kill(stress: Stress, nodes: list[NodeProcess]) -> str:
     """Kill nodes by SIGKILL at the same time. Return their ids as text."""
     stress.may_end.update(node.node_id for node in nodes)
+    # Kill all of them first, then wait for each.
     for node in nodes:
-        with contextlib.suppress(ProcessLookupError):
-            # Kill all of them first, then wait for each.
-            os.kill(node.pid, 9)
+        node.send_kill()
     for node in nodes:
         node.kill()
     return "node " + ", ".join(str(node.node_id) for node in nodes)

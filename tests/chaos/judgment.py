@@ -163,10 +163,11 @@ def compare_replicas(cluster: ClusterProcess, partitions: int, topic: str = TOPI
 
 def verify_directories(cluster: ClusterProcess) -> list[str]:
     """Stop our nodes, and return what `barnabas log verify` finds in their directories."""
-    ours = [node for node in cluster.nodes.values() if not isinstance(node, KafkaNode)]
+    nodes = {node.node_id: node for node in (*cluster.brokers, *cluster.controllers)}
+    ours = {number: node for number, node in nodes.items() if not isinstance(node, KafkaNode)}
     if ours:
         cluster.stop()
-    found = {node.node_id: verify(node.data_directory) for node in ours}
+    found = {number: verify(node.data_directory) for number, node in ours.items()}
     return [f"files of node {number}: {words}" for number, words in found.items() if words]
 
 

@@ -24,7 +24,8 @@ from chaos.side.upkeep import CompactedLoad
 from chaos.transactional_load import TransactionalLoad
 from conformance.tls_cluster import TlsFiles
 
-HEAL_TIMEOUT_S = 90.0
+# Several nodes start at the same time, on a machine that may be busy.
+HEAL_TIMEOUT_S = 300.0
 # Replicas of each partition, if there are so many brokers.
 REPLICAS = 3
 TOPIC = "chaos"

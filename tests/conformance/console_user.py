@@ -152,16 +152,25 @@ class ConsoleUser:
         """Press a link that downloads, and return the bytes of the file when it is complete."""
         directory.mkdir(parents=True, exist_ok=True)
         self.browser.send(
-            "Browser.setDownloadBehavior", behavior="allow", downloadPath=str(directory)
+            "Browser.setDownloadBehavior",
+            behavior="allow",
+            downloadPath=str(directory),
+            eventsEnabled=True,
         )
+        self.browser.events.clear()
         self.click(name)
 
-        def complete() -> bytes:
-            files = list(directory.iterdir())
-            # Chromium reserves the name by an empty file, and renames the complete one to it.
-            return files[0].read_bytes() if len(files) == 1 else b""
+        def is_complete() -> bool:
+            # A call receives the events that have arrived.
+            self.browser.run("0")
+            return any(
+                method == "Browser.downloadProgress" and event["state"] == "completed"
+                for method, event in self.browser.events
+            )
 
-        return eventually(complete, f"no file of {name}")
+        eventually(is_complete, f"no complete file of {name}")
+        [file] = directory.iterdir()
+        return file.read_bytes()
 
     # What the user sees
 

@@ -146,7 +146,7 @@ def test_the_audit_log_names_the_user_of_a_change_and_of_a_refused_one(
         user.open("/security")
         user.press("Audit")
         user.type("Contains", "access-audited")
-        user.press("Filter")
+        user.press("Show")
         refused, row = user.rows()
     assert row["User"].startswith("otto operator")
     assert row["Action"].startswith("topics/create")

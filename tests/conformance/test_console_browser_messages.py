@@ -51,8 +51,10 @@ def test_a_search_shows_what_it_finds_while_it_runs_and_opened_values_stay_open(
 ) -> None:
     wanted = f"n={COUNT}&filter=value.n+%25+{COUNT}+%3D%3D+0"
     browser.open(f"{running.url}/messages?topic={TOPIC}&from=beginning&{wanted}")
+    # The page may be shown before the search has found the first message.
+    browser.wait("document.querySelector('#messages details') !== null")
     browser.run("document.querySelector('#messages details').open = true")
-    assert browser.wait(f"{STATE} === 'done'")
+    assert browser.wait(f"{STATE} === 'done'", seconds=300)
     first, last = browser.run(ROWS)
     assert "long long" in first
     assert f"0:{COUNT}" in last

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.cli.doctor.commands import doctor
+from barnabas.cli.group import group
 from barnabas.cli.nodes.node_face import TEXTS_MAX
 from barnabas.runtime.forked_process import can_fork
 from barnabas.testing.barnabas_command import barnabas_command
@@ -70,6 +71,13 @@ def leaders(bootstrap: str, topic: str) -> set[int]:
     """Return the brokers that lead partitions of a topic."""
     found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=WAIT_S)
     return {partition.leader for partition in found.topics[topic].partitions.values()}
+
+
+def cli(bootstrap: str, *words: str) -> str:
+    """Run a command without an error, and return its output."""
+    done = CliRunner().invoke(group, [*words, "-b", bootstrap])
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def create_topic(bootstrap: str, topic: str) -> None:
@@ -169,7 +177,9 @@ def test_a_broker_that_hangs_is_killed_after_the_timeout_of_the_stop(tmp_path: P
         assert not node.living()
 
 
-def test_the_directory_of_one_process_becomes_a_node_with_the_same_records(tmp_path: Path) -> None:
+def test_the_directory_of_one_process_becomes_a_node_that_shrinks_without_loss(
+    tmp_path: Path,
+) -> None:
     with BrokerProcess(tmp_path) as broker:
         broker.create_topic("orders", PARTITIONS)
         write(broker.bootstrap, "orders")
@@ -181,6 +191,16 @@ def test_the_directory_of_one_process_becomes_a_node_with_the_same_records(tmp_p
         create_topic(node.bootstrap, "new")
         write(node.bootstrap, "new")
         assert leaders(node.bootstrap, "new") == {1, 102}
+        empty = ("rebalance", "--exclude-broker", "102", "--measure", "0", "--yes")
+        cli(node.bootstrap, *empty)
+        cli(node.bootstrap, "brokers", "check", "102", "--remove")
+        assert node.stop() == 0
+    # Without a broker that has no partition any more.
+    with NodeOfBrokers(tmp_path, 1) as node:
+        assert sorted(node.living()) == [1]
+        assert read(node.bootstrap, "new") == all_values()
+        eventually(lambda: "fenced" in cli(node.bootstrap, "brokers", "list"))
+        cli(node.bootstrap, "brokers", "unregister", "102", "--yes")
         assert node.stop() == 0
     alone = BrokerProcess(tmp_path)
     alone.launch()

@@ -244,15 +244,8 @@ class ReplicaManager:
             self._registry, self._logs, self.metrics, throttle, self.wake, self._clock
         )
 
-    def set_read_only_topics(
-        self, topics: set[str], promoting: frozenset[str] = frozenset()
-    ) -> None:
-        """Refuse records and deletions of clients for these topics, which mirror others.
-
-        Args:
-            topics: all topics that only links and promotions append to.
-            promoting: those of them that no link appends to any more.
-        """
+    def set_read_only_topics(self, topics: set[str], promoting: frozenset[str]) -> None:
+        """Refuse clients' appends to mirrors. No link appends to the `promoting` ones either."""
         self.sources.promoting = promoting
         read_only = self._registry.read_only_topics
         read_only.clear()

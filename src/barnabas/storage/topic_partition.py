@@ -57,6 +57,10 @@ class TopicPartition(NamedTuple):
         return self.directory_name[: DIRECTORY_NAME_MAX - len(suffix)] + suffix
 
 
+# The metadata log lies in a directory of logs, but belongs to the raft driver.
+CLUSTER_METADATA = TopicPartition("__cluster_metadata", 0)
+
+
 class TopicIdPartition(NamedTuple):
     """A partition by topic id and name."""
 

@@ -139,6 +139,11 @@ class ServerProcess:
             self._signal(signal.SIGTERM)
             self.resume()
 
+    def send_kill(self) -> None:
+        """Send SIGKILL without waiting; `kill` waits."""
+        if self.is_running:
+            self._signal(signal.SIGKILL)
+
     def kill(self) -> int:
         """Send SIGKILL and wait; return the exit status."""
         return self._end(signal.SIGKILL, self.stop_timeout_s)

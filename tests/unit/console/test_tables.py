@@ -161,3 +161,9 @@ def test_an_empty_table_says_why_it_is_empty() -> None:
     assert "Nothing matches zzz" in page
     assert ">Show all</a>" in page
     assert "<table" not in page
+
+
+def test_the_address_tells_whether_a_table_is_asked_for() -> None:
+    assert not table("/things?sort=name", prefix="other.").is_asked
+    assert table("/things?other.sort=name", prefix="other.").is_asked
+    assert table("/things?other.q=a", prefix="other.").is_asked

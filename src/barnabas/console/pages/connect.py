@@ -252,7 +252,7 @@ _CONFIG: tuple[Column[Row], ...] = (
 )
 # The texts of a partition and its offset.
 _OFFSETS: tuple[Column[tuple[str, str]], ...] = (
-    Column("partition", "Partition", lambda row: row[0], "mono"),
+    Column("partition", "Partition", lambda row: row[0], style="value mono"),
     Column("offset", "Offset", lambda row: row[1], style="value"),
 )
 

@@ -144,7 +144,7 @@ async def _versions(
     async with contextlib.aclosing(console.jobs.reader(isolation)) as reader:
         [start, end] = (await offset_bounds(reader.consumer, [place.tp]))[place.tp]
         search = VersionSearch(reader, console.clock, console.settings.versions, most)
-        return await search.run(place.tp, record.key, start, min(before, end))
+        return await search.run(place.tp, record, start, min(before, end))
 
 
 async def show_versions(request: Request) -> Response:

@@ -92,7 +92,7 @@ _LOADS: tuple[Column[tuple[int, tuple[BrokerLoad, BrokerLoad]]], ...] = (
     Column("size", "Size", lambda row: row[1][1].size, numeric=True),
 )
 _MOVES: list[Column[Move]] = [
-    Column("partition", "Partition", lambda each: str(each.partition)),
+    Column("partition", "Partition", lambda each: each.partition),
     Column("before", "Replicas now", lambda each: _nodes(each.before), "text"),
     Column("after", "Replicas after", lambda each: _nodes(each.after), "text"),
     Column("adding", "Copied to", lambda each: _nodes(each.adding), "text"),

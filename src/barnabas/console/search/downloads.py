@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 _MS_PER_S = 1000
 # Bytes of the newest messages that are read at once.
 _GROUP_BYTES = 4 * 1024 * 1024
-# How long a client may take to read what was made of one part of the records (s).
-_READING_S = 120.0
-
 
 # Errors that end a file early, which then says why.
 _ENDS = (
@@ -53,6 +50,9 @@ class DownloadLimits(NamedTuple):
     messages: int = 100_000
     size: int = 256 * 1024 * 1024
     seconds: float = 600.0
+    # How long a client may take to read what was made of one part of the records. Others wait for
+    # the memory that these records have.
+    reading_s: float = 120.0
 
 
 class Download:
@@ -155,12 +155,15 @@ class Download:
         self._size += sum(record.size for record in records)
         if self._size > self._limits.size:
             self._truncated = f"the limit is {self._limits.size} bytes"
-        ends_ms = self._clock.monotonic_ms() + _READING_S * _MS_PER_S
+        began_ms = self._clock.monotonic_ms()
         async for piece in _made(self._writer.write(records)):
             yield piece
-            if self._clock.monotonic_ms() > ends_ms:
-                # Others wait for the memory that these records have.
-                raise SlowClientError(f"the client did not read {self._size} bytes in time")
+            limit_s = self._limits.reading_s
+            if self._clock.monotonic_ms() - began_ms > limit_s * _MS_PER_S:
+                raise SlowClientError(
+                    f"the client did not read the messages up to {self._size} bytes within "
+                    f"{limit_s:g} s"
+                )
         records.clear()
 
 

@@ -53,7 +53,7 @@ class NodeDirectories(msgspec.Struct, frozen=True):
 
     # Whether a directory itself is formatted, not only folders in it: it was that of one process.
     is_single: bool = False
-    # Ids of the brokers that have a folder.
+    # Ids of the brokers whose folders have partitions.
     broker_ids: frozenset[int] = frozenset()
     # Cluster id of the formatted directories and folders; None if nothing is formatted.
     cluster_id: str | None = None

@@ -149,9 +149,9 @@ def broker_count(text: str, usable_cores: int, node_id: int, directories: NodeDi
         raise ConfigError(
             BROKERS_KEY,
             text,
-            f"at least {existing}, because the data directory has the folder {folder}. To have "
-            "fewer brokers, move the partitions of the last brokers away, unregister these brokers "
-            "and remove their folders",
+            f"at least {existing}, because the folder {folder} in the data directory has "
+            f"partitions. Start the node with {existing} brokers and move the partitions away: "
+            f"barnabas rebalance --exclude-broker {block + existing}",
         )
     return count
 

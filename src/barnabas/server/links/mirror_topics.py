@@ -180,9 +180,10 @@ class MirrorTopics:
             if topic.name in own:
                 reason = "the topic of the source is a mirror of a topic of this cluster"
                 self._refuse(link, topic.name, reason)
-                if topic.name in self.table.mirrors:
+                known = self.table.mirrors.get(topic.name)
+                if known is not None and known.is_conflict_of(link.name):
                     # The conflict has ended: the topic of this cluster was deleted.
-                    changes[self.table.mirrors[topic.name].config_name] = None
+                    changes[known.config_name] = None
                 continue
             mirror = MirrorTopic(link.name, topic.name, MirrorState.ACTIVE, topic.topic_id)
             changes[mirror.config_name] = mirror.config_value

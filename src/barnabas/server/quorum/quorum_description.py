@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import describe_quorum as messages
-from barnabas.storage.manager.log_loading import CLUSTER_METADATA
+from barnabas.storage.topic_partition import CLUSTER_METADATA
 
 if TYPE_CHECKING:
     from barnabas.raft.driver.quorum_status import QuorumStatus, ReplicaStatus

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from barnabas.server.configs.node_keys import NodeDirectories, folder_name
 from barnabas.storage.errors import DirectoryInUseError, InconsistentDirectoryError
 from barnabas.storage.files.metadata_files import MetaProperties, is_formatted
+from barnabas.storage.topic_partition import CLUSTER_METADATA, parse_directory_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +46,7 @@ def read_node_directories(disk: Disk, directories: Sequence[str]) -> NodeDirecto
             if found is None:
                 continue
             clusters[found.cluster_id] = path
-            if kind == "broker":
+            if kind == "broker" and _has_partitions(disk, path):
                 broker_ids.add(node_id)
     if len(clusters) > 1:
         listed = ", ".join(f"{path} to {cluster}" for cluster, path in clusters.items())
@@ -54,6 +55,12 @@ def read_node_directories(disk: Disk, directories: Sequence[str]) -> NodeDirecto
             "of one cluster"
         )
     return NodeDirectories(is_single, frozenset(broker_ids), next(iter(clusters), None))
+
+
+def _has_partitions(disk: Disk, folder: str) -> bool:
+    """Return whether the folder of a broker has a partition that is not being deleted."""
+    found = map(parse_directory_name, disk.list(folder))
+    return any(each is not None and each != CLUSTER_METADATA for each in found)
 
 
 def check_no_node(disk: Disk, directories: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from barnabas.storage.log.log import Log
 from barnabas.storage.log.log_loader import LogLoader
 from barnabas.storage.log_dependencies import LogOpening
 from barnabas.storage.topic_partition import (
+    CLUSTER_METADATA,
     DELETE_SUFFIX,
     PARTITION_METADATA,
     STRAY_SUFFIX,
@@ -90,8 +91,6 @@ def is_recreated(disk: Disk, path: str) -> bool:
 
 _log = logging.getLogger(__name__)
 
-# The metadata log lies in the same directory but belongs to the raft driver.
-CLUSTER_METADATA = TopicPartition("__cluster_metadata", 0)
 # Interval between log lines about the progress of a long load, in ms.
 _PROGRESS_MS = 5_000
 # Time limit of a slice at startup, in ms. No client is connected yet, so it may be longer.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import csv
 import io
 import json
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,7 +23,7 @@ from barnabas.console.messages.masking import MaskRule
 from barnabas.console.messages.one_record import Fate
 from barnabas.console.messages.reading import LargeReads, RecordReader
 from barnabas.console.search.columns import parse_columns
-from barnabas.console.search.downloads import Download, DownloadLimits
+from barnabas.console.search.downloads import Download, DownloadLimits, SlowClientError
 from barnabas.console.search.expressions import ExpressionFilter
 from barnabas.console.search.file_formats import (
     TooLargeForParquetError,
@@ -32,8 +34,9 @@ from barnabas.console.search.jobs import Search, make_plan
 from barnabas.console.search.ranges import Place
 from barnabas.console.search.scan import Scan
 from barnabas.console.search.zones import UTC_ZONE
-from barnabas.sim.clock import SimClock, SimScheduler
+from barnabas.runtime.clock import Clock
 from unit.console.search.records import TOPIC, LogConsumer, conditions, decoded, raw, view
+from unit.storage.storage_fixtures import ManualClock
 
 DEFAULTS = DownloadLimits()
 FORMATS = ("jsonl", "csv", "parquet")
@@ -145,6 +148,38 @@ def test_no_cell_of_a_csv_file_is_a_formula(text: str) -> None:
     assert harmless("-1+cmd|' /C calc'!A0") == "'-1+cmd|' /C calc'!A0"
 
 
+async def parts_of(
+    consumer: Any,
+    place: Place,
+    limits: DownloadLimits,
+    turns: LargeReads,
+    clock: Clock,
+    **fields: str,
+) -> AsyncGenerator[bytes]:
+    """Yield the parts of a download with partitions and offsets as JSON lines."""
+    search = Search(
+        topic=TOPIC, partition=None, place=place, conditions=conditions(**fields),
+        columns=(), limit=4, isolation="read_committed", view=view(), owner=None, address={},
+    )  # fmt: skip
+    plan, _ = await make_plan(consumer, search, window=6)
+    expressions = ExpressionFilter(60.0)
+    writer = make_writer("jsonl", parse_columns("partition,offset"), UTC_ZONE)
+    download = Download(search, writer, clock, limits)
+    reader = RecordReader(lambda **_: consumer, turns, "read_committed")
+    scan = Scan(reader, search.view, search.conditions, expressions)
+    try:
+        async with contextlib.aclosing(download.parts(plan, scan)) as parts:
+            async for part in parts:
+                yield part
+    finally:
+        expressions.close()
+
+
+def consumer_of(logs: dict[int, list[ConsumerRecord]]) -> Any:
+    ends = {number: part[-1].offset + 1 if part else 0 for number, part in logs.items()}
+    return LogConsumer(logs, ends)
+
+
 def downloaded(
     logs: dict[int, list[ConsumerRecord]],
     place: Place,
@@ -152,22 +187,8 @@ def downloaded(
     **fields: str,
 ) -> list[dict[str, Any]]:
     async def run() -> bytes:
-        ends = {number: part[-1].offset + 1 if part else 0 for number, part in logs.items()}
-        consumer: Any = LogConsumer(logs, ends)
-        search = Search(
-            topic=TOPIC, partition=None, place=place, conditions=conditions(**fields),
-            columns=(), limit=4, isolation="read_committed", view=view(), owner=None, address={},
-        )  # fmt: skip
-        plan, _ = await make_plan(consumer, search, window=6)
-        expressions = ExpressionFilter(60.0)
-        writer = make_writer("jsonl", parse_columns("partition,offset"), UTC_ZONE)
-        download = Download(search, writer, SimClock(SimScheduler()), limits)
-        reader = RecordReader(lambda **_: consumer, LargeReads(), "read_committed")
-        scan = Scan(reader, search.view, search.conditions, expressions)
-        try:
-            return b"".join([part async for part in download.parts(plan, scan)])
-        finally:
-            expressions.close()
+        parts = parts_of(consumer_of(logs), place, limits, LargeReads(), ManualClock(), **fields)
+        return b"".join([part async for part in parts])
 
     return rows_of("jsonl", asyncio.run(run()))
 
@@ -261,3 +282,33 @@ def test_a_download_that_has_exactly_as_many_messages_as_its_limit_is_whole() ->
 def test_a_filter_that_fails_ends_a_download_with_its_reason() -> None:
     [last] = downloaded(logs(), Place("beginning"), filter="value.n >")
     assert "line 1, column 10" in last["truncated"]
+
+
+@pytest.mark.parametrize(("seconds", "is_closed"), [(2, False), (4, True)])
+def test_a_client_that_reads_slowly_is_closed_and_others_get_their_turn(
+    seconds: int, is_closed: bool
+) -> None:
+    async def run() -> None:
+        clock, turns = ManualClock(), LargeReads(turn_s=600.0)
+        limits = DownloadLimits(reading_s=3.0)
+
+        def begin() -> AsyncGenerator[bytes]:
+            return parts_of(consumer_of(logs()), Place("beginning"), limits, turns, clock)
+
+        async def read_all() -> bytes:
+            return b"".join([part async for part in begin()])
+
+        slow = begin()
+        # The slow client has the first part of the records, and its turn.
+        await anext(slow)
+        other = asyncio.create_task(read_all())
+        clock.now_ms += seconds * 1000
+        if is_closed:
+            with pytest.raises(SlowClientError, match="did not read the messages"):
+                await anext(slow)
+        else:
+            await anext(slow)
+            await slow.aclose()
+        assert (await other).count(b"offset") == 60
+
+    asyncio.run(run())

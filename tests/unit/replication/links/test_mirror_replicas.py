@@ -193,12 +193,12 @@ class Unused:
 
 def test_clients_append_to_a_mirror_only_after_its_promotion(broker: MirroringBroker) -> None:
     manager = broker.set.manager
-    manager.set_read_only_topics({PARTITION.topic})
+    manager.set_read_only_topics({PARTITION.topic}, frozenset())
     assert not manager.joint_appends.join(1_000, 1, {PARTITION: batch(b"x")}, Unused())
     broker.set.produce(b"x")
     assert broker.set.last_produce().error is ErrorCode.INVALID_REQUEST
     assert broker.log.log_end_offset == 0
-    manager.set_read_only_topics(set())
+    manager.set_read_only_topics(set(), frozenset())
     broker.set.produce(b"x")
 
     assert broker.set.last_produce().error is ErrorCode.NONE

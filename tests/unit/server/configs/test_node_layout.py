@@ -300,7 +300,7 @@ def test_auto_counts_cores_and_never_leaves_a_broker_out(
 
 def test_fewer_brokers_than_have_data_are_refused() -> None:
     found = NodeDirectories(broker_ids=frozenset([101, 102, 103]))
-    with pytest.raises(ConfigError, match=r"at least 3.*broker\.103.*unregister"):
+    with pytest.raises(ConfigError, match=r"at least 3.*broker\.103.*exclude-broker 103"):
         broker_count("2", 8, 1, found)
 
 

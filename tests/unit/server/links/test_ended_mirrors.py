@@ -56,7 +56,7 @@ def open_ones(broker: MirroringBroker) -> dict[int, int]:
 @pytest.fixture
 def broker() -> MirroringBroker:
     made = MirroringBroker((1, 2))
-    made.set.manager.set_read_only_topics({TOPIC})
+    made.set.manager.set_read_only_topics({TOPIC}, frozenset())
     made.give(data(open_transaction(), high_watermark=1))
     made.set.follow(2, 1, current_leader_epoch=0, last_fetched_epoch=0)
     assert open_ones(made) == {0: PRODUCER}

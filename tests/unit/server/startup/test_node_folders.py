@@ -14,6 +14,7 @@ from barnabas.server.startup.node_folders import (
 )
 from barnabas.storage.errors import DirectoryInUseError, InconsistentDirectoryError
 from barnabas.storage.files.metadata_files import MetaProperties
+from barnabas.storage.topic_partition import TopicPartition
 
 CLUSTER, OTHER = "MkU3OEVBNTcwNTJENDM2Qg", "JEXY6aqzQY-32P5TStzaFg"
 
@@ -26,12 +27,24 @@ def write_identity(path: Path, node_id: int, cluster: str = CLUSTER) -> None:
 def test_the_folders_of_processes_name_the_brokers_and_the_cluster(tmp_path: Path) -> None:
     for kind, node_id in (("broker", 101), ("broker", 102), ("controller", 1)):
         write_identity(tmp_path / f"{kind}.{node_id}", node_id)
+        (tmp_path / f"{kind}.{node_id}" / "orders-0").mkdir()
     # A partition of a topic, and a broker that has not been formatted.
     write_identity(tmp_path / "broker.103-4", 9, OTHER)
     (tmp_path / "broker.104").mkdir()
     found = read_node_directories(RealDisk(), [str(tmp_path), str(tmp_path / "missing")])
     assert found.broker_ids == {101, 102}
     assert (found.is_single, found.cluster_id) == (False, CLUSTER)
+
+
+def test_a_broker_whose_partitions_have_moved_away_is_not_needed(tmp_path: Path) -> None:
+    write_identity(tmp_path / "broker.101", 101)
+    deleted = TopicPartition("orders", 0).deleted_directory_name(bytes(16))
+    stray = TopicPartition("orders", 1).stray_directory_name(bytes(16))
+    for name in ("__cluster_metadata-0", deleted, stray):
+        (tmp_path / "broker.101" / name).mkdir()
+    assert read_node_directories(RealDisk(), [str(tmp_path)]).broker_ids == set()
+    (tmp_path / "broker.101" / "orders-2").mkdir()
+    assert read_node_directories(RealDisk(), [str(tmp_path)]).broker_ids == {101}
 
 
 def test_a_formatted_directory_is_that_of_one_process(tmp_path: Path) -> None:
