@@ -18,11 +18,12 @@ OURS = "barnabas"
 
 
 class Budget(NamedTuple):
-    """The largest allowed value: a factor of another broker's value, or a number."""
+    """The limit of a value: the largest factor of another broker's value, or a number."""
 
     # Factor by broker.
     times: Mapping[str, float] = {}
     at_most: float | None = None
+    at_least: float | None = None
 
     def verdict(self, rounds: Mapping[str, Sequence[float]]) -> str:
         """Return the budget, whether it is met, and the worst round.
@@ -46,6 +47,10 @@ class Budget(NamedTuple):
         if self.at_most is not None:
             worst = max(ours)
             parts.append(f"<= {self.at_most:g} {_met(worst <= self.at_most)} (worst {worst:,.2f})")
+        if self.at_least is not None:
+            worst = min(ours)
+            met = _met(worst >= self.at_least)
+            parts.append(f">= {self.at_least:g} {met} (worst {worst:,.2f})")
         return ", ".join(parts)
 
 
@@ -72,6 +77,10 @@ BUDGETS = {
     "three replicas, acks=all, 1000 B: CPU s/GB": Budget({"kafka": 0.45}),
     "three replicas, acks=all, round trip: p50, µs": Budget({"kafka": 0.8}),
     "three replicas, acks=all, round trip: p99, µs": Budget({"kafka": 0.4}),
+    "link, 1000 B: CPU s/GB": Budget({"mirror maker": 0.5}),
+    "link, 1000 B: MB/s": Budget(at_least=200),
+    "link, 100 B: CPU s/GB": Budget({"mirror maker": 0.5}),
+    "link, 100 B: MB/s": Budget(at_least=200),
 }
 
 # By the end of the rows of `bench.transactions`, `bench.group_protocols` and `bench.share_groups`.

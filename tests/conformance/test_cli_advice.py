@@ -44,6 +44,8 @@ VALUES = {
     "topic": "orders",
     "transactional_id": "pay",
 }
+# A mirror that is not created, because its source does not exist.
+MIRROR = "returns-mirror"
 REPLACED = {
     "NAME": "ANONYMOUS",
     "producer_byte_rate=BYTES": "producer_byte_rate=1000000000",
@@ -95,7 +97,8 @@ def prepare_group(shell: Shell) -> None:
 
 def prepare_link(shell: Shell) -> None:
     """Create a link whose source does not exist."""
-    settings = {"bootstrap.servers": "127.0.0.1:1", "state": "paused"}
+    mirror = {f"topic.{MIRROR}": "stopped 00 lost records"}
+    settings = {"bootstrap.servers": "127.0.0.1:1", "state": "paused", **mirror}
     words = [f"barnabas.link.prod.{key}={value}" for key, value in settings.items()]
     shell.ok("configs", "set", "broker", "default", "--force", *words)
 
@@ -109,8 +112,11 @@ PREPARED: dict[Advice, Callable[[Shell], None]] = {
     Advice.CREATE_TOPIC: prepare_new_topic,
     Advice.DELETE_GROUP: prepare_group,
     Advice.DESCRIBE_LINK: prepare_link,
+    Advice.PROMOTE_MIRROR: prepare_link,
     Advice.RESET_TO_EARLIEST: prepare_group,
     Advice.RESET_TO_LATEST: prepare_group,
+    Advice.RESUME_LINK: prepare_link,
+    Advice.RESUME_MIRROR: prepare_link,
 }
 
 
@@ -130,6 +136,8 @@ def test_an_advised_command_runs(
     more = {"address": broker.bootstrap}
     if advice is Advice.CREATE_TOPIC:
         more["topic"] = "returns"
+    if advice in {Advice.PROMOTE_MIRROR, Advice.RESUME_MIRROR}:
+        more["topic"] = MIRROR
     if advice is Advice.ABORT_TRANSACTION:
         more["offset"] = "1"
     words = words_of(advice, **more)

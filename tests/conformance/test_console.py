@@ -245,6 +245,7 @@ def test_a_search_is_bounded_in_bytes_and_time(
         ("/broker", {"id": "x"}, 400),
         ("/schema", {"subject": "absent"}, 404),
         ("/connect/connector", {"cluster": "absent", "name": "x"}, 404),
+        ("/link", {"name": "absent"}, 404),
     ],
 )
 @pytest.mark.usefixtures("topic")

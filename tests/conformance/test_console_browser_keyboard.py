@@ -32,6 +32,7 @@ QUERIES = {
     "/resend": f"?topic={TOPIC}&at=0-1", "/produce": f"?topic={TOPIC}",
     "/transactions/producers": f"?topic={TOPIC}", "/schema": "?subject=absent",
     "/connect/connector": "?cluster=local&name=absent", "/connect/form": "?cluster=local",
+    "/link": "?name=absent",
     "/why": "?ask=1", "/doctor": "?ask=1", "/reassignments/plan": "?plan=1",
     "/security/rights": "?principal=User:eve",
 }  # fmt: skip

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.facade import Client
 from barnabas.serializers.registry import SchemaRegistry
 from barnabas.serializers.schema import Schema, SchemaReference, SchemaType
@@ -37,7 +38,7 @@ PAGES = (
     f"/schema?subject={SUBJECT}&version=2&against=1", f"/schema?subject={USED}",
     f"/schemas/draft?subject={SUBJECT}", "/quorum", "/log-dirs", "/features", "/transactions",
     f"/transactions/producers?topic={LONG}", "/transactions/hanging", "/quotas", "/telemetry",
-    "/tokens", f"/security/rights?principal={quote(HOSTILE)}",
+    "/tokens", f"/security/rights?principal={quote(HOSTILE)}", "/links", "/link?name=browsed",
 )  # fmt: skip
 
 
@@ -77,6 +78,16 @@ def running(
         if LONG not in client.topics():
             client.create_topic(LONG, 1, 1)
         client.admin.alter_quotas((("user", HOSTILE),), {"producer_byte_rate": 1e6})
+        # A link whose source does not exist, with a mirror that is not created.
+        client.admin.alter_configs(
+            ConfigResource(ResourceType.BROKER, ""),
+            {
+                "barnabas.link.browsed.state": "paused",
+                "barnabas.link.browsed.bootstrap.servers": f"{HOSTILE}:9092",
+                "barnabas.link.browsed.topics": LONG,
+                f"barnabas.link.browsed.topic.absent-{LONG[:200]}": f"stopped 00 {HOSTILE}",
+            },
+        )
     options = ["--registry", registry.url, "--connect", f"local={connect.url}", "--interval", "1"]
     with running_console(clients_bootstrap, *options) as found:
         yield found

@@ -261,3 +261,15 @@ def test_a_refusal_of_the_cluster_is_a_sentence_on_the_page(broker: Broker, page
         shown = running.get(page)
     assert shown.status == 200
     assert re.search('class="(notice warn|empty)"', shown.text)
+
+
+def test_links_are_pages_of_brokers_that_have_them(
+    console: ConsoleInProcess, broker: Broker
+) -> None:
+    has_links = isinstance(broker, SaslBarnabas)
+    eventually(lambda: ('href="/links"' in console.get("/topics").text) == has_links)
+    page = console.get("/links")
+
+    assert page.status == 200
+    assert ("No links" in page.text) == has_links
+    assert ("These brokers have no links" in page.text) != has_links

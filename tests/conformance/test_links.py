@@ -406,8 +406,8 @@ def test_a_mirror_is_not_mirrored_back(linked: Linked, tmp_path: Path, topic: st
     back.await_mirrored(later)
 
     assert back.state(later)["state"] == "active"
-    assert not back.state(topic)
-    assert not linked.state(own)
+    eventually_equal(lambda: back.state(topic), {})
+    eventually(lambda: linked.state(own).get("state") == "conflict")
     assert topic not in linked.source_admin.list_topics(timeout=SECONDS).topics
     assert linked.end(linked.target, topic) == 5
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from barnabas.testing.free_ports import free_ports
-from jvm.java import java_command
+from jvm.java import QUICK, java_command
 from jvm.java_application import JavaApplication
 from waiting import eventually
 
@@ -30,7 +31,14 @@ BROKER_SETTINGS = {
 class Worker:
     """One Connect process and its REST interface."""
 
-    def __init__(self, name: str, bootstrap: str, directory: Path, **settings: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        directory: Path,
+        machine: Sequence[str] = QUICK,
+        **settings: str,
+    ) -> None:
         """Start a worker; `settings` are its configs, with "_" for "."."""
         (port,) = free_ports(1)
         self.address = f"127.0.0.1:{port}"
@@ -55,7 +63,7 @@ class Worker:
             keys[f"{kind}.storage.replication.factor"] = "1"
         file = directory / f"{name}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
-        command = java_command("kafka-connect", log_level="INFO")
+        command = java_command("kafka-connect", "INFO", machine)
         self.process = JavaApplication(
             [*command, "org.apache.kafka.connect.cli.ConnectDistributed", str(file)],
             directory / f"{name}.log",

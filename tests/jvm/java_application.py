@@ -29,6 +29,11 @@ class JavaApplication:
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=log_file.parent
             )
 
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
     def log(self) -> str:
         """Return the output of this process."""
         return self._log_file.read_bytes()[self._log_start :].decode(errors="replace")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from barnabas import aio
 from barnabas.cli.common.printable import counted
+from barnabas.cli.links.status import may_have_links
 from barnabas.client.aio.broker_login import without_login
 from barnabas.client.errors import AuthenticationError, BrokerError, ClientError
 from barnabas.client.facade import Client
@@ -206,6 +207,8 @@ class ClusterAccess:
         self._idle = IdleClients()
         # The client of the last probe, unless no broker responded.
         self._probing: list[Client] = []
+        # Whether the brokers are of a kind that may have links, as far as the probes know.
+        self.may_have_links = False
         self._is_closed = False
 
     @property
@@ -306,7 +309,9 @@ class ClusterAccess:
             if not kept:
                 kept.append(Client(self._bootstrap, **{**self._config, **_PROBE_CONFIG}))
             try:
-                return len(kept[0].describe_cluster().brokers)
+                found = kept[0].describe_cluster().brokers
+                self.may_have_links = self.may_have_links or may_have_links(kept[0], found)
+                return len(found)
             except ClientError:
                 kept.pop().close()
                 raise

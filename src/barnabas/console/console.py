@@ -20,17 +20,19 @@ from barnabas.console.messages.formats import Decoders, Formats
 from barnabas.console.messages.masking import Masks
 from barnabas.console.messages.record_view import RecordView
 from barnabas.console.messages.schema_decoding import SchemaDecoder
+from barnabas.console.navigation import LINKS_PAGE
 from barnabas.console.search.expressions import ExpressionFilter
 from barnabas.console.search.jobs import SearchJobs
 from barnabas.console.search.streams import Streams
 from barnabas.console.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from starlette.requests import Request
 
     from barnabas.console.forms import Fields
+    from barnabas.console.navigation import Entry
     from barnabas.console.settings import ConsoleSettings
 
 _SEARCHES_MAX = 2
@@ -87,6 +89,13 @@ class Console(Frame):
         )
         self.brokers = Brokers(name, settings.bootstrap, settings.client)
         self._last_pages = LastPages()
+
+    @property
+    def shown_entries(self) -> Sequence[Entry]:
+        """The entries of the navigation, without links on brokers that have none."""
+        if self.cluster.may_have_links:
+            return self.entries
+        return [each for each in self.entries if each.path != LINKS_PAGE]
 
     async def run(self) -> None:
         """Take samples and ask whether the brokers respond, until the task is canceled."""

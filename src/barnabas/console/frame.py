@@ -22,7 +22,7 @@ from barnabas.runtime.clock import SystemClock
 from barnabas.runtime.rng import SystemRng
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
 
@@ -163,6 +163,11 @@ class Frame:
         text = self._renderer.render(template, {**self.surroundings(request), **values})
         return HTMLResponse(text, status)
 
+    @property
+    def shown_entries(self) -> Sequence[Entry]:
+        """The entries of the navigation. A cluster may be without some of them."""
+        return self.entries
+
     def surroundings(self, request: Request) -> dict[str, Any]:
         """Return the values that all templates use."""
         session = self.session_of(request)
@@ -171,7 +176,7 @@ class Frame:
         return {
             "path": path,
             "here": path + (f"?{request.url.query}" if request.url.query else ""),
-            "navigation": navigation(self.entries, path, self.settings),
+            "navigation": navigation(self.shown_entries, path, self.settings),
             "bootstrap": self.settings.bootstrap,
             "cluster_name": self.name,
             "cluster_names": self.shared.cluster_names,

@@ -25,6 +25,9 @@ GROUPS = (
     "Doctor",
 )
 
+# The page of links, which is shown for brokers that may have links.
+LINKS_PAGE = "/links"
+
 
 def _always(_settings: ConsoleSettings) -> bool:
     return True

@@ -38,6 +38,7 @@ from barnabas.console.pages import (
     examinations,
     group_changes,
     groups,
+    links,
     login,
     message,
     messages,
@@ -114,6 +115,7 @@ async def _serve(
 _YEAR_S = 31_536_000
 _CLUSTER_PAGES: tuple[Any, ...] = (
     *(cluster, examinations, topics, topic_settings, reassignments, topic_changes, configs),
+    links,
     *(messages, message, resend, produce),
     *(groups, group_changes, pipelines),
     *(connect, connect_changes, schemas, schema_changes),

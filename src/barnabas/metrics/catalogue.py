@@ -25,6 +25,7 @@ class MetricRow(NamedTuple):
 
 
 _TOPIC = ("topic",)
+_LINK = ("link",)
 _PARTITION = ("topic", "partition")
 _GROUP = ("group",)
 _FETCHERS = ("clientId",)
@@ -177,11 +178,35 @@ CATALOGUE: dict[str, MetricRow] = {
     names.SHARE_RECORDS_IN_FLIGHT: MetricRow(
         G, (), "Records in flight of all share partitions in memory."
     ),
+    names.LINK_STATE: MetricRow(
+        G, ("link", "state"), "1 for the state of a link: active, paused or invalid."
+    ),
+    names.LINK_MIRRORS: MetricRow(
+        G, ("link", "state"), "Topics of a link in each state, of the whole cluster."
+    ),
+    names.LINK_BYTES: MetricRow(C, _LINK, "Bytes of records that a link has appended."),
+    names.LINK_RECORDS: MetricRow(C, _LINK, "Records that a link has appended."),
+    names.LINK_PARTITIONS: MetricRow(G, _LINK, "Partitions that this broker mirrors."),
+    names.LINK_FAILING: MetricRow(
+        G,
+        _LINK,
+        "Partitions that are not fetched: the source has no leader that is known, or its last "
+        "response was an error.",
+    ),
+    names.LINK_LAG: MetricRow(
+        G, _LINK, "Records of the source cluster that the mirrors do not have yet."
+    ),
+    names.LINK_LAG_SECONDS: MetricRow(
+        G, _LINK, "Largest time since a mirror had all records of its source, in seconds."
+    ),
     names.MIRROR_LAG: MetricRow(
-        G, ("topic", "partition"), "Records of the source cluster that a mirror does not have yet."
+        G,
+        ("topic", "partition"),
+        "Records of the source cluster that a mirror does not have yet; of the 1,000 mirrors with "
+        "the largest lags.",
     ),
     names.MIRROR_LAG_SECONDS: MetricRow(
-        G, ("topic", "partition"), "Seconds since a mirror had all records of its source."
+        G, ("topic", "partition"), "Seconds since one of these mirrors had all records."
     ),
     names.GROUP_OFFSETS: MetricRow(G, (), "Committed offsets."),
     names.GROUPS: MetricRow(G, (), "Groups."),

@@ -16,7 +16,7 @@ from barnabas.replication.fetcher.followed_partitions import (
     FollowedPartitions,
     FollowerLogs,
 )
-from barnabas.replication.links.source_offsets import MIRROR_TIMESTAMPS, mirror_offset
+from barnabas.replication.links.source_offsets import LINK_TIMESTAMPS, LinkSources
 from barnabas.replication.partition.isr_maintenance import IsrMaintenance
 from barnabas.replication.partition.offset_lookup import list_offset, offsets_before
 from barnabas.replication.partition.partition_registry import (
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.replication.config import ReplicationConfig
     from barnabas.replication.fetcher.leader_channels import LeaderChannels
-    from barnabas.replication.links.mirror_replicas import Mirror, MirrorReplicas
+    from barnabas.replication.links.mirror_replicas import MirrorReplicas
     from barnabas.replication.partition.isr import AlterPartitionSender
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
@@ -161,11 +161,9 @@ class ReplicaManager:
         self.throttles = ReplicationThrottles(config, self._clock)
         # The partitions that this broker follows, and their fetchers.
         self.followed = self._make_followed(dependencies)
-        # The mirrors of other clusters' partitions that this broker leads. Moved by the links.
-        self.mirrors: dict[TopicPartition, Mirror] = {}
+        self.sources = LinkSources()
         self._checkpoint_entry: WheelEntry | None = None
-        # Partitions whose pending operations are checked after the current check is done, each with
-        # whether only its fetches are checked.
+        # Partitions to check after the current check, each with whether only fetches are checked.
         self._to_wake: deque[tuple[TopicPartition, bool]] = deque()
         self._waking = False
         # Bound methods of other objects, to save a call on the hot path.
@@ -248,7 +246,7 @@ class ReplicaManager:
 
     def set_read_only_topics(self, topics: set[str], promoting: frozenset[str]) -> None:
         """Refuse clients' appends to mirrors. No link appends to the `promoting` ones either."""
-        self._registry.promoting_topics = promoting
+        self.sources.promoting = promoting
         read_only = self._registry.read_only_topics
         read_only.clear()
         read_only.update(topics)
@@ -493,10 +491,8 @@ class ReplicaManager:
             error = partition.check_access(current_leader_epoch, only_leader)
             if error is not _NONE:
                 return ListOffsetResult(error)
-            if timestamp in MIRROR_TIMESTAMPS:
-                is_promoting = topic_partition.topic in self._registry.promoting_topics
-                promoted = partition if is_promoting else None
-                return mirror_offset(self.mirrors.get(topic_partition), promoted, timestamp)
+            if timestamp in LINK_TIMESTAMPS:
+                return self.sources.find(partition, timestamp)
             return (yield from list_offset(partition, timestamp, isolation))
         except AssertionError:
             raise

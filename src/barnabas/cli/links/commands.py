@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,42 +12,38 @@ from barnabas.cli.common.output import (
     ClientOptions,
     client_options,
     connected,
-    echo_json,
     fail,
 )
 from barnabas.cli.common.printable import counted, echo
-from barnabas.cli.common.tables import bad, echo_line, echo_table, good, header_option, warn
-from barnabas.cli.common.units import Size, duration_text
-from barnabas.cli.links.mirrors import PartitionLag, change, find_lags, read_table
+from barnabas.cli.common.tables import header_option
+from barnabas.cli.common.units import Size
+from barnabas.cli.links.display import echo_link, echo_links
+from barnabas.cli.links.mirrors import change, delete_link, read_table, set_states
 from barnabas.cli.links.promotion import (
     GroupOffsetsCheck,
     await_no_lag,
     promote_mirrors,
     report_missing,
 )
+from barnabas.cli.links.status import load_link, load_links
 from barnabas.replication.links.link_table import (
     BYTES_PER_SECOND,
     GROUP_SYNC_MS,
     GROUPS,
     LINK_NAME,
-    LINK_SETTINGS,
     SOURCE_CLUSTER_ID,
     STATE,
     TOPICS,
-    LinkDefinition,
-    LinkTable,
     MirrorState,
-    MirrorTopic,
-    report_name,
     setting_name,
 )
 from barnabas.settings.pattern import Pattern, PatternError
 from barnabas.settings.properties import PropertiesError, parse_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from barnabas.client.facade import Client
+    from barnabas.replication.links.link_table import LinkDefinition, LinkTable, MirrorTopic
 
 EXAMPLES = """\b
 Examples:
@@ -63,15 +58,6 @@ A link is in the cluster that has the mirrors. Its mirror topics have the record
 the same names in the source cluster, with the same offsets, and are read-only until they are
 promoted. The patterns are regular expressions that match whole names.
 """
-_STATES: dict[MirrorState, Callable[[object], object]] = {
-    MirrorState.ACTIVE: good,
-    MirrorState.PAUSED: warn,
-    MirrorState.STOPPED: bad,
-    MirrorState.PROMOTING: warn,
-    MirrorState.PROMOTED: str,
-}
-_MS_PER_S = 1000.0
-
 topics_option = click.option(
     "--topic", "names", multiple=True, metavar="TOPIC", help="Only this mirror; may be repeated."
 )
@@ -152,18 +138,8 @@ def _source_cluster_id(config: Mapping[str, str]) -> str:
 def list_links(options: ClientOptions) -> None:
     """List the links of the cluster with their mirrors."""
     with connected(options) as client:
-        table = read_table(client)
-    rows = []
-    for link in table.links.values():
-        mirrors = list(table.mirrors_of(link.name))
-        states = [sum(each.state is state for each in mirrors) for state in MirrorState]
-        servers = link.client.get("bootstrap.servers", "")
-        rows.append((link.name, "paused" if link.is_paused else "active", servers, *states))
-    columns = ("link", "state", "source", *(str(state) for state in MirrorState))
-    if options.as_json:
-        echo_json([dict(zip(columns, row, strict=True)) for row in rows])
-    else:
-        echo_table(columns, rows)
+        found = load_links(client, with_groups=False)
+    echo_links(found, as_json=options.as_json)
 
 
 @links.command("describe", epilog="\b\nExamples:\n  barnabas links describe prod\n")
@@ -171,81 +147,12 @@ def list_links(options: ClientOptions) -> None:
 @header_option
 @client_options
 def describe(name: str, options: ClientOptions) -> None:
-    """Show the mirrors of a link, with the lag of each partition in records and in time."""
+    """Show the mirrors of a link with their lag, conflicts, and the groups that it copies."""
     with connected(options) as client:
         table = read_table(client)
-        link = _find(table, name)
-        mirrors = list(table.mirrors_of(name))
-        read_only = [each for each in mirrors if each.is_read_only]
-        lags = find_lags(client, read_only)
-    if options.as_json:
-        echo_json(_as_json(link, mirrors, lags))
-        return
-    state = "paused" if link.is_paused else "active"
-    echo_line(f"link {name}: {state}, source {link.client.get('bootstrap.servers', '')}")
-    if link.problem:
-        echo_line(bad("problem:"), f" {link.problem}")
-    by_topic = {each.topic: each for each in mirrors}
-    now_ms = int(time.time() * _MS_PER_S)
-    rows: list[tuple[object, ...]] = [_row(by_topic[lag.topic], lag, now_ms) for lag in lags]
-    shown = {lag.topic for lag in lags}
-    rows += [
-        (each.topic, "", _shown(each.state), "", "", "")
-        for each in mirrors
-        if each.topic not in shown
-    ]
-    echo_table(("topic", "partition", "state", "mirror end", "lag", "behind"), rows)
-    for each in mirrors:
-        if each.reason:
-            echo_line(bad(f"{each.topic}:"), f" {each.reason}")
-
-
-def _shown(state: MirrorState) -> object:
-    return _STATES[state](str(state))
-
-
-def _row(mirror: MirrorTopic, lag: PartitionLag, now_ms: int) -> tuple[object, ...]:
-    behind_s = lag.lag_s(now_ms)
-    return (
-        lag.topic,
-        lag.partition,
-        _shown(mirror.state),
-        "?" if lag.end is None else lag.end,
-        "?" if lag.lag is None else lag.lag,
-        "?" if behind_s is None else duration_text(behind_s),
-    )
-
-
-def _as_json(
-    link: LinkDefinition, mirrors: Iterable[MirrorTopic], lags: Iterable[PartitionLag]
-) -> dict[str, object]:
-    by_topic: dict[str, list[dict[str, object]]] = {}
-    for each in lags:
-        by_topic.setdefault(each.topic, []).append(
-            {
-                "partition": each.partition,
-                "mirror_end": each.end,
-                "source_end": each.source_end,
-                "lag": each.lag,
-                "responded_ms": each.responded_ms,
-                "caught_up_ms": each.caught_up_ms,
-            }
-        )
-    return {
-        "link": link.name,
-        "state": "paused" if link.is_paused else "active",
-        "source": link.client.get("bootstrap.servers", ""),
-        "problem": link.problem,
-        "topics": [
-            {
-                "topic": each.topic,
-                "state": str(each.state),
-                "reason": each.reason,
-                "partitions": by_topic.get(each.topic, []),
-            }
-            for each in mirrors
-        ],
-    }
+        _find(table, name)
+        found = load_link(client, table, name)
+    echo_link(found, as_json=options.as_json)
 
 
 @links.command("pause", epilog="\b\nExamples:\n  barnabas links pause prod --topic orders.eu\n")
@@ -258,8 +165,7 @@ def pause(name: str, names: Sequence[str], options: ClientOptions) -> None:
         table = read_table(client)
         _find(table, name)
         if names:
-            chosen = _chosen(table, name, names)
-            _set_states(client, [each for each in chosen if each.is_mirrored], MirrorState.PAUSED)
+            set_states(client, _chosen_mirrors(table, name, names), MirrorState.PAUSED)
         else:
             change(client, {setting_name(name, STATE): "paused"})
     echo(f"paused {', '.join(names) or f'link {name}'}")
@@ -278,8 +184,7 @@ def resume(name: str, names: Sequence[str], options: ClientOptions) -> None:
         table = read_table(client)
         _find(table, name)
         if names:
-            chosen = _chosen(table, name, names)
-            _set_states(client, [each for each in chosen if each.is_mirrored], MirrorState.ACTIVE)
+            set_states(client, _chosen_mirrors(table, name, names), MirrorState.ACTIVE)
         else:
             change(client, {setting_name(name, STATE): "active"})
     echo(f"resumed {', '.join(names) or f'link {name}'}")
@@ -345,11 +250,7 @@ def delete(name: str, force: bool, options: ClientOptions) -> None:
             "mirrored any more."
         )
         promote_mirrors(client, link, [each for each in mirrors if each.is_read_only])
-        settings = [*link.client, *sorted(LINK_SETTINGS)]
-        changes: dict[str, str | None] = {setting_name(name, key): None for key in settings}
-        changes |= {report_name(name, broker_id): None for broker_id in link.reports}
-        changes |= {each.config_name: None for each in mirrors}
-        change(client, changes)
+        delete_link(client, link, mirrors)
     echo(f"deleted link {name}")
 
 
@@ -370,6 +271,10 @@ def _chosen(table: LinkTable, link: str, names: Sequence[str]) -> list[MirrorTop
     return [mirrors[name] for name in names] or list(mirrors.values())
 
 
-def _set_states(client: Client, mirrors: Iterable[MirrorTopic], state: MirrorState) -> None:
-    changed = [MirrorTopic(each.link, each.topic, state, each.source_id) for each in mirrors]
-    change(client, {each.config_name: each.config_value for each in changed})
+def _chosen_mirrors(table: LinkTable, link: str, names: Sequence[str]) -> list[MirrorTopic]:
+    """Return the mirrors with these names, which follow their source or would."""
+    chosen = _chosen(table, link, names)
+    for each in chosen:
+        if not each.is_mirrored:
+            fail(f"{each.topic} is not mirrored now, its state is {each.state}")
+    return chosen

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.metadata.configs_image import ALL_BROKERS
-from barnabas.replication.links.link_table import LinkTable, MirrorTopic, read_links
+from barnabas.replication.links.link_table import (
+    LINK_SETTINGS,
+    LinkTable,
+    MirrorState,
+    MirrorTopic,
+    read_links,
+    report_name,
+    setting_name,
+)
 from barnabas.replication.links.source_offsets import SOURCE_END, SOURCE_LAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.client.facade import Client
+    from barnabas.replication.links.link_table import LinkDefinition
 
 ALL_BROKERS_RESOURCE = ConfigResource(ResourceType.BROKER, ALL_BROKERS)
 
@@ -30,6 +41,8 @@ class PartitionLag(NamedTuple):
     # Times (ms since the epoch) of the source's last response, and of the last one without lag.
     responded_ms: int | None
     caught_up_ms: int | None
+    # The largest timestamp of the mirror's records (ms since the epoch); None without records.
+    last_record_ms: int | None = None
     # Why the values are not known.
     error: str = ""
 
@@ -41,10 +54,14 @@ class PartitionLag(NamedTuple):
         return max(0, self.source_end - self.end)
 
     def lag_s(self, now_ms: int) -> float | None:
-        """Seconds since the mirror had all records; 0 if it has them, None if not known."""
+        """Seconds since the mirror had all records; 0 if it has them, None if not known.
+
+        A mirror that never had all records is behind by the age of its last record.
+        """
         if self.lag == 0:
             return 0.0
-        return None if self.caught_up_ms is None else max(0.0, (now_ms - self.caught_up_ms) / 1000)
+        since_ms = self.last_record_ms if self.caught_up_ms is None else self.caught_up_ms
+        return None if since_ms is None else max(0.0, (now_ms - since_ms) / 1000)
 
 
 def read_table(client: Client) -> LinkTable:
@@ -58,6 +75,21 @@ def read_table(client: Client) -> LinkTable:
 def change(client: Client, changes: Mapping[str, str | None]) -> None:
     """Change settings of links and states of mirrors."""
     client.admin.alter_configs(ALL_BROKERS_RESOURCE, changes)
+
+
+def set_states(client: Client, mirrors: Iterable[MirrorTopic], state: MirrorState) -> None:
+    """Set the state of mirrors, and forget why they have stopped."""
+    changed = [replace(each, state=state, reason="") for each in mirrors]
+    change(client, {each.config_name: each.config_value for each in changed})
+
+
+def delete_link(client: Client, link: LinkDefinition, mirrors: Iterable[MirrorTopic]) -> None:
+    """Delete the settings of a link and the states of its mirrors, which become topics."""
+    settings = [*link.client, *sorted(LINK_SETTINGS)]
+    changes: dict[str, str | None] = {setting_name(link.name, key): None for key in settings}
+    changes |= {report_name(link.name, broker_id): None for broker_id in link.reports}
+    changes |= {each.config_name: None for each in mirrors}
+    change(client, changes)
 
 
 def find_lags(client: Client, mirrors: Iterable[MirrorTopic]) -> list[PartitionLag]:
@@ -75,9 +107,10 @@ def find_lags(client: Client, mirrors: Iterable[MirrorTopic]) -> list[PartitionL
     ends = client.admin.list_offsets(dict.fromkeys(partitions, "latest"))
     sources = client.admin.list_offsets(dict.fromkeys(partitions, SOURCE_END))
     lags = client.admin.list_offsets(dict.fromkeys(partitions, SOURCE_LAG))
+    last = client.admin.list_offsets(dict.fromkeys(partitions, "max-timestamp"))
     found: list[PartitionLag] = []
     for key in partitions:
-        end, source, lag = ends[key], sources[key], lags[key]
+        end, source, lag, newest = ends[key], sources[key], lags[key], last[key]
         error = next((str(each) for each in (end, source) if isinstance(each, ClientError)), "")
         found.append(
             PartitionLag(
@@ -87,6 +120,7 @@ def find_lags(client: Client, mirrors: Iterable[MirrorTopic]) -> list[PartitionL
                 None if isinstance(source, ClientError) or source.offset < 0 else source.offset,
                 None if isinstance(source, ClientError) else _time(source.timestamp),
                 None if isinstance(lag, ClientError) else _time(lag.timestamp),
+                None if isinstance(newest, ClientError) else _time(newest.timestamp),
                 error,
             )
         )

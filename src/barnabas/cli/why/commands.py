@@ -29,7 +29,12 @@ from barnabas.cli.common.printable import echo, some
 from barnabas.cli.common.tables import Styled, bad, dim, echo_entry, echo_line, good, strong, warn
 from barnabas.cli.common.units import Seconds
 from barnabas.cli.why.reasons import Reason, is_healthy, note
-from barnabas.client.errors import ClientError, CorruptRecordsError, UnknownPartitionError
+from barnabas.client.errors import (
+    BrokerError,
+    ClientError,
+    CorruptRecordsError,
+    UnknownPartitionError,
+)
 from barnabas.client.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -247,6 +252,7 @@ class _Examination:
         """Examine the brokers, every partition with a problem, and every group that waits."""
         facts = self._partitions((), None)
         self._add_partitions(facts, only_unhealthy=True)
+        self._add_links(None)
         if self._quorum_lost:
             # Brokers that died since are not fenced, so requests to their groups would wait.
             words = "groups are not examined while the metadata quorum has no leader"
@@ -267,6 +273,7 @@ class _Examination:
         if is_group or (may_be_group and not is_topic):
             self.examine_group(name)
         if is_topic or not may_be_group:
+            self._add_links(name)
             self._add_partitions(self._partitions((name,), None), only_unhealthy=False)
 
     def examine_group(self, name: str) -> None:
@@ -285,6 +292,7 @@ class _Examination:
             raise UnknownPartitionError(tp.topic, tp.partition, count)
         facts = found[0]
         if target.offset is None:
+            self._add_links(target.name)
             self._add_partitions(found, only_unhealthy=False)
             return
         try:
@@ -320,6 +328,25 @@ class _Examination:
             reasons = partition_reasons(facts)
             if not only_unhealthy or any(reason.verdict == "wrong" for reason in reasons):
                 self.answers.append((str(facts.partition), reasons))
+
+    def _add_links(self, topic: str | None) -> None:
+        """Add the links that do not work, or what a link knows of one topic."""
+        from barnabas.cli.links.status import load_settled_links
+        from barnabas.cli.why.link_reasons import link_reasons, mirror_reasons
+
+        try:
+            links = load_settled_links(self._client, topic)
+        except BrokerError:
+            # The user may not describe the configs of the brokers.
+            return
+        for status in links:
+            own = [] if topic is not None else link_reasons(status)
+            if not is_healthy(own):
+                self.answers.append((f"link {status.link.name}", own))
+            for each in status.mirrors:
+                reasons = mirror_reasons(status, each)
+                if topic is not None or any(found.kind == "mirror-stopped" for found in reasons):
+                    self.answers.append((f"topic {each.mirror.topic}", reasons))
 
     def _groups(self, names: Sequence[str]) -> list[tuple[str, list[Reason]]]:
         from barnabas.cli.why.gather_group import gather_groups

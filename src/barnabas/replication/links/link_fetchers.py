@@ -126,6 +126,26 @@ class LinkFetchers:
             for _, state in fetcher.states.items()
         ) or bool(len(self._dependencies.failed))
 
+    @property
+    def failing(self) -> int:
+        """Number of mirrors that are not fetched: without a known leader, or after an error."""
+        count = 0
+        for key, mirror in self.mirrors.items():
+            fetcher = None if mirror.place is None else self._fetchers.get(mirror.place.leader_id)
+            state = None if fetcher is None else fetcher.states.get(key)
+            count += state is None or bool(state.errors_in_a_row)
+        return count
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes of records that were appended."""
+        return self._replicas.bytes_in
+
+    @property
+    def records_in(self) -> int:
+        """Number of records that were appended."""
+        return self._replicas.records_in
+
     def close(self) -> None:
         """Stop fetching."""
         self.mirrors.clear()

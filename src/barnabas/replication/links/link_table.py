@@ -51,6 +51,7 @@ class MirrorState(StrEnum):
     """The state of a mirror topic.
 
     active ⇄ paused, active → stopped (its source has changed), each of them → promoting → promoted.
+    conflict → active (the topic of this cluster was deleted).
     """
 
     # Records are fetched from the source.
@@ -63,6 +64,11 @@ class MirrorState(StrEnum):
     PROMOTING = "promoting"
     # An ordinary topic, to which clients produce.
     PROMOTED = "promoted"
+    # Not mirrored: this cluster had a topic of this name before. Clients produce to it.
+    CONFLICT = "conflict"
+
+
+_WRITABLE = frozenset({MirrorState.PROMOTED, MirrorState.CONFLICT})
 
 
 class MirrorTopic(msgspec.Struct, frozen=True):
@@ -73,18 +79,22 @@ class MirrorTopic(msgspec.Struct, frozen=True):
     state: MirrorState
     # Id of the source topic. `NO_TOPIC_ID` if the source cluster has no topic ids.
     source_id: bytes = NO_TOPIC_ID
-    # Why the mirror has stopped, for the operator.
+    # Why the mirror has stopped, or is in conflict, for the operator.
     reason: str = ""
 
     @property
     def is_read_only(self) -> bool:
         """Whether only the link may append."""
-        return self.state is not MirrorState.PROMOTED
+        return self.state not in _WRITABLE
 
     @property
     def is_mirrored(self) -> bool:
         """Whether the topic follows its source, or would if it were resumed."""
-        return self.state not in (MirrorState.PROMOTING, MirrorState.PROMOTED)
+        return self.is_read_only and self.state is not MirrorState.PROMOTING
+
+    def is_conflict_of(self, link: str) -> bool:
+        """Whether a topic of this cluster keeps the link from mirroring it."""
+        return self.state is MirrorState.CONFLICT and self.link == link
 
     def may_copy(self, topic_id: bytes) -> bool:
         """Return whether the source topic with this id may be the topic that was mirrored.
@@ -156,7 +166,8 @@ class LinkTable(msgspec.Struct, frozen=True):
     """All links and mirror topics of the cluster."""
 
     links: Mapping[str, LinkDefinition]
-    # By topic. If several links name a topic, the first of them by name has it.
+    # By topic. If several links name a topic, the first of them by name has it, and those whose
+    # state is not a conflict come first.
     mirrors: Mapping[str, MirrorTopic]
 
     def mirrors_of(self, link: str) -> Iterable[MirrorTopic]:
@@ -217,7 +228,9 @@ def read_links(configs: Mapping[str, str]) -> LinkTable:
             continue
         if key.startswith(_TOPIC_KEY):
             mirror = _mirror(name, key.removeprefix(_TOPIC_KEY), value)
-            mirrors.setdefault(mirror.topic, mirror)
+            known = mirrors.get(mirror.topic)
+            if known is None or known.state is MirrorState.CONFLICT is not mirror.state:
+                mirrors[mirror.topic] = mirror
         else:
             settings.setdefault(name, {})[key] = value
     return LinkTable({name: _link(name, each) for name, each in settings.items()}, mirrors)

@@ -162,7 +162,7 @@ def _local_header(log: Log, offset: int) -> BatchHeader | None:
 class MirrorReplicas(LocalReplicas):
     """The access of a link's fetchers to the mirrors that this broker leads."""
 
-    __slots__ = ("_clock", "mirrors")
+    __slots__ = ("_clock", "bytes_in", "mirrors", "records_in")
 
     def __init__(
         self,
@@ -177,6 +177,9 @@ class MirrorReplicas(LocalReplicas):
         self._clock = clock
         # The mirrors of the link that this broker leads. Moved by the link.
         self.mirrors: dict[TopicPartition, Mirror] = {}
+        # Bytes and records that were appended since the link was created on this broker.
+        self.bytes_in = 0
+        self.records_in = 0
 
     def latest_epoch(self, key: TopicPartition) -> int | None:
         """Return the source's epoch of the last batch, or None if it is not known."""
@@ -223,7 +226,7 @@ class MirrorReplicas(LocalReplicas):
             raise OffsetMismatchError(
                 f"{key}: fetched from {fetch_offset}, the log ends at {log.log_end_offset}"
             )
-        records = bytearray(fetched.records[skipped:])
+        records = _writable(fetched.records, skipped)
         info = self._append_records(mirror, records, fetched)
         info.size += skipped
         if info.size and info.last_leader_epoch >= 0:
@@ -232,6 +235,8 @@ class MirrorReplicas(LocalReplicas):
         self._follow_log_start(log, fetched.log_start_offset)
         mirror.note_response(fetched, self._clock.wall_ms())
         self._throttle.record(len(records))
+        self.bytes_in += len(records)
+        self.records_in += info.record_count
         counts = self._metrics.topics[key.topic]
         counts.bytes_in += len(records)
         counts.messages_in += info.record_count
@@ -252,7 +257,7 @@ class MirrorReplicas(LocalReplicas):
         end = log.log_end_offset
         return FollowerAppend(moved=False, info=AppendInfo(-1, end - 1, log.log_start_offset))
 
-    def _append_records(self, mirror: Mirror, records: bytearray, fetched: Fetched) -> AppendInfo:
+    def _append_records(self, mirror: Mirror, records: memoryview, fetched: Fetched) -> AppendInfo:
         partition = mirror.partition
         log, epoch = partition.log, mirror.leader_epoch
         try:
@@ -335,6 +340,17 @@ class MirrorReplicas(LocalReplicas):
         mirror.source_epoch = None
         # The log has no epoch now, and its followers compare epochs.
         partition.log.leader_epochs.announce(mirror.leader_epoch, offset)
+
+
+def _writable(records: memoryview | bytes, start: int) -> memoryview:
+    """Return the records from `start` on, whose epochs the append replaces in place.
+
+    They are those of the response, which has no other reader, or a copy if it is read-only.
+    """
+    view = memoryview(records)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    return view[start:]
 
 
 def _are_equal(own: BatchHeader, theirs: BatchHeader, *, is_compacted: bool) -> bool:

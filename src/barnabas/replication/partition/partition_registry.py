@@ -135,7 +135,6 @@ class PartitionRegistry:
         "_settings",
         "offline",
         "online",
-        "promoting_topics",
         "read_only_topics",
     )
 
@@ -158,8 +157,6 @@ class PartitionRegistry:
         # Topics that mirror topics of another cluster: only their link appends. The links change it
         # in place, because the hot path of appends keeps the set.
         self.read_only_topics: set[str] = set()
-        # The read-only topics that become ordinary ones: their links do not append any more.
-        self.promoting_topics: frozenset[str] = frozenset()
         # The repairable offline partitions: each damaged log, with the path of its damaged segment.
         self._damaged: dict[TopicPartition, str] = {}
 

@@ -63,10 +63,12 @@ _TYPES = ("", "classic", "consumer")
 class _Round:
     """One round: which partitions of `__consumer_offsets` it covers, and its progress."""
 
-    __slots__ = ("coordinated", "has_failed", "link", "mirrored", "waiting")
+    __slots__ = ("began_ms", "coordinated", "has_failed", "link", "mirrored", "waiting")
 
-    def __init__(self, link: LinkDefinition, mirrored: set[str]) -> None:
+    def __init__(self, link: LinkDefinition, mirrored: set[str], began_ms: int) -> None:
         self.link = link
+        # Wall clock, ms.
+        self.began_ms = began_ms
         # Topics whose offsets are copied.
         self.mirrored = mirrored
         # Partitions that this broker led when the groups had been listed.
@@ -97,6 +99,7 @@ class GroupOffsets:
         # Whether the groups of the source were ever read completely.
         self._is_known = False
         self.is_busy = False
+        self._copies = dependencies.replicas.sources.copies
 
     def start_round(self, link: LinkDefinition, table: LinkTable) -> None:
         """Begin a round, unless one is in progress or the link copies no groups."""
@@ -106,7 +109,8 @@ class GroupOffsets:
         mirrored = {
             each.topic for each in table.mirrors_of(link.name) if each.state is MirrorState.ACTIVE
         }
-        on_listed = partial(self._on_listed, _Round(link, mirrored))
+        progress = _Round(link, mirrored, self._clock.wall_ms())
+        on_listed = partial(self._on_listed, progress)
         start_plan(self._list(link.groups), self._timer, on_listed)
 
     def _list(self, pattern: Pattern) -> Plan[list[str]]:
@@ -190,6 +194,9 @@ class GroupOffsets:
         self.is_busy = False
         if not progress.has_failed:
             self._is_known = True
+            for each in progress.coordinated:
+                copies = self._copies.setdefault(TopicPartition(OFFSETS_TOPIC, each), {})
+                copies[progress.link.name] = progress.began_ms
         self._report(progress.link, None if progress.has_failed else progress.coordinated)
 
     def _report(self, link: LinkDefinition, partitions: list[int] | None) -> None:

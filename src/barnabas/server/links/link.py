@@ -90,6 +90,8 @@ class Link:
     def close(self) -> None:
         """Stop fetching, and close the connections."""
         self._mirror(())
+        for copies in self._dependencies.replicas.sources.copies.values():
+            copies.pop(self.definition.name, None)
         self.fetchers.close()
         self.source.close()
 
@@ -151,7 +153,7 @@ class Link:
 
     def _mirror(self, partitions: Iterable[Partition]) -> None:
         """Mirror these partitions, and no others."""
-        known, mirrors = self._dependencies.replicas.mirrors, self.fetchers.mirrors
+        known, mirrors = self._dependencies.replicas.sources.mirrors, self.fetchers.mirrors
         for key in mirrors:
             known.pop(key, None)
         self.fetchers.lead(partitions)

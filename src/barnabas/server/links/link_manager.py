@@ -17,11 +17,13 @@ from barnabas.replication.links.link_table import (
     MirrorState,
     read_links,
 )
+from barnabas.replication.links.mirror_gauges import link_families
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from barnabas.metadata.image import ClusterImage
+    from barnabas.metrics.registry import MetricFamily
     from barnabas.replication.links.link_table import LinkDefinition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
     from barnabas.server.links.link import Link
@@ -84,6 +86,11 @@ class LinkManager:
         """Fetch the mirrors that this broker leads now."""
         if self.links and (changes.leaders or changes.followers or changes.deleted):
             self._check_soon()
+
+    def families(self) -> Iterator[MetricFamily]:
+        """Yield the metrics of the links."""
+        fetchers = {name: link.fetchers for name, link in self.links.items()}
+        return link_families(self.table, fetchers, self._dependencies.runtime.clock.wall_ms())
 
     def close(self) -> None:
         """Stop all links."""

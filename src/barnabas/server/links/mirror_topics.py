@@ -17,7 +17,7 @@ from barnabas.client.admin.configs import describe_configs
 from barnabas.client.admin.sender import Pause
 from barnabas.client.admin.topics import TopicState, describe_topic_partitions
 from barnabas.client.errors import ClientError
-from barnabas.metadata.configs_image import ALL_BROKERS, TOPIC
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER, TOPIC
 from barnabas.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -63,6 +63,8 @@ _PAGE_PARTITIONS = 500
 # Limits of one request to the controller, and of one to the source.
 _MIRRORS_AT_ONCE = 200
 _TOPICS_AT_ONCE = 50
+# The reason of conflicts, for the operator.
+_CONFLICT = "a topic of this name existed in this cluster before"
 # Configs that belong to the brokers of one cluster.
 _NOT_COPIED = frozenset(
     {
@@ -157,29 +159,54 @@ class MirrorTopics:
         yield from self._copy_configs(active[start : self._next_mirror], missing[:_TOPICS_AT_ONCE])
 
     def _write_mirrors(self, link: LinkDefinition, names: Iterable[str]) -> Plan[None]:
-        """Make topics of the source mirrors, before they are created."""
+        """Make topics of the source mirrors, before they are created.
+
+        A topic that exists here already becomes a conflict, until it is deleted here or in the
+        source.
+        """
+        names = list(names)
         new: list[TopicState] = []
+        changes = self._ended_conflicts(link, names)
         for name in names:
-            if name in self.table.mirrors or name not in self._topics:
+            known = self.table.mirrors.get(name)
+            if name not in self._topics or not (known is None or known.is_conflict_of(link.name)):
                 continue
-            if self._cluster.image.topics.by_name(name) is not None:
-                self._refuse(link, name, "the topic exists in this cluster")
-                continue
-            new.append(self._topics[name])
-        if not new:
-            return
-        own = yield from self._mirrors_of_this_cluster()
-        changes: dict[str, str | None] = {}
+            if self._cluster.image.topics.by_name(name) is None:
+                new.append(self._topics[name])
+            elif known is None and len(changes) < _MIRRORS_AT_ONCE:
+                changes |= self._new_conflict(link, self._topics[name])
+        own = (yield from self._mirrors_of_this_cluster()) if new else set()
         for topic in new:
             if topic.name in own:
                 reason = "the topic of the source is a mirror of a topic of this cluster"
                 self._refuse(link, topic.name, reason)
+                if topic.name in self.table.mirrors:
+                    # The conflict has ended: the topic of this cluster was deleted.
+                    changes[self.table.mirrors[topic.name].config_name] = None
                 continue
             mirror = MirrorTopic(link.name, topic.name, MirrorState.ACTIVE, topic.topic_id)
             changes[mirror.config_name] = mirror.config_value
-            if len(changes) == _MIRRORS_AT_ONCE:
+            if len(changes) >= _MIRRORS_AT_ONCE:
                 break
         alter_configs(self._forwarding, changes)
+
+    def _ended_conflicts(self, link: LinkDefinition, names: Iterable[str]) -> dict[str, str | None]:
+        """Return the changes that delete the conflicts whose topics the source has no longer."""
+        left = set(names)
+        return {
+            each.config_name: None
+            for each in self.table.mirrors_of(link.name)
+            if each.is_conflict_of(link.name) and each.topic not in left
+        }
+
+    def _new_conflict(self, link: LinkDefinition, topic: TopicState) -> dict[str, str | None]:
+        """Return the change that makes a topic of this cluster a conflict."""
+        mirror = MirrorTopic(link.name, topic.name, MirrorState.CONFLICT, topic.topic_id, _CONFLICT)
+        # The table may be older than the image, which has a mirror before its topic.
+        if mirror.config_name in self._cluster.image.configs.get(BROKER, ALL_BROKERS):
+            return {}
+        self._refuse(link, topic.name, "the topic exists in this cluster")
+        return {mirror.config_name: mirror.config_value}
 
     def _refuse(self, link: LinkDefinition, name: str, reason: str) -> None:
         if name not in self._refused:

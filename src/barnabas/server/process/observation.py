@@ -8,7 +8,6 @@ from barnabas.coordinator.group.group_coordinator import group_families
 from barnabas.coordinator.share.share_coordinator import share_families
 from barnabas.metrics import names
 from barnabas.metrics.registry import MetricFamily, MetricsRegistry, summary_of
-from barnabas.replication.links.mirror_gauges import mirror_families
 from barnabas.replication.replica_gauges import publish_replica_metrics
 from barnabas.runtime.packages import needed_for
 from barnabas.server.metrics.broker_metrics import (
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from barnabas.metrics.metrics_listener import MetricsListener
     from barnabas.server.handlers.dependencies import BrokerDependencies
+    from barnabas.server.links.link_manager import LinkManager
     from barnabas.server.listeners.listener import Listener
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.quorum.quorum_watch import QuorumWatch
@@ -100,7 +100,7 @@ class Observation:
         ):
             self.registry.add_source(source)
 
-    def observe_broker(self, dependencies: BrokerDependencies) -> None:
+    def observe_broker(self, dependencies: BrokerDependencies, links: LinkManager) -> None:
         """Add the metrics that only brokers have."""
         publish_replica_metrics(dependencies.replicas, self.registry, self._address_of)
         publisher, counts = self._shared.publisher, dependencies.replicas.metrics
@@ -123,7 +123,7 @@ class Observation:
             lambda: share_partition_families(
                 dependencies.shares, dependencies.clock.monotonic_ms()
             ),
-            lambda: mirror_families(dependencies.replicas.mirrors, dependencies.clock.wall_ms()),
+            links.families,
             lambda: group_families(dependencies.groups),
             lambda: transaction_families(
                 dependencies.transactions, dependencies.marker_sender, dependencies.verification

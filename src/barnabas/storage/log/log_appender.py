@@ -445,7 +445,7 @@ class LogAppender:
         """
         return self._append_unchanged(records, leader_epoch_max, None)
 
-    def append_as_mirror(self, records: bytearray, leader_epoch: int) -> AppendInfo:
+    def append_as_mirror(self, records: memoryview, leader_epoch: int) -> AppendInfo:
         """Write the batches of another cluster's leader with the epoch of this leader.
 
         Everything else stays: offsets, timestamps, producer ids, control batches and the CRC, which
@@ -458,7 +458,7 @@ class LogAppender:
         Raises:
             StorageError: see `append_as_follower`.
         """
-        return self._append_unchanged(memoryview(records), _EPOCH_MAX, leader_epoch)
+        return self._append_unchanged(records, _EPOCH_MAX, leader_epoch)
 
     def _append_unchanged(
         self, records: memoryview | bytes, epoch_max: int, own_epoch: int | None

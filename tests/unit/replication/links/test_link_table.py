@@ -121,6 +121,26 @@ def test_only_keys_of_the_client_may_be_secrets() -> None:
     assert client_key_of("log.retention.ms") is None
 
 
+@pytest.mark.parametrize("links", [("a", "b"), ("b", "a")])
+def test_a_conflict_of_one_link_does_not_hide_the_mirror_of_another(
+    links: tuple[str, str],
+) -> None:
+    mirror = MirrorTopic(links[0], "orders", MirrorState.PAUSED, SOURCE_ID)
+    conflict = MirrorTopic(links[1], "orders", MirrorState.CONFLICT, SOURCE_ID)
+
+    table = read_links({each.config_name: each.config_value for each in (mirror, conflict)})
+
+    assert table.mirrors == {"orders": mirror}
+
+
+def test_clients_write_to_topics_that_are_promoted_or_in_conflict() -> None:
+    writable = {
+        state for state in MirrorState if not MirrorTopic("prod", "orders", state).is_read_only
+    }
+
+    assert writable == {MirrorState.PROMOTED, MirrorState.CONFLICT}
+
+
 def test_promotions_and_reports_are_read_as_they_were_written() -> None:
     request = PromotionRequest("1a", frozenset({"orders.eu", "orders.us"}))
     report = GroupReport("1a", False, [0, 3], 1, ["a group"])

@@ -32,7 +32,7 @@ from barnabas.protocol.messages.log_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from barnabas.replication.links.source_offsets import SOURCE_END, SOURCE_LAG
+from barnabas.replication.links.source_offsets import LINK_TIMESTAMPS
 from barnabas.replication.partition.fetch_params import (
     DEBUGGING_REPLICA_ID,
     ISOLATION_LEVELS,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 # First version of each special timestamp.
-_SPECIAL_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11, SOURCE_END: 1, SOURCE_LAG: 1}
+_SPECIAL_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11, **dict.fromkeys(LINK_TIMESTAMPS, 1)}
 _LEADER_EPOCH_SINCE = 4
 _NOT_AVAILABLE_SINCE = 5
 # Number of partitions that one turn of the loop looks up.
