@@ -77,7 +77,7 @@ def test_a_properties_file_is_a_cluster_with_its_services(tmp_path: Path) -> Non
     ("given", "problem"),
     [
         (["east"], "write NAME=PROFILE"),
-        (["audit=east"], "is none of audit"),
+        (["audit=east"], "is not one of audit"),
         (["a b=east"], "at most 64 letters"),
         (["east=east", "east=east"], "given twice"),
         (["east=absent"], "no profile 'absent'; existing profiles: all, east"),

@@ -78,7 +78,7 @@ def _remains(partition: Partition) -> ListOffsetResult:
 
     These are open transactions, markers without all in-sync replicas, and producers. The offset of
     the result is 0 if the topic may become an ordinary one. A leader that does not know yet that
-    the mirror is promoted may still append records of the source, so it responds with an error.
+    the mirror is promoted may still append records of the source, so its result is an error.
     """
     log = partition.log
     state = log.producer_state

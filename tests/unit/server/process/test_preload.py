@@ -62,7 +62,7 @@ WITH_LINKS = {
     "barnabas.client.config",
     "barnabas.client.errors",
     "barnabas.replication.links.mirror_replicas",
-    "barnabas.server.links.ended_mirrors",
+    "barnabas.server.links.promotions",
     "barnabas.server.links.link",
 }
 # Packages that a broker does not run.
