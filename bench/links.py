@@ -7,9 +7,9 @@ for new topics does not count.
 
 The processor time of a link is that of the broker with the mirrors. That of MirrorMaker 2 is its
 Connect worker and the broker that it writes to. A further row has that of the worker alone.
-MirrorMaker 2 has its own defaults, with a task for each partition. It mirrors the whole topic in the
-warm-up: Java compiles its code during the first GB, and a cold one takes several times as much. In
-the rounds that count, it is measured for a fifth of the topic.
+MirrorMaker 2 has its own defaults, with a task for each partition. It mirrors the whole topic in
+the warm-up: Java compiles its code during the first GB, and a cold one takes several times as long.
+In the rounds that count, it is measured for a fifth of the topic.
 """
 
 from __future__ import annotations
