@@ -68,4 +68,5 @@ def test_the_page_of_a_broker_shows_its_figures_and_its_configs(
     assert figures["Kafka features"] == "4.4"
     assert figures["Out of sync"] == "0"
     assert "Log directories" in text
-    assert table_rows(text)["node.id"]["Value"] == "1"
+    found = console.get("/broker", id=1, **{"config.q": "node.id"}).text
+    assert table_rows(found)["node.id"]["Value"] == "1"

@@ -94,6 +94,6 @@ def test_a_broker_is_emptied_by_a_plan_with_a_limit_whose_throttles_are_removed(
             left = console.preview("/reassignments/throttles").text
             assert f">{TOPIC}</td>" in left
             console.change("/reassignments/throttles", confirmed=1)
-            assert "nothing changes" in console.preview("/reassignments/throttles").text
+            assert "Nothing changes" in console.preview("/reassignments/throttles").text
         partitions = client.describe_topics([TOPIC])[TOPIC].partitions
         assert {each.replicas for each in partitions.values()} == {(1,)}

@@ -200,7 +200,7 @@ def test_a_subscription_to_metrics_is_saved_and_deleted(console: ConsoleInProces
     assert 'value="60000ms"' in console.get("/telemetry", name="s-1").text
     refused = console.change("/telemetry/save", **{**fields, "interval": "1ms"})
     assert "interval.ms" in refused.text
-    assert "no longer" in console.preview("/telemetry/delete", name="s-1").text
+    assert "stop pushing" in console.preview("/telemetry/delete", name="s-1").text
     console.change("/telemetry/delete", name="s-1", confirmed=1)
     eventually(lambda: found() is None)
 

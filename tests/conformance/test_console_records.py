@@ -235,7 +235,7 @@ def test_versions_of_a_key_are_listed_and_compared(
     assert "<code>null</code>" in chosen
     assert "No version before" in console.get("/message/difference", **place).text
     no_key = {**place, "offset": 122}
-    assert "No key, no versions" in console.get("/message/versions", **no_key).text
+    assert "The message has no key" in console.get("/message/versions", **no_key).text
     for path in ("/message/versions", "/message/difference"):
         assert console.get(path, **{**place, "offset": 999}).status == 404
 

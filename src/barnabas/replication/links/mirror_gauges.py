@@ -27,15 +27,13 @@ _STATES = ("active", "paused", "invalid")
 def link_families(
     table: LinkTable, fetchers: Mapping[str, LinkFetchers], now_ms: int
 ) -> Iterator[MetricFamily]:
-    """Yield the metrics of links and mirrors; nothing without links.
+    """Yield the metrics of links and mirrors; without links, families without samples.
 
     Args:
         table: the links of the cluster.
         fetchers: those of each link that this broker runs.
         now_ms: the wall clock.
     """
-    if not table.links:
-        return
     yield MetricFamily(names.LINK_STATE, list(_link_states(table)))
     yield MetricFamily(names.LINK_MIRRORS, list(_mirror_states(table)))
     running = [((("link", name),), each) for name, each in sorted(fetchers.items())]
