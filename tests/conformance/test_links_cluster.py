@@ -59,13 +59,19 @@ def produce(producer: Producer, prefix: str, sent: list[bytes]) -> None:
     assert producer.flush(SECONDS) == 0
 
 
-def test_a_mirror_survives_killed_leaders_of_both_clusters(
-    source: ClusterProcess, target: ClusterProcess, tmp_path: Path
-) -> None:
-    linked = Linked(source.bootstrap, target.bootstrap, tmp_path)
+def linked_topic(source: ClusterProcess, target: ClusterProcess, directory: Path) -> Linked:
+    """Create the topic with two replicas, and a link that mirrors it."""
+    linked = Linked(source.bootstrap, target.bootstrap, directory)
     topic = NewTopic(TOPIC, 1, 2)
     linked.source_admin.create_topics([topic])[TOPIC].result(SECONDS)
     linked.create_link(TOPIC)
+    return linked
+
+
+def test_a_mirror_survives_killed_leaders_of_both_clusters(
+    source: ClusterProcess, target: ClusterProcess, tmp_path: Path
+) -> None:
+    linked = linked_topic(source, target, tmp_path)
     producer = Producer({"bootstrap.servers": source.bootstrap, "enable.idempotence": True})
     sent: list[bytes] = []
     produce(producer, "first", sent)
@@ -96,10 +102,7 @@ def test_a_mirror_survives_killed_leaders_of_both_clusters(
 def test_the_next_leader_ends_the_promotion_of_a_killed_one(
     source: ClusterProcess, target: ClusterProcess, tmp_path: Path
 ) -> None:
-    linked = Linked(source.bootstrap, target.bootstrap, tmp_path)
-    topic = NewTopic(TOPIC, 1, 2)
-    linked.source_admin.create_topics([topic])[TOPIC].result(SECONDS)
-    linked.create_link(TOPIC)
+    linked = linked_topic(source, target, tmp_path)
     linked.produce(TOPIC, ["first"])
     hanging = Producer({"bootstrap.servers": source.bootstrap, "transactional.id": "hanging"})
     hanging.init_transactions(SECONDS)

@@ -91,10 +91,10 @@ class Node:
         self.world, self.runtime = sim_runtime(1)
         self.starter, self.control = Starter(), Control()
         start = StartOfProcess(
-            self.starter,  # type: ignore[arg-type]
+            self.starter,
             self.runtime.clock,
             self.runtime.timer,
-            self.control,  # type: ignore[arg-type]
+            self.control,
             NodeLog("text"),
         )
         plans = node_layout(
