@@ -161,13 +161,7 @@ def describe(name: str, options: ClientOptions) -> None:
 @client_options
 def pause(name: str, names: Sequence[str], options: ClientOptions) -> None:
     """Stop fetching, of the whole link or of some mirrors. They stay read-only."""
-    with connected(options) as client:
-        table = read_table(client)
-        _find(table, name)
-        if names:
-            set_states(client, _chosen_mirrors(table, name, names), MirrorState.PAUSED)
-        else:
-            change(client, {setting_name(name, STATE): "paused"})
+    _set_state(name, names, MirrorState.PAUSED, options)
     echo(f"paused {', '.join(names) or f'link {name}'}")
 
 
@@ -180,14 +174,19 @@ def resume(name: str, names: Sequence[str], options: ClientOptions) -> None:
 
     A stopped mirror stops again if its source still has another log.
     """
+    _set_state(name, names, MirrorState.ACTIVE, options)
+    echo(f"resumed {', '.join(names) or f'link {name}'}")
+
+
+def _set_state(name: str, names: Sequence[str], state: MirrorState, options: ClientOptions) -> None:
+    """Set the state of the mirrors with these names, or without names that of the link."""
     with connected(options) as client:
         table = read_table(client)
         _find(table, name)
         if names:
-            set_states(client, _chosen_mirrors(table, name, names), MirrorState.ACTIVE)
+            set_states(client, _chosen_mirrors(table, name, names), state)
         else:
-            change(client, {setting_name(name, STATE): "active"})
-    echo(f"resumed {', '.join(names) or f'link {name}'}")
+            change(client, {setting_name(name, STATE): str(state)})
 
 
 @links.command(
@@ -239,17 +238,18 @@ def delete(name: str, force: bool, options: ClientOptions) -> None:
         table = read_table(client)
         link = _find(table, name)
         mirrors = list(table.mirrors_of(name))
-        left = [each.topic for each in mirrors if each.is_read_only]
+        left = [each for each in mirrors if each.is_read_only]
         if left and not force:
             fail(
-                f"link {name} has {counted(len(left), 'mirror')}, for example {left[0]}: promote "
-                "them first, or give --force to make them ordinary topics as they are"
+                f"link {name} has {counted(len(left), 'mirror')}, for example {left[0].topic}: "
+                "promote them first, or give --force to make them ordinary topics as they are"
             )
         terminal.confirm(
             f"Delete link {name} with its settings? {counted(len(mirrors), 'topic')} will not be "
             "mirrored any more."
         )
-        promote_mirrors(client, link, [each for each in mirrors if each.is_read_only])
+        if left:
+            promote_mirrors(client, link, left)
         delete_link(client, link, mirrors)
     echo(f"deleted link {name}")
 

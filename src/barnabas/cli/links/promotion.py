@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
-
 from barnabas.cli.common.output import fail
 from barnabas.cli.common.printable import counted, echo
-from barnabas.cli.links.mirrors import change, find_lags, read_table
+from barnabas.cli.links.mirrors import change, find_lags, read_table, set_states
+from barnabas.cli.links.status import OFFSETS_TOPIC
 from barnabas.client.errors import UnknownTopicError
 from barnabas.replication.links.link_table import (
     PROMOTION,
@@ -36,7 +35,6 @@ _FIRST_REPORT_S = 10.0
 _GROUPS_S = 60.0
 # Brokers abort transactions within this time, if all partitions have leaders.
 _END_S = 120.0
-_OFFSETS_TOPIC = "__consumer_offsets"
 
 
 def await_no_lag(client: Client, link: LinkDefinition, mirrors: Sequence[MirrorTopic]) -> None:
@@ -158,7 +156,7 @@ class GroupOffsetsCheck:
             elif report.missing > 0:
                 return False
         try:
-            topic = self._client.admin.describe_topic_partitions([_OFFSETS_TOPIC])[_OFFSETS_TOPIC]
+            topic = self._client.admin.describe_topic_partitions([OFFSETS_TOPIC])[OFFSETS_TOPIC]
         except UnknownTopicError:
             # The brokers create it for the first copy.
             return False
@@ -179,8 +177,7 @@ class GroupOffsetsCheck:
 
 def promote_mirrors(client: Client, link: LinkDefinition, mirrors: Sequence[MirrorTopic]) -> None:
     """Make mirrors ordinary topics. Wait until the brokers have aborted open transactions."""
-    promoting = [replace(each, state=MirrorState.PROMOTING, reason="") for each in mirrors]
-    change(client, {each.config_name: each.config_value for each in promoting})
+    set_states(client, mirrors, MirrorState.PROMOTING)
     deadline = time.monotonic() + _END_S
     names = {each.topic for each in mirrors}
     while True:

@@ -9,7 +9,7 @@ from barnabas.cli.links.mirrors import find_lags, read_table
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.replication.links.link_table import MirrorState
+from barnabas.replication.links.link_table import COPIED_TYPES, MirrorState
 from barnabas.replication.links.source_offsets import GROUPS_COPIED
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ _SETTLE_S = 3.0
 _SETTLE_POLL_S = 0.5
 # A config of the brokers that have links.
 _OWN_CONFIG = "barnabas.log.level"
-_OFFSETS_TOPIC = "__consumer_offsets"
-# Types of groups whose offsets are copied.
-_TYPES = ("", "classic", "consumer")
+OFFSETS_TOPIC = "__consumer_offsets"
 _MS_PER_S = 1000.0
 
 
@@ -214,9 +212,11 @@ def find_copies(client: Client, link: LinkDefinition) -> list[GroupCopy]:
         return []
     found = client.admin.list_groups()
     groups = [
-        each for each in found if each.type.lower() in _TYPES and link.groups.matches(each.group_id)
+        each
+        for each in found
+        if each.type.lower() in COPIED_TYPES and link.groups.matches(each.group_id)
     ]
-    described = client.admin.describe_topic_partitions([_OFFSETS_TOPIC])[_OFFSETS_TOPIC]
+    described = client.admin.describe_topic_partitions([OFFSETS_TOPIC])[OFFSETS_TOPIC]
     if not groups or isinstance(described, ClientError):
         return []
     count = len(described.partitions)
@@ -229,7 +229,7 @@ def find_copies(client: Client, link: LinkDefinition) -> list[GroupCopy]:
 
 def _copy_times(client: Client, partitions: Iterable[int]) -> Mapping[int, int]:
     """Return when the groups of state partitions were copied, without those never copied."""
-    keys = {TopicPartition(_OFFSETS_TOPIC, each): GROUPS_COPIED for each in set(partitions)}
+    keys = {TopicPartition(OFFSETS_TOPIC, each): GROUPS_COPIED for each in set(partitions)}
     return {
         key.partition: each.timestamp
         for key, each in client.admin.list_offsets(keys).items()

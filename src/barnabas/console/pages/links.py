@@ -150,10 +150,23 @@ async def show_link(request: Request) -> Response:
 
 
 class _Chosen(NamedTuple):
-    """The link of a form, and the mirrors that the form is about."""
+    """The link of a form, and topics of it."""
 
     link: LinkDefinition
     mirrors: list[MirrorTopic]
+
+
+def _link_of(client: Client, form: Fields) -> _Chosen:
+    """Return the link that a form names, with all its topics.
+
+    Raises:
+        FormError: There is no such link.
+    """
+    table, name = read_table(client), form.required("name")
+    found = table.links.get(name)
+    if found is None:
+        raise FormError(f"there is no link {name} any more", "name")
+    return _Chosen(found, list(table.mirrors_of(name)))
 
 
 def _chosen(client: Client, form: Fields) -> _Chosen:
@@ -162,17 +175,14 @@ def _chosen(client: Client, form: Fields) -> _Chosen:
     Raises:
         FormError: There is no such link, or the topic is not mirrored by it.
     """
-    table, name = read_table(client), form.required("name")
-    found = table.links.get(name)
-    if found is None:
-        raise FormError(f"there is no link {name} any more", "name")
-    mirrors = [each for each in table.mirrors_of(name) if each.is_mirrored]
+    found = _link_of(client, form)
+    mirrors = [each for each in found.mirrors if each.is_mirrored]
     topic = form.stripped("topic")
     if topic:
         mirrors = [each for each in mirrors if each.topic == topic]
         if not mirrors:
-            raise FormError(f"link {name} does not mirror {topic} now", "topic")
-    return _Chosen(found, mirrors)
+            raise FormError(f"link {found.link.name} does not mirror {topic} now", "topic")
+    return _Chosen(found.link, mirrors)
 
 
 def _page(name: str) -> str:
@@ -272,7 +282,7 @@ def promote(client: Client, form: Fields) -> Done:
     return Done(text, _page(name))
 
 
-def _to_delete(client: Client, form: Fields) -> tuple[LinkDefinition, list[MirrorTopic]]:
+def _to_delete(client: Client, form: Fields) -> _Chosen:
     """Return the link to delete, with all its topics.
 
     Raises:
@@ -280,12 +290,11 @@ def _to_delete(client: Client, form: Fields) -> tuple[LinkDefinition, list[Mirro
     """
     name = form.required("name")
     form.confirm(name)
-    chosen = _chosen(client, form)
-    left = [each for each in read_table(client).mirrors_of(name) if each.is_read_only]
+    found = _link_of(client, form)
+    left = sum(each.is_read_only for each in found.mirrors)
     if left:
-        mirrors = counted(len(left), "mirror")
-        raise FormError(f"link {name} has {mirrors}: promote them first")
-    return chosen.link, list(read_table(client).mirrors_of(name))
+        raise FormError(f"link {name} has {counted(left, 'mirror')}: promote them first")
+    return found
 
 
 def preview_deletion(client: Client, form: Fields) -> Preview:

@@ -40,6 +40,9 @@ PROMOTION = "promotion"
 LINK_SETTINGS = frozenset(
     {TOPICS, GROUPS, STATE, SOURCE_CLUSTER_ID, BYTES_PER_SECOND, GROUP_SYNC_MS, PROMOTION}
 )
+# Types of groups whose offsets are copied: those in `__consumer_offsets`. Clusters before Kafka 3.8
+# report no types.
+COPIED_TYPES = ("", "classic", "consumer")
 _GROUP_SYNC_DEFAULT_MS = 5_000
 _GROUP_SYNC_LEAST_MS = 100
 # Limits of the texts in the metadata.

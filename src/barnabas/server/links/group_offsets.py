@@ -27,6 +27,7 @@ from barnabas.protocol.messages.committed_offsets import (
     OffsetCommitRequestTopic,
 )
 from barnabas.replication.links.link_table import (
+    COPIED_TYPES,
     GroupReport,
     MirrorState,
     report_name,
@@ -56,8 +57,6 @@ _log = logging.getLogger(__name__)
 _GROUPS_AT_ONCE = 50
 # Groups whose names a report has.
 REPORTED_GROUPS_MAX = 20
-# Types of groups with offsets in `__consumer_offsets`. Sources before 3.8 report no types.
-_TYPES = ("", "classic", "consumer")
 
 
 class _Round:
@@ -119,7 +118,7 @@ class GroupOffsets:
         names = [
             each.group_id
             for each in listed
-            if each.type.lower() in _TYPES and each.protocol_type in ("", "consumer")
+            if each.type.lower() in COPIED_TYPES and each.protocol_type in ("", "consumer")
         ]
         return (yield from self._filter.select(pattern, names))
 
