@@ -161,7 +161,7 @@ def test_a_partition_without_its_only_replica_is_reported(
             seen.clear()
             seen.update(why(shell, f"{single}:0"))
             reasons = kinds(seen[f"{single}-0"]), kinds(seen.get("the cluster", []))
-            return reasons == (["no-leader"], ["brokers-fenced"])
+            return reasons == (["no-leader"], ["brokers-fenced", "machine"])
 
         eventually(is_gone, lambda: seen)
         assert f"start broker {node.node_id}" in seen[f"{single}-0"][0]["remedy"]

@@ -243,6 +243,13 @@ def test_a_share_group_and_a_streams_group_show_their_records_and_their_topology
 def test_sort_filter_and_forms_need_no_javascript(user: ConsoleUser, client: Client) -> None:
     browser = user.browser
     client.create_topic("changes-wide", 7, 1)
+
+    def are_counted() -> bool:
+        user.open("/topics", q="changes-")
+        return all(each["Partitions"].isdigit() for each in user.rows())
+
+    # The page has the partitions of a new topic after the next sample.
+    eventually(are_counted)
     browser.send("Emulation.setScriptExecutionDisabled", value=True)
     try:
         user.open("/topics")
