@@ -182,7 +182,7 @@ class GrowingTopicLoad(SideLoad):
         except ClientError as error:
             # The addition may have been done: the next one has the same number and fails then.
             self.options.errors.add(f"added partitions: {type(error).__name__}")
-            self._partitions = len(client.partitions_for(self.TOPIC))
+            self._partitions = len(client.partitions_for(self.TOPIC)[self.TOPIC])
             return
         self._partitions += 1
         new = self._partitions - 1
