@@ -7,8 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from barnabas.cli.log.record_contents import record_content
@@ -23,10 +22,15 @@ from barnabas.console.messages.key_versions import Versions, VersionSearch
 from barnabas.console.messages.one_record import Fate, fate_of, read_record, transactional_id_of
 from barnabas.console.rendering import attachment
 from barnabas.console.search.ranges import offset_bounds
+from barnabas.console.search.streams import read_spool
 from barnabas.console.search.zones import zone_of
+from barnabas.runtime.spool import Spool
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from collections.abc import AsyncGenerator
+
+    from starlette.requests import Request
+    from starlette.responses import Response
 
     from barnabas.client.facade import Client
     from barnabas.client.fetch.record_set import ConsumerRecord
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 _MS_PER_S = 1000
 _VERSIONS_MAX = 50
 # How long a client may take to read the bytes of a key or a value (s).
-_DOWNLOAD_S = 120.0
+_DOWNLOAD_S = 600.0
 
 
 class _Place(NamedTuple):
@@ -210,30 +214,43 @@ async def _version_before(
     return found.records[0] if found.records else None
 
 
-class PartDownload:
-    """Sends the bytes of a key or a value (an ASGI application).
+async def download_part(request: Request) -> Response:
+    """Send the bytes of a key or a value, unless a mask hides a part of them.
 
-    They are held until the client has them, so that it needs a turn of large reads, and has a time
-    limit.
+    A value can have 50 MB, so it is read in a turn of large reads. The turn ends before the client
+    reads.
     """
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        request = Request(scope)
-        async with console_of(request).jobs.large_reads.turn():
-            response = await _part_response(request)
-            async with asyncio.timeout(_DOWNLOAD_S):
-                await response(scope, receive, send)
-
-
-async def _part_response(request: Request) -> Response:
-    """Return the bytes of a key or a value, unless a mask hides a part of them."""
     console, query = console_of(request), query_fields(request)
     place, view, part = _place(query), console.record_view(request), query.required("part")
     if part not in (KEY, VALUE):
         raise FormError(f"part must be {KEY} or {VALUE}, not {part!r}")
-    async with console.searching:
-        record = _required(await _read(console, place), place)
+    console.streams.check()
+    spool = Spool()
+    async with console.jobs.large_reads.turn(), console.searching:
+        await _read_part(console, place, view, part, spool)
+    headers = attachment(f"{place.topic}-{place.partition}-{place.offset}.{part}")
+    headers["content-length"] = str(spool.size)
+    ends_ms = console.clock.monotonic_ms() + _DOWNLOAD_S * _MS_PER_S
+
+    async def parts() -> AsyncGenerator[bytes]:
+        with contextlib.closing(spool):
+            async for piece in read_spool(spool, console.clock, ends_ms):
+                yield piece
+
+    return StreamingResponse(
+        console.streams.counted(parts()), media_type="application/octet-stream", headers=headers
+    )
+
+
+async def _read_part(
+    console: Console, place: _Place, view: RecordView, part: str, spool: Spool
+) -> None:
+    """Write the bytes of a key or a value to a spool, and forget them.
+
+    Raises:
+        HTTPException: There is no such record, or its part has no bytes to show.
+    """
+    record = _required(await _read(console, place), place)
     await view.look_up([record])
     [decoded] = await view.decode_all([record])
     data = (decoded.key if part == KEY else decoded.value).raw
@@ -241,8 +258,7 @@ async def _part_response(request: Request) -> Response:
         raise HTTPException(
             403, f"the {part} is null, or a rule of the operator masks a part of it"
         )
-    headers = attachment(f"{place.topic}-{place.partition}-{place.offset}.{part}")
-    return Response(data, media_type="application/octet-stream", headers=headers)
+    await asyncio.to_thread(spool.write, data)
 
 
 def _required(reading: Reading, place: _Place) -> ConsumerRecord:
@@ -261,5 +277,5 @@ ROUTES = [
     Route("/message", show_message),
     Route("/message/versions", show_versions),
     Route("/message/difference", show_difference),
-    Route("/message/raw", PartDownload(), methods=["GET"]),
+    Route("/message/raw", download_part),
 ]
