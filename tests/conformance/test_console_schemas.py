@@ -92,6 +92,24 @@ def test_a_draft_is_checked_registered_and_compared(
     assert "  &#34;name&#34;: &#34;Line&#34;," in draft
 
 
+def test_subjects_are_sorted_by_their_compatibility_levels(
+    console: ConsoleInProcess, topic: str, registry: SchemaRegistry
+) -> None:
+    levels = {f"{topic}-{name}": level for name, level in (("a", "NONE"), ("b", "FULL"))}
+    for subject, level in {**levels, f"{topic}-c": None}.items():
+        registry.register(subject, Schema('"string"'))
+        if level is not None:
+            registry.set_compatibility(level, subject)
+
+    def names(order: str) -> list[str]:
+        rows = table_rows(console.get("/schemas", q=f"{topic}-", sort=order).text)
+        return [name.removeprefix(f"{topic}-") for name in rows if name[-2:] in ("-a", "-b", "-c")]
+
+    # The default level is BACKWARD.
+    assert names("compatibility") == ["c", "b", "a"]
+    assert names("-compatibility") == ["a", "b", "c"]
+
+
 def test_a_malformed_draft_is_explained(
     console: ConsoleInProcess, topic: str, registry: SchemaRegistry
 ) -> None:

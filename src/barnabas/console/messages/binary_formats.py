@@ -1,9 +1,9 @@
 """MessagePack and CBOR, which describe their own structure, as JSON.
 
 Their sources: the specification of MessagePack, and RFC 8949 with the tags of the IANA registry.
-A peer writes the bytes, so nothing in them may cost more than their size: each value takes at least a byte. References within a CBOR
-value could make a small record endless, and regular expressions could take forever: both are
-refused or shown as text.
+A peer writes the bytes, so nothing in them may cost more than their size: each value takes at least
+a byte. References within a CBOR value could make a small record endless, and regular expressions
+could take forever: both are refused or shown as text.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from barnabas.console.rendering import attachment
 from barnabas.console.search.ranges import offset_bounds
 from barnabas.console.search.streams import read_spool
 from barnabas.console.search.zones import zone_of
+from barnabas.console.tables import Column, tabulate
 from barnabas.runtime.spool import Spool
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.console.console import Console
     from barnabas.console.forms import Fields
+    from barnabas.console.messages.decoded import ShownBytes
     from barnabas.console.messages.one_record import Reading
-    from barnabas.console.messages.record_view import RecordView
+    from barnabas.console.messages.record_view import RecordView, ShownMessage
 
 _MS_PER_S = 1000
 _VERSIONS_MAX = 50
@@ -111,6 +113,22 @@ def _choices(request: Request, view: RecordView, topic: str) -> dict[str, Any]:
     }
 
 
+class _Header(NamedTuple):
+    """A header of a message."""
+
+    # Its place among the headers, from 1.
+    number: int
+    name: str
+    value: ShownBytes
+
+
+_HEADER_COLUMNS: tuple[Column[_Header], ...] = (
+    Column("name", "Name", lambda row: row.name),
+    Column("number", "Number", lambda row: row.number, "number", hint="The place in the message"),
+    Column("value", "Value", lambda row: row.value.text, style="value"),
+)
+
+
 async def show_message(request: Request) -> Response:
     """Show one message in full, up to a limit, with its batch and its transaction."""
     console, place = console_of(request), _place(query_fields(request))
@@ -119,9 +137,11 @@ async def show_message(request: Request) -> Response:
         reading = await _read(console, place)
         fate, transactional_id = await _transaction(console, place, reading)
     record, message, marker = reading.record, None, None
+    headers: list[_Header] = []
     if record is not None:
         await view.look_up([record])
         [message] = await view.show_all([record], FULL_BYTES)
+        headers = [_Header(number, *each) for number, each in enumerate(message.headers, 1)]
         marker = record_content(record, "plain", is_control=True) if reading.marker else None
     return console.page(
         request,
@@ -134,6 +154,7 @@ async def show_message(request: Request) -> Response:
         transactional_id=transactional_id,
         message=message,
         marker=marker,
+        headers=tabulate(request, _HEADER_COLUMNS, headers, sort="number", prefix="headers."),
         **_choices(request, view, place.topic),
     )
 
@@ -151,6 +172,25 @@ async def _versions(
         return await search.run(place.tp, record, start, min(before, end))
 
 
+class _Version(NamedTuple):
+    """A message of a key."""
+
+    message: ShownMessage
+    # The offset of the version before; None if it is not in the list.
+    before: int | None
+    is_newest: bool
+    fate: Fate | None
+
+
+_VERSION_COLUMNS: tuple[Column[_Version], ...] = (
+    Column("offset", "Offset", lambda row: row.message.offset),
+    Column("time", "Time", lambda row: row.message.timestamp, style="time"),
+    Column("difference", "Difference"),
+    Column("size", "Size", lambda row: row.message.value.size, numeric=True),
+    Column("value", "Value", lambda row: row.message.value.text, style="value"),
+)
+
+
 async def show_versions(request: Request) -> Response:
     """Show the messages of the same key in the partition, the newest first."""
     console, query = console_of(request), query_fields(request)
@@ -165,14 +205,23 @@ async def show_versions(request: Request) -> Response:
     records = [record, *(found.records if found else ())]
     await view.look_up(records)
     shown, *versions = await view.show_all(records)
+    fates = found.fates if found else {}
+    rows = [
+        _Version(
+            each,
+            versions[number + 1].offset if number + 1 < len(versions) else None,
+            number == 0 and not query.stripped("before"),
+            fates.get(each.offset),
+        )
+        for number, each in enumerate(versions)
+    ]
     return console.page(
         request,
         "message_versions.html",
         **place.fields,
         key=shown.key,
         found=found,
-        versions=versions,
-        is_newest=not query.stripped("before"),
+        table=tabulate(request, _VERSION_COLUMNS, rows, sort="-offset", prefix="versions."),
         is_uncommitted=query.has("uncommitted"),
         **_choices(request, view, place.topic),
     )
