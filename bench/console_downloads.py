@@ -183,7 +183,6 @@ def main() -> None:
                 continue
             found = measure(broker.bootstrap, name, values, options.at_once)
             figures.append({**found._asdict(), "more_mb": found.more_mb})
-            console.print(found)
             cells = (
                 *(found.idle_mb, found.peak_mb, found.more_mb, found.after_mb),
                 *(found.read_mb, found.seconds),

@@ -95,19 +95,18 @@ def test_a_draft_is_checked_registered_and_compared(
 def test_subjects_are_sorted_by_their_compatibility_levels(
     console: ConsoleInProcess, topic: str, registry: SchemaRegistry
 ) -> None:
-    levels = {f"{topic}-{name}": level for name, level in (("a", "NONE"), ("b", "FULL"))}
-    for subject, level in {**levels, f"{topic}-c": None}.items():
-        registry.register(subject, Schema('"string"'))
-        if level is not None:
-            registry.set_compatibility(level, subject)
+    levels = {"a": "NONE", "b": "FULL", "c": registry.compatibility() or ""}
+    for name, level in levels.items():
+        registry.register(f"{topic}-{name}", Schema('"string"'))
+        if name != "c":
+            registry.set_compatibility(level, f"{topic}-{name}")
 
     def names(order: str) -> list[str]:
         rows = table_rows(console.get("/schemas", q=f"{topic}-", sort=order).text)
-        return [name.removeprefix(f"{topic}-") for name in rows if name[-2:] in ("-a", "-b", "-c")]
+        return [name[-1] for name in rows if name.removeprefix(f"{topic}-") in levels]
 
-    # The default level is BACKWARD.
-    assert names("compatibility") == ["c", "b", "a"]
-    assert names("-compatibility") == ["a", "b", "c"]
+    assert names("compatibility") == sorted(levels, key=lambda name: levels[name])
+    assert names("-compatibility") == sorted(levels, key=lambda name: levels[name], reverse=True)
 
 
 def test_a_malformed_draft_is_explained(
