@@ -15,7 +15,7 @@ from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
 from barnabas.testing.broker_process import BrokerProcess
 from console_in_process import FORM, HOST, ConsoleInProcess, table_rows
 from unit.console.connect_server import SINK, ConnectServer
-from unit.console.plans.test_assignments import owned
+from unit.console.samples import owned
 from unit.spark.query_batches import batch
 from waiting import eventually
 
