@@ -172,6 +172,10 @@ class RecordView:
         """
         if sum(map(record_size, records)) <= _LOOP_BYTES:
             return work()
+        return await self.run_in_thread(work)
+
+    async def run_in_thread(self, work: Callable[[], T]) -> T:
+        """Run work on records in one of the few threads for it."""
         async with self._decoders.turns:
             return await asyncio.to_thread(work)
 

@@ -9,7 +9,6 @@ held. So a client that reads slowly delays no other reader of large messages.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
@@ -193,7 +192,7 @@ class Download:
             for piece in pieces:
                 self._spool.write(piece)
 
-        await asyncio.to_thread(make)
+        await self._search.view.run_in_thread(make)
 
     async def _spooled(self) -> AsyncIterator[bytes]:
         """Yield what was written since the last call, while no fetch is held."""

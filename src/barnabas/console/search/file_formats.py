@@ -235,7 +235,9 @@ class Parquet:
         )  # fmt: skip
         self._make_batch = pa.RecordBatch.from_pydict
         self._sink = _Sink()
-        self._writer = pq.ParquetWriter(self._sink, self._schema)
+        # The statistics of a text would be the text itself, twice.
+        numbers = [each.name for each in self._schema if each.type != pa.string()]
+        self._writer = pq.ParquetWriter(self._sink, self._schema, write_statistics=numbers)
         # Messages of the row group that is not written yet, and their bytes.
         self._rows: list[list[Any]] = []
         self._size = 0
@@ -259,7 +261,7 @@ class Parquet:
             self._size += record.size
             if len(self._rows) >= _ROW_GROUP or self._size >= _ROW_GROUP_BYTES:
                 self._write_group()
-                yield self._sink.take()
+                yield from self._sink.take()
 
     def _cell(self, record: DecodedRecord, column: Column) -> Any:
         if column.root == "time":
@@ -280,7 +282,7 @@ class Parquet:
         if truncated:
             self._writer.add_key_value_metadata({"truncated": truncated})
         self._writer.close()
-        yield self._sink.take()
+        yield from self._sink.take()
 
 
 class _Sink(BytesIO):
@@ -299,11 +301,11 @@ class _Sink(BytesIO):
     def tell(self) -> int:
         return self._position
 
-    def take(self) -> bytes:
-        """Return the bytes that were written since the last call."""
-        found = b"".join(self._parts)
-        self._parts.clear()
-        return found
+    def take(self) -> Iterator[bytes]:
+        """Yield what was written since the last call, and forget it."""
+        self._parts.reverse()
+        while self._parts:
+            yield self._parts.pop()
 
 
 def harmless(cell: Any) -> Any:
