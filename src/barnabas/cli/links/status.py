@@ -140,17 +140,19 @@ class LinkStatus(NamedTuple):
         ]
 
 
-def may_have_links(client: Client, brokers: Iterable[NodeInfo]) -> bool:
-    """Return whether the brokers have links: those of Apache Kafka do not have this config."""
+def may_have_links(client: Client, brokers: Iterable[NodeInfo]) -> bool | None:
+    """Return whether the brokers have links: those of Apache Kafka do not have this config.
+
+    Returns:
+        None if the client may not describe configs of brokers.
+    """
     node = next((str(each.id) for each in brokers), "")
     resource = ConfigResource(ResourceType.BROKER, node)
     found = client.admin.describe_configs([resource], keys=[_OWN_CONFIG])
-    return any(
-        entry.name == _OWN_CONFIG
-        for entries in found.values()
-        if not isinstance(entries, ClientError)
-        for entry in entries
-    )
+    described = [each for each in found.values() if not isinstance(each, ClientError)]
+    if not described:
+        return None
+    return any(entry.name == _OWN_CONFIG for entries in described for entry in entries)
 
 
 def load_links(

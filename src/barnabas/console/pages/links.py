@@ -113,7 +113,7 @@ async def show_links(request: Request) -> Response:
         request, _LINKS, found, text=lambda each: f"{each.link.name} {each.source}", sort="link"
     )
     return console.page(
-        request, "links.html", table=table, may_have_links=console.cluster.may_have_links
+        request, "links.html", table=table, may_have_links=console.cluster.links.may_have
     )
 
 
