@@ -187,16 +187,19 @@ def unsupported_api_versions(first_version: int, last_version: int) -> Message:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
 
 
-def check_width(topics: Iterable[Sized], most: int) -> None:
-    """Check the number of partitions in a request.
+def check_width(topics: Sized, partitions: Iterable[Sized], most: int) -> None:
+    """Check the number of topics and of partitions in a request.
 
     Args:
-        topics: the partitions of each topic.
+        topics: the topics.
+        partitions: the partitions of each topic. It is not read if there are too many topics.
         most: the limit.
 
     Raises:
         ProtocolError: there are more. The connection is closed.
     """
-    partitions = sum(map(len, topics))
-    if partitions > most:
-        raise ProtocolError(f"{partitions} partitions: the limit is {most}")
+    count, word = len(topics), "topics"
+    if count <= most:
+        count, word = sum(map(len, partitions)), "partitions"
+    if count > most:
+        raise ProtocolError(f"{count} {word}: the limit is {most}")
