@@ -2,8 +2,8 @@
 
 Large requests are decoded in slices. Some requests are refused for their size:
 
-- Produce and Fetch are served in one turn for the most part, so their number of partitions is
-  limited.
+- The number of topics and partitions of Produce and Fetch is limited, because their results stay in
+  memory until the response.
 - Requests of group members are refused before they are copied and decoded. A decoder copies a field
   of bytes in one step: a JoinGroup of 90 MB would hold the event loop for 90 ms. Kafka accepts such
   requests, but cannot store their content: the record of a group must fit into a batch of
