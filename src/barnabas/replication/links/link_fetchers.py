@@ -54,6 +54,10 @@ class LinkFetchers:
         """The mirrors that this broker leads."""
         return self._replicas.mirrors
 
+    def follow_truncation(self, follows: bool) -> None:
+        """Set whether mirrors truncate their logs where the source has lost records."""
+        self._replicas.follows_truncation = follows
+
     def lead(self, partitions: Iterable[Partition]) -> None:
         """Mirror these partitions, and no others.
 

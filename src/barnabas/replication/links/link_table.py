@@ -35,11 +35,25 @@ STATE = "state"
 SOURCE_CLUSTER_ID = "source.cluster.id"
 BYTES_PER_SECOND = "bytes.per.second"
 GROUP_SYNC_MS = "group.sync.ms"
+# What mirrors do if the source has lost records, see `TruncationPolicy`.
+ON_TRUNCATION = "on.truncation"
 # A promotion that waits for group offsets, see `PromotionRequest`.
 PROMOTION = "promotion"
 LINK_SETTINGS = frozenset(
-    {TOPICS, GROUPS, STATE, SOURCE_CLUSTER_ID, BYTES_PER_SECOND, GROUP_SYNC_MS, PROMOTION}
+    {
+        TOPICS,
+        GROUPS,
+        STATE,
+        SOURCE_CLUSTER_ID,
+        BYTES_PER_SECOND,
+        GROUP_SYNC_MS,
+        ON_TRUNCATION,
+        PROMOTION,
+    }
 )
+# The value of STATE of a link whose topics the source mirrors now. The link does nothing.
+REVERSED = "reversed"
+
 # Types of groups whose offsets are copied: those in `__consumer_offsets`. Clusters before Kafka 3.8
 # report no types.
 COPIED_TYPES = ("", "classic", "consumer")
@@ -50,11 +64,21 @@ REASON_CHARACTERS_MAX = 300
 NO_TOPIC_ID = bytes(16)
 
 
+class TruncationPolicy(StrEnum):
+    """What the mirrors of a link do if the source has lost records that they have."""
+
+    # They stop with a reason.
+    STOP = "stop"
+    # They remove the records too.
+    FOLLOW = "follow"
+
+
 class MirrorState(StrEnum):
     """The state of a mirror topic.
 
     active ⇄ paused, active → stopped (its source has changed), each of them → promoting → promoted.
     conflict → active (the topic of this cluster was deleted).
+    promoted → paused → active (the link takes its old direction again).
     """
 
     # Records are fetched from the source.
@@ -152,6 +176,7 @@ class LinkDefinition(msgspec.Struct, frozen=True):
     client: Mapping[str, str]
     topics: Pattern | None = None
     groups: Pattern | None = None
+    # Whether the link does nothing.
     is_paused: bool = False
     # Id of the source cluster, as it was when the link was created.
     source_cluster_id: str = ""
@@ -163,6 +188,9 @@ class LinkDefinition(msgspec.Struct, frozen=True):
     reports: Mapping[str, GroupReport] = {}
     # Why a setting cannot be used; empty if all are valid.
     problem: str = ""
+    # Whether the link is paused because the source mirrors its topics now.
+    is_reversed: bool = False
+    on_truncation: TruncationPolicy = TruncationPolicy.STOP
 
 
 class LinkTable(msgspec.Struct, frozen=True):
@@ -264,6 +292,8 @@ def _link(name: str, settings: Mapping[str, str]) -> LinkDefinition:
             max(_GROUP_SYNC_LEAST_MS, int(settings.get(GROUP_SYNC_MS, _GROUP_SYNC_DEFAULT_MS))),
             _promotion(settings.get(PROMOTION, "")),
             _reports(settings),
+            is_reversed=settings.get(STATE) == REVERSED,
+            on_truncation=TruncationPolicy(settings.get(ON_TRUNCATION, TruncationPolicy.STOP)),
         )
     except (PatternError, ValueError) as error:
         return LinkDefinition(name, client, problem=str(error))

@@ -11,7 +11,7 @@ from barnabas.replication.config import UNLIMITED, FetcherSettings
 from barnabas.replication.fetcher.fetch_states import FailedPartitions
 from barnabas.replication.fetcher.replica_fetcher import FetcherDependencies
 from barnabas.replication.links.link_fetchers import LinkFetchers
-from barnabas.replication.links.link_table import LinkTable, MirrorState
+from barnabas.replication.links.link_table import LinkTable, MirrorState, TruncationPolicy
 from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.server.links.group_offsets import GroupOffsets
 from barnabas.server.links.mirror_topics import MirrorTopics
@@ -115,6 +115,7 @@ class Link:
             self._mirror(self._led())
         limit = self.definition.bytes_per_second
         self._throttle.bytes_per_second = UNLIMITED if limit is None else limit
+        self.fetchers.follow_truncation(self.definition.on_truncation is TruncationPolicy.FOLLOW)
         self.fetchers.note_responses()
         for key, mirror in self.fetchers.mirrors.items():
             if mirror.problem and key.topic in self._active:
