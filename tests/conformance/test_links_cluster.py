@@ -99,6 +99,48 @@ def test_a_mirror_survives_killed_leaders_of_both_clusters(
         eventually_equal(lambda at=node: batch_bytes(at.data_directory, TOPIC, 0), theirs)
 
 
+def produce_to_leader(bootstrap: str, values: list[str]) -> None:
+    """Produce with one acknowledgement, each value in a batch of its own."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "1", "linger.ms": "0"})
+    for value in values:
+        producer.produce(TOPIC, value.encode())
+        assert producer.flush(SECONDS) == 0
+
+
+def test_a_mirror_follows_an_unclean_election_of_its_source(
+    source: ClusterProcess, target: ClusterProcess, tmp_path: Path
+) -> None:
+    linked = Linked(source.bootstrap, target.bootstrap, tmp_path)
+    linked.options = ["--on-truncation", "follow"]
+    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    topic = NewTopic(TOPIC, 1, 2, config=config)
+    linked.source_admin.create_topics([topic])[TOPIC].result(SECONDS)
+    linked.create_link(TOPIC)
+    produce_to_leader(source.bootstrap, [f"kept-{number}" for number in range(20)])
+    eventually(lambda: in_sync(source.bootstrap) == 2)
+    linked.await_mirrored(TOPIC)
+    first = source.node(leader_of(source.bootstrap))
+    (second,) = [node for node in source.brokers if node is not first]
+    second.kill()
+    eventually(lambda: in_sync(source.bootstrap) == 1)
+    produce_to_leader(source.bootstrap, [f"lost-{number}" for number in range(30)])
+    linked.await_mirrored(TOPIC)
+    eventually(lambda: in_sync(target.bootstrap) == 3)
+    # Only a replica without the last records is left.
+    first.kill()
+    second.start()
+    eventually(lambda: leader_of(source.bootstrap) >= 0)
+    produce_to_leader(source.bootstrap, [f"new-{number}" for number in range(50)])
+    linked.await_mirrored(TOPIC)
+
+    records = read_all(target.bootstrap, TOPIC)
+    assert records == read_all(source.bootstrap, TOPIC)
+    assert not any(record[3].startswith(b"lost") for record in records)
+    theirs = batch_bytes(second.data_directory, TOPIC, 0)
+    for node in target.brokers:
+        eventually_equal(lambda at=node: batch_bytes(at.data_directory, TOPIC, 0), theirs)
+
+
 def test_the_next_leader_ends_the_promotion_of_a_killed_one(
     source: ClusterProcess, target: ClusterProcess, tmp_path: Path
 ) -> None:
