@@ -28,6 +28,7 @@ from barnabas.cli.links.promotion import (
 )
 from barnabas.cli.links.status import load_link, load_links
 from barnabas.replication.links.link_table import (
+    ACLS,
     BYTES_PER_SECOND,
     GROUP_SYNC_MS,
     GROUPS,
@@ -83,6 +84,7 @@ def links() -> None:
 )
 @click.option("--topics", "topics", default="", metavar="REGEX", help="Topics to mirror.")
 @click.option("--groups", "groups", default="", metavar="REGEX", help="Groups to copy offsets of.")
+@click.option("--acls", is_flag=True, help="Copy the ACLs of mirrored topics and groups.")
 @click.option(
     "--on-truncation",
     type=click.Choice([str(each) for each in TruncationPolicy]),
@@ -121,10 +123,14 @@ def create(
         settings[GROUP_SYNC_MS] = str(given["group_interval"])
     if given["on_truncation"] != TruncationPolicy.STOP:
         settings[ON_TRUNCATION] = given["on_truncation"]
-    source_id = "" if given["no_check"] else _source_cluster_id(client_config)
+    if given["acls"]:
+        settings[ACLS] = "true"
+    source_id = "" if given["no_check"] else _source_cluster_id(client_config, given["acls"])
     if source_id:
         settings[SOURCE_CLUSTER_ID] = source_id
     with connected(options) as client:
+        if given["acls"]:
+            client.admin.describe_acls()
         if name in read_table(client).links:
             fail(f"link {name} exists already; delete it first, or choose another name")
         if source_id and client.describe_cluster().cluster_id == source_id:
@@ -140,11 +146,16 @@ def _properties(file: Path) -> dict[str, str]:
         raise click.UsageError(f"{file}: {error}") from None
 
 
-def _source_cluster_id(config: Mapping[str, str]) -> str:
-    """Connect to the source as the link will do. Return the id of the cluster."""
+def _source_cluster_id(config: Mapping[str, str], needs_acls: bool) -> str:
+    """Connect to the source as the link will do. Return the id of the cluster.
+
+    Fails if ACLs are needed and cannot be described.
+    """
     if not config.get("bootstrap.servers"):
         raise click.UsageError("the file has no bootstrap.servers of the source cluster")
     with connected(_options(config)) as source:
+        if needs_acls:
+            source.admin.describe_acls()
         return source.describe_cluster().cluster_id or ""
 
 

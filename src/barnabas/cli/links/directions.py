@@ -13,6 +13,7 @@ from barnabas.cli.links.promotion import GroupOffsetsCheck, await_no_lag, promot
 from barnabas.cli.links.reversal import Clusters, NewMirrors, unmirrored_text
 from barnabas.cli.links.status import may_have_links
 from barnabas.replication.links.link_table import (
+    ACLS,
     BYTES_PER_SECOND,
     GROUP_SYNC_MS,
     GROUPS,
@@ -169,6 +170,8 @@ def _opposite_settings(
         SOURCE_CLUSTER_ID: own_id,
         **own_config,
     }
+    if link.copies_acls:
+        settings[ACLS] = "true"
     if link.bytes_per_second is not None:
         settings[BYTES_PER_SECOND] = str(link.bytes_per_second)
     return settings
