@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from barnabas import Client
+from barnabas.cli.links.reversal import Clusters, NewMirrors
+from barnabas.replication.links.link_table import SOURCE_CLUSTER_ID, TOPICS
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
 from conformance.linked_clusters import LINK, SECONDS, Linked, batch_bytes, read_all
 from waiting import eventually, eventually_equal
@@ -200,3 +203,51 @@ def test_a_link_with_mirrors_is_not_reversed(linked: Linked, topic: str) -> None
     assert refused.returncode == 1
     assert "reverse the link first" in refused.stderr
     eventually(lambda: linked.state(topic)["state"] == "active")
+
+
+def test_an_interrupted_reversal_is_repeated(
+    linked: Linked, back: Linked, source: BrokerProcess, target: BrokerProcess, topic: str
+) -> None:
+    linked.produce(topic, values("first", 20))
+    linked.await_mirrored(topic, 2)
+    linked.shell.ok("links", "promote", LINK)
+    with Client(target.bootstrap) as own, Client(source.bootstrap) as theirs:
+        settings = {
+            TOPICS: "orders-.*",
+            SOURCE_CLUSTER_ID: own.describe_cluster().cluster_id or "",
+            "bootstrap.servers": target.bootstrap,
+        }
+        NewMirrors(Clusters(own, theirs), LINK, [topic], settings).fence()
+        eventually(lambda: produce_error(linked.source, topic) == KafkaError.INVALID_REQUEST)
+    back.produce(topic, values("second", 20))
+    linked.shell.ok("links", "reverse", LINK)
+    back.await_mirrored(topic, 2)
+    target.kill()
+    target.start()
+    # A reversal that has ended changes nothing more.
+    linked.shell.ok("links", "reverse", LINK)
+    back.produce(topic, values("third", 20))
+    back.await_mirrored(topic, 2)
+
+    assert_same_bytes(source, target, topic)
+
+
+def test_a_failed_failback_leaves_topics_writable(
+    linked: Linked, back: Linked, source: BrokerProcess, target: BrokerProcess, topic: str
+) -> None:
+    linked.produce(topic, values("first", 20))
+    linked.await_mirrored(topic, 2)
+    linked.shell.ok("links", "promote", LINK)
+    linked.shell.ok("links", "reverse", LINK, "--config", own_config(linked))
+    back.shell.ok("links", "pause", LINK)
+    back.produce(topic, values("second", 20))
+    refused = linked.shell.run("links", "failback", LINK)
+    assert refused.returncode == 1
+    assert "not active in the other cluster" in refused.stderr
+    eventually(lambda: produce_error(linked.target, topic) is None)
+    back.shell.ok("links", "resume", LINK)
+    linked.shell.ok("links", "failback", LINK)
+    linked.produce(topic, values("third", 20))
+    linked.await_mirrored(topic, 2)
+
+    assert_same_bytes(source, target, topic)

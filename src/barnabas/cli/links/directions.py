@@ -58,10 +58,10 @@ def reverse_link(
     if left:
         fail(f"{left[0]} is still a mirror of link {link.name}: promote all its mirrors first")
     topics = [each.topic for each in mirrors if each.state is MirrorState.PROMOTED]
-    if not topics:
-        fail(f"link {link.name} has no promoted topics")
     settings = _opposite_settings(here, other, link, own_config)
     new = NewMirrors(Clusters(here, other), link.name, topics, settings)
+    if not new.topics:
+        fail(f"link {link.name} has no promoted topics")
     _refuse(new.problem())
     new.compare()
     _accept_losses(new, discard=discard)
@@ -74,7 +74,7 @@ def reverse_link(
     new.activate()
     _refuse(new.await_verified())
     change(here, {setting_name(link.name, STATE): REVERSED})
-    return topics
+    return new.topics
 
 
 def fail_back(here: Client, other: Client, link: LinkDefinition) -> list[str]:
@@ -95,10 +95,12 @@ def fail_back(here: Client, other: Client, link: LinkDefinition) -> list[str]:
     mirrors = [
         each for each in table.mirrors_of(link.name) if each.state is not MirrorState.CONFLICT
     ]
-    topics = [each.topic for each in mirrors]
-    if not topics:
+    new = NewMirrors(Clusters(other, here), link.name, [each.topic for each in mirrors], {})
+    missing = [each.topic for each in mirrors if each.is_read_only and each.topic not in new.topics]
+    if missing:
+        fail(f"{missing[0]} is not created yet in the source: repeat the command in some seconds")
+    if not new.topics:
         fail(f"link {link.name} has no topics to move back")
-    new = NewMirrors(Clusters(other, here), link.name, topics, {})
     _refuse(new.problem())
     new.fence()
     with _unfenced_on_failure(new):
@@ -110,7 +112,7 @@ def fail_back(here: Client, other: Client, link: LinkDefinition) -> list[str]:
     new.activate()
     _refuse(new.await_verified())
     change(other, {setting_name(link.name, STATE): REVERSED})
-    return topics
+    return new.topics
 
 
 def _bring_up_to_date(client: Client, link: LinkDefinition, mirrors: list[MirrorTopic]) -> None:

@@ -75,7 +75,7 @@ class NewMirrors:
         Args:
             clusters: both clusters.
             link: the name of the link in the cluster with the mirrors.
-            topics: topics of the source.
+            topics: topics of the source. Those that it does not have are left out.
             settings: those of a link that does not exist yet; empty for an existing one.
         """
         self._source, self._target = clusters
@@ -84,7 +84,8 @@ class NewMirrors:
         self._table: LinkTable = read_table(self._target)
         self._theirs = _describe(self._source, topics)
         self._own = _describe(self._target, topics)
-        self._topics = list(topics)
+        # The topics that become mirrors.
+        self.topics = [name for name in topics if name in self._theirs]
         self._unmirrored: list[Unmirrored] = []
 
     @property
@@ -94,9 +95,7 @@ class NewMirrors:
 
     def problem(self) -> str:
         """Return why the topics cannot become mirrors; empty if they can."""
-        for name in self._topics:
-            if name not in self._theirs:
-                return f"topic {name} does not exist in the cluster that is to be its source"
+        for name in self.topics:
             mirror, own = self._table.mirrors.get(name), self._own.get(name)
             if mirror is not None and mirror.is_read_only and mirror.link != self._link:
                 return f"topic {name} is a mirror of link {mirror.link} there"
@@ -163,7 +162,7 @@ class NewMirrors:
         }
         if not self._settings:
             changes = {}
-        for name in self._topics:
+        for name in self.topics:
             mirror, config = self._table.mirrors.get(name), self._mirror(name, MirrorState.PAUSED)
             is_known = mirror is not None and mirror.link == self._link
             changes[config.config_name] = mirror.config_value if mirror and is_known else None
@@ -210,7 +209,7 @@ class NewMirrors:
         deadline = time.monotonic() + _VERIFY_S
         while True:
             mirrors = read_table(self._target).mirrors
-            new = [mirrors[name] for name in self._topics if name in mirrors]
+            new = [mirrors[name] for name in self.topics if name in mirrors]
             stopped = [each for each in new if each.state is MirrorState.STOPPED]
             if stopped:
                 return f"the mirror {stopped[0].topic} has stopped: {stopped[0].reason}"
@@ -237,7 +236,7 @@ class NewMirrors:
             change(self._target, {setting_name(self._link, ON_TRUNCATION): before})
 
     def _states(self, state: MirrorState) -> dict[str, str | None]:
-        mirrors = [self._mirror(name, state) for name in self._topics]
+        mirrors = [self._mirror(name, state) for name in self.topics]
         return {each.config_name: each.config_value for each in mirrors}
 
     def _mirror(self, name: str, state: MirrorState) -> MirrorTopic:
