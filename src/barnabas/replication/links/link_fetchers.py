@@ -101,6 +101,8 @@ class LinkFetchers:
             self._remove(group)
             self._fetcher(leader_id).add(group)
         self._close_unused()
+        if self._replicas.has_waiting:
+            self._replicas.has_waiting = any(each.is_waiting for each in self.mirrors.values())
 
     def note_responses(self) -> None:
         """Note when the sources have last responded: responses omit unchanged partitions."""

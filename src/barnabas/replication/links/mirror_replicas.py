@@ -138,6 +138,12 @@ class Mirror:
             return self.partition.log.log_end_offset
         return self.verify_from
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether nothing is fetched until the fetch starts anew, or all replicas truncated."""
+        leader = self.partition.leader
+        return self.place is None or (leader is not None and bool(leader.awaiting_truncation))
+
     def begin_again(self) -> None:
         """Compare the last batch before anything is appended."""
         self.verify_from = last_batch_offset(self.partition.log)
@@ -177,7 +183,14 @@ class Mirror:
 class MirrorReplicas(LocalReplicas):
     """The access of a link's fetchers to the mirrors that this broker leads."""
 
-    __slots__ = ("_clock", "bytes_in", "follows_truncation", "mirrors", "records_in")
+    __slots__ = (
+        "_clock",
+        "bytes_in",
+        "follows_truncation",
+        "has_waiting",
+        "mirrors",
+        "records_in",
+    )
 
     def __init__(
         self,
@@ -194,6 +207,9 @@ class MirrorReplicas(LocalReplicas):
         self.mirrors: dict[TopicPartition, Mirror] = {}
         # Whether mirrors truncate their logs where the source has lost records. Moved by the link.
         self.follows_truncation = False
+        # Whether a mirror waits for a new start of its fetch, or for its replicas. Set here, reset
+        # by the link's fetchers.
+        self.has_waiting = False
         # Bytes and records that were appended since the link was created on this broker.
         self.bytes_in = 0
         self.records_in = 0
@@ -217,7 +233,7 @@ class MirrorReplicas(LocalReplicas):
     @property
     def may_hold_back(self) -> bool:
         """Whether a mirror may have to wait: for the limit of the link, or after a truncation."""
-        return self.follows_truncation or self._throttle.bytes_per_second != UNLIMITED
+        return self.has_waiting or self._throttle.bytes_per_second != UNLIMITED
 
     def is_held_back(self, key: TopicPartition, lag: int | None) -> bool:
         """Whether a partition is not fetched now.
@@ -226,10 +242,9 @@ class MirrorReplicas(LocalReplicas):
         wait for a new start of the fetch, or for the truncation of all replicas.
         """
         mirror = self.mirrors.get(key)
-        if mirror is not None:
-            leader = mirror.partition.leader
-            if mirror.place is None or (leader is not None and leader.awaiting_truncation):
-                return True
+        if mirror is not None and mirror.is_waiting:
+            self.has_waiting = True
+            return True
         return lag != 0 and self._throttle.is_exceeded
 
     def append(self, key: TopicPartition, fetch_offset: int, fetched: Fetched) -> FollowerAppend:

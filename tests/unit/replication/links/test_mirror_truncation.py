@@ -118,6 +118,20 @@ def test_a_mirror_becomes_equal_to_a_source_that_has_lost_records(
     assert broker.log.high_watermark == kept + later
 
 
+@pytest.mark.parametrize("kept", [0, 3, 9])
+def test_a_source_without_diverging_epochs_is_compared_by_a_new_leader(kept: int) -> None:
+    broker = MirroringBroker(version=11)
+    broker.local.follows_truncation = True
+    source = Source(*named("old", 10))
+    source.serve(broker)
+    source.truncate(kept)
+    source.extend(*named("new", 20), epoch=4)
+    broker.lead_anew()
+    source.serve(broker)
+
+    assert_equal(broker, source)
+
+
 def test_a_diverging_epoch_truncates_the_mirror(broker: MirroringBroker) -> None:
     source = Source(*named("old", 10))
     source.serve(broker)
