@@ -88,6 +88,7 @@ def delete_link(client: Client, link: LinkDefinition, mirrors: Iterable[MirrorTo
     """Delete the settings of a link and the states of its mirrors, which become topics."""
     settings = [*link.client, *sorted(LINK_SETTINGS)]
     changes: dict[str, str | None] = {setting_name(link.name, key): None for key in settings}
+    changes |= dict.fromkeys(link.acls)
     changes |= {report_name(link.name, broker_id): None for broker_id in link.reports}
     changes |= {each.config_name: None for each in mirrors}
     change(client, changes)
