@@ -9,7 +9,7 @@ from barnabas.cli.links.mirrors import find_lags, read_table
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.replication.links.link_table import COPIED_TYPES, MirrorState
+from barnabas.replication.links.link_table import COPIED_TYPES, REVERSED, MirrorState
 from barnabas.replication.links.source_offsets import GROUPS_COPIED
 
 if TYPE_CHECKING:
@@ -86,9 +86,11 @@ class LinkStatus(NamedTuple):
 
     @property
     def state(self) -> str:
-        """One of "invalid", "paused", "unreachable" and "active"."""
+        """One of "invalid", "reversed", "paused", "unreachable" and "active"."""
         if self.link.problem:
             return "invalid"
+        if self.link.is_reversed:
+            return REVERSED
         if self.link.is_paused:
             return "paused"
         return "unreachable" if self.silent else "active"
