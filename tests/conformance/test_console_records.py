@@ -224,7 +224,7 @@ def test_versions_of_a_key_are_listed_and_compared(
     rest = re.search(r'href="([^"]*before=(\d+)[^"]*)">Older versions', page)
     assert rest is not None
     older = console.get("/message/versions", **place, before=rest[2]).text
-    assert re.findall(r'<tr><th scope="row"><a [^>]*>(\d+)</a>', older)[-1] == "0"
+    assert re.findall(r'<th scope="row"[^>]*>\s*<a [^>]*>(\d+)</a>', older)[-1] == "0"
     assert "Older versions" not in older
 
     difference = console.get("/message/difference", **{**place, "offset": 120}).text
