@@ -56,8 +56,8 @@ class Values(NamedTuple):
 LARGE_TEXT = Values("text-50-mb", 4, 50_000_000, TEXT)
 LARGE_BYTES = Values("bytes-50-mb", 4, 50_000_000, BYTES)
 SMALL = Values("small", 1, 10, TEXT)
-CELL_TEXT = Values("text-4-mb", 50, 4_000_000, TEXT)
-CELL_BYTES = Values("bytes-4-mb", 50, 4_000_000, BYTES)
+CELL_TEXT = Values("text-4-mb", 12, 4_000_000, TEXT)
+CELL_BYTES = Values("bytes-4-mb", 12, 4_000_000, BYTES)
 TOPICS = (SMALL, LARGE_TEXT, LARGE_BYTES, CELL_TEXT, CELL_BYTES)
 CASES = (
     ("jsonl", LARGE_TEXT),

@@ -221,6 +221,8 @@ class Parquet:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        # Arrow's own allocator keeps what is freed.
+        pa.set_memory_pool(pa.system_memory_pool())
         kinds = {
             "partition": pa.int32(),
             "offset": pa.int64(),
