@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -164,6 +165,23 @@ class ConsoleInProcess:
         scope = self._scope("GET", path, urlencode(fields))
         return asyncio.run_coroutine_threadsafe(self._send(scope, b"", until), self._loop)
 
+    @contextmanager
+    def slow_reader(self, path: str, **fields: object) -> Iterator[Future[Answer]]:
+        """Begin to read a response, and read no more than its beginning within the block."""
+        scope = self._scope("GET", path, urlencode(fields))
+        begun, may_go_on = threading.Event(), asyncio.Event()
+
+        async def read() -> None:
+            begun.set()
+            await may_go_on.wait()
+
+        found = asyncio.run_coroutine_threadsafe(self._send(scope, b"", on_body=read), self._loop)
+        try:
+            assert begun.wait(SECONDS), "the response did not begin"
+            yield found
+        finally:
+            self._loop.call_soon_threadsafe(may_go_on.set)
+
     def _scope(
         self,
         method: str,
@@ -190,7 +208,13 @@ class ConsoleInProcess:
             "server": ("127.0.0.1", 8080),
         }
 
-    async def _send(self, scope: dict[str, Any], body: bytes, until: bytes | None = None) -> Answer:
+    async def _send(
+        self,
+        scope: dict[str, Any],
+        body: bytes,
+        until: bytes | None = None,
+        on_body: Callable[[], Awaitable[object]] | None = None,
+    ) -> Answer:
         answer = Answer()
         sent = [{"type": "http.request", "body": body, "more_body": False}]
         leaving = asyncio.Event()
@@ -207,6 +231,8 @@ class ConsoleInProcess:
                 answer.headers = {k.decode(): v.decode() for k, v in message["headers"]}
             else:
                 answer.body += message.get("body", b"")
+                if on_body is not None:
+                    await on_body()
                 if until is not None and until in answer.body:
                     leaving.set()
 

@@ -38,6 +38,8 @@ class Linked:
         self.source, self.target = source, target
         self.directory = directory
         self.shell = Shell(target)
+        # More options of the link that `create_link` creates.
+        self.options: list[str] = []
         self.source_admin = AdminClient({"bootstrap.servers": source})
         self.target_admin = AdminClient({"bootstrap.servers": target})
 
@@ -53,6 +55,7 @@ class Linked:
         keys = {"bootstrap.servers": self.source, **client}
         properties.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
         words = ["--topics", topics, "--groups", groups, "--group-interval", "200"]
+        words += self.options
         self.shell.ok("links", "create", LINK, "--config", str(properties), *words)
 
     def described(self) -> dict[str, Any]:

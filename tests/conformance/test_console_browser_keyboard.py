@@ -13,7 +13,7 @@ from barnabas.client.facade import Client
 from barnabas.console.settings import ConsoleSettings
 from conformance.console_process import running_console
 from conformance.console_user import ConsoleUser
-from conformance.page_checks import PAGE_BYTES_MAX, REQUESTS_MAX, sizes, violations
+from conformance.page_checks import PAGE_BYTES_MAX, REQUESTS_MAX, poor_layout, sizes, violations
 from console_in_process import NO_BROKER, ConsoleInProcess
 from tools.chromium import IS_INSTALLED, Chromium
 
@@ -186,3 +186,26 @@ def test_offsets_are_reset_by_keyboard(user: ConsoleUser) -> None:
     reach(user, "Move")
     enter(user)
     user.sees("moved")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(400, True), (1280, False)])
+def test_a_preview_is_sorted_by_keyboard(user: ConsoleUser, width: int, dark: bool) -> None:
+    user.browser.shape(width, 900, dark=dark)
+    user.open("/topic/edit", name=TOPIC)
+    for key in ("retention.ms", "segment.ms", "max.message.bytes"):
+        user.type(key, "1000000")
+    user.press("Preview")
+    first, *_ = user.rows()[0]
+    keys = [row[first] for row in user.rows()]
+    assert {"retention.ms", "segment.ms", "max.message.bytes"} <= set(keys)
+    for order in ("ascending", "descending"):
+        skip_to_the_content(user)
+        reach(user, first)
+        enter(user)
+        assert [row[first] for row in user.rows()] == sorted(keys, reverse=order == "descending")
+        assert user.browser.run("document.querySelector('[aria-sort]').ariaSort") == order
+        assert poor_layout(user.browser) + violations(user.browser) == []
+    # The preview still does what it shows.
+    user.press("Cancel")
+    user.sees("retention.ms")
+    user.browser.shape(1280, 900, dark=False)

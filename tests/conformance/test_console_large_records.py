@@ -81,6 +81,35 @@ def test_downloads_at_once_have_whole_values(console: ConsoleInProcess) -> None:
         assert [row["value"].encode() for row in rows] == [VALUES[each] for each in offsets]
 
 
+@pytest.mark.parametrize(
+    ("path", "fields", "size"),
+    [
+        ("/messages/download", {"from": "beginning", "format": "jsonl"}, 3 * len(VALUES[0])),
+        ("/messages/download", {"from": "beginning", "format": "csv"}, 3 * len(VALUES[0])),
+        ("/messages/download", {"limit": 3}, 3 * len(VALUES[0])),
+        ("/message/raw", {"partition": 0, "offset": 1, "part": "value"}, len(VALUES[1])),
+    ],
+    ids=["json lines", "csv", "newest", "raw"],
+)
+def test_a_client_that_reads_slowly_delays_no_other(
+    console: ConsoleInProcess, path: str, fields: dict[str, object], size: int
+) -> None:
+    with console.slow_reader(path, topic=TOPIC, **fields) as slow:
+        place = {"topic": TOPIC, "partition": 0, "offset": 2}
+        others = [
+            console.get("/messages/download", topic=TOPIC, **{"from": "beginning"}),
+            console.get("/message/raw", **place, part="value"),
+            console.get("/messages", topic=TOPIC, **{"from": "beginning"}),
+        ]
+        assert [row["offset"] for row in map(json.loads, others[0].body.splitlines())] == [0, 1, 2]
+        assert others[1].body == VALUES[2]
+        assert others[2].text.count('<tr id="m0-') == 3
+        assert not slow.done()
+    answer = slow.result(SECONDS)
+    assert len(answer.body) >= size
+    assert b"truncated" not in answer.body
+
+
 def test_the_page_has_the_beginning_and_a_link_to_the_bytes(console: ConsoleInProcess) -> None:
     page = console.get("/message", topic=TOPIC, partition=0, offset=1)
     assert len(page.body) < 500_000

@@ -92,6 +92,23 @@ def test_a_draft_is_checked_registered_and_compared(
     assert "  &#34;name&#34;: &#34;Line&#34;," in draft
 
 
+def test_subjects_are_sorted_by_their_compatibility_levels(
+    console: ConsoleInProcess, topic: str, registry: SchemaRegistry
+) -> None:
+    levels = {"a": "NONE", "b": "FULL", "c": registry.compatibility() or ""}
+    for name, level in levels.items():
+        registry.register(f"{topic}-{name}", Schema('"string"'))
+        if name != "c":
+            registry.set_compatibility(level, f"{topic}-{name}")
+
+    def names(order: str) -> list[str]:
+        rows = table_rows(console.get("/schemas", q=f"{topic}-", sort=order).text)
+        return [name[-1] for name in rows if name.removeprefix(f"{topic}-") in levels]
+
+    assert names("compatibility") == sorted(levels, key=lambda name: levels[name])
+    assert names("-compatibility") == sorted(levels, key=lambda name: levels[name], reverse=True)
+
+
 def test_a_malformed_draft_is_explained(
     console: ConsoleInProcess, topic: str, registry: SchemaRegistry
 ) -> None:

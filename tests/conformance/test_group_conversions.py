@@ -62,7 +62,11 @@ def kind_of(admin: AdminClient, group: str) -> str:
 
 @pytest.mark.parametrize(
     ("client", "strategy"),
-    [("java", "cooperative-sticky"), ("librdkafka", "range"), ("barnabas", "cooperative-sticky")],
+    [
+        pytest.param("java", "cooperative-sticky", marks=pytest.mark.nightly),
+        ("librdkafka", "range"),
+        pytest.param("barnabas", "cooperative-sticky", marks=pytest.mark.nightly),
+    ],
     ids=lambda value: value,
 )
 def test_members_are_replaced_by_those_of_the_other_protocol(

@@ -12,6 +12,9 @@ from conformance import client_scenarios
 from conformance.client_packages import python_package
 from conformance.client_program import ClientProgram
 
+# The test of the current kafka-python has the same steps.
+pytestmark = pytest.mark.nightly
+
 PROGRAM = Path(__file__).parent / "programs" / "kafka_python_program.py"
 
 

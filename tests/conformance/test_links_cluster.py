@@ -14,7 +14,7 @@ from barnabas.cli.links.mirrors import change, read_table
 from barnabas.replication.links.link_table import MirrorState
 from barnabas.testing.broker_process import CLUSTER_SETTINGS
 from barnabas.testing.cluster_process import ClusterProcess
-from conformance.linked_clusters import SECONDS, Linked, batch_bytes, read_all
+from conformance.linked_clusters import LINK, SECONDS, Linked, batch_bytes, read_all
 from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:
@@ -96,6 +96,74 @@ def test_a_mirror_survives_killed_leaders_of_both_clusters(
     assert records == read_all(source.bootstrap, TOPIC)
     theirs = batch_bytes(source.node(leader_of(source.bootstrap)).data_directory, TOPIC, 0)
     for node in target.brokers:
+        eventually_equal(lambda at=node: batch_bytes(at.data_directory, TOPIC, 0), theirs)
+
+
+def produce_to_leader(bootstrap: str, values: list[str]) -> None:
+    """Produce with one acknowledgement, each value in a batch of its own."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "1", "linger.ms": "0"})
+    for value in values:
+        producer.produce(TOPIC, value.encode())
+        assert producer.flush(SECONDS) == 0
+
+
+def test_a_mirror_follows_an_unclean_election_of_its_source(
+    source: ClusterProcess, target: ClusterProcess, tmp_path: Path
+) -> None:
+    linked = Linked(source.bootstrap, target.bootstrap, tmp_path)
+    linked.options = ["--on-truncation", "follow"]
+    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    topic = NewTopic(TOPIC, 1, 2, config=config)
+    linked.source_admin.create_topics([topic])[TOPIC].result(SECONDS)
+    linked.create_link(TOPIC)
+    produce_to_leader(source.bootstrap, [f"kept-{number}" for number in range(20)])
+    eventually(lambda: in_sync(source.bootstrap) == 2)
+    linked.await_mirrored(TOPIC)
+    first = source.node(leader_of(source.bootstrap))
+    (second,) = [node for node in source.brokers if node is not first]
+    second.kill()
+    eventually(lambda: in_sync(source.bootstrap) == 1)
+    produce_to_leader(source.bootstrap, [f"lost-{number}" for number in range(30)])
+    linked.await_mirrored(TOPIC)
+    eventually(lambda: in_sync(target.bootstrap) == 3)
+    # Only a replica without the last records is left.
+    first.kill()
+    second.start()
+    eventually(lambda: leader_of(source.bootstrap) >= 0)
+    produce_to_leader(source.bootstrap, [f"new-{number}" for number in range(50)])
+    linked.await_mirrored(TOPIC)
+
+    records = read_all(target.bootstrap, TOPIC)
+    assert records == read_all(source.bootstrap, TOPIC)
+    assert not any(record[3].startswith(b"lost") for record in records)
+    theirs = batch_bytes(second.data_directory, TOPIC, 0)
+    for node in target.brokers:
+        eventually_equal(lambda at=node: batch_bytes(at.data_directory, TOPIC, 0), theirs)
+
+
+def test_all_replicas_of_the_old_source_discard_records_without_a_mirror(
+    source: ClusterProcess, target: ClusterProcess, tmp_path: Path
+) -> None:
+    linked = linked_topic(source, target, tmp_path)
+    produce_to_leader(source.bootstrap, [f"first-{number}" for number in range(20)])
+    linked.await_mirrored(TOPIC)
+    linked.shell.ok("links", "promote", LINK)
+    produce_to_leader(source.bootstrap, [f"lost-{number}" for number in range(40)])
+    produce_to_leader(target.bootstrap, [f"second-{number}" for number in range(60)])
+    config = tmp_path / "here.properties"
+    config.write_text(f"bootstrap.servers={target.bootstrap}\n")
+    words = ["links", "reverse", LINK, "--config", str(config)]
+    refused = linked.shell.run(*words)
+    assert refused.returncode == 1
+    assert f"{TOPIC}-0: 40 records from offset 20 on" in refused.stderr
+    linked.shell.ok(*words, "--discard", "--yes")
+    back = Linked(target.bootstrap, source.bootstrap, tmp_path)
+    back.await_mirrored(TOPIC)
+
+    assert read_all(source.bootstrap, TOPIC) == read_all(target.bootstrap, TOPIC)
+    theirs = batch_bytes(target.node(leader_of(target.bootstrap)).data_directory, TOPIC, 0)
+    assert len(theirs) == 80
+    for node in source.brokers:
         eventually_equal(lambda at=node: batch_bytes(at.data_directory, TOPIC, 0), theirs)
 
 

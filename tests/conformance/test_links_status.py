@@ -12,8 +12,11 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
+from barnabas.cli.links.mirrors import find_lags, read_table
+from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
 from conformance.linked_clusters import LINK, SECONDS, Linked
+from loop_turns import loop_turns
 from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:
@@ -73,6 +76,37 @@ def test_a_link_shows_its_lag_and_the_time_of_its_last_records(linked: Linked, t
     assert [each["partition"] for each in state["partitions"]] == [0, 1]
     assert sum(each["source_end"] for each in state["partitions"]) == 20
     assert any(each["last_record_ms"] for each in state["partitions"])
+
+
+def test_the_first_link_of_a_broker_does_not_block_the_event_loop(
+    source: BrokerProcess, tmp_path: Path, topic: str
+) -> None:
+    with BrokerProcess(tmp_path / "first", SETTINGS) as first:
+        linked = Linked(source.bootstrap, first.bootstrap, tmp_path)
+        linked.create_topic(topic)
+        linked.produce(topic, ["record"])
+        before = loop_turns(first.metrics_address)
+        linked.create_link(topic)
+        linked.await_mirrored(topic)
+        after = loop_turns(first.metrics_address)
+        assert after.long_cpu_turns == before.long_cpu_turns, first.log()
+
+
+def test_lags_without_times_are_those_that_a_promotion_waits_for(
+    linked: Linked, topic: str
+) -> None:
+    linked.create_topic(topic)
+    linked.create_link(topic)
+    linked.produce(topic, ["record"])
+    linked.await_mirrored(topic)
+    with Client(linked.target) as client:
+        mirror = read_table(client).mirrors[topic]
+        timed = eventually(lambda: [each for each in find_lags(client, [mirror]) if each.lag == 0])
+        assert timed[0].last_record_ms is not None
+        (lag,) = find_lags(client, [mirror], with_times=False)
+        assert (lag.partition, lag.end, lag.lag) == (0, 1, 0)
+        assert lag.responded_ms is not None
+        assert (lag.caught_up_ms, lag.last_record_ms) == (None, None)
 
 
 def test_a_paused_link_shows_no_lag_that_it_does_not_know(linked: Linked, topic: str) -> None:

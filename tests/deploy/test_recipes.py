@@ -138,6 +138,7 @@ def new_node(cluster: ClusterProcess) -> NodeProcess:
     return NodeProcess(options, keys)
 
 
+@pytest.mark.nightly
 def test_a_node_is_added_and_removed_again(cluster: ClusterProcess) -> None:
     node = new_node(cluster)
     try:
@@ -152,6 +153,7 @@ def test_a_node_is_added_and_removed_again(cluster: ClusterProcess) -> None:
         node.close()
 
 
+@pytest.mark.nightly
 def test_a_disk_is_replaced(cluster: ClusterProcess) -> None:
     node = cluster.brokers[2]
     play(cluster, [node], commands("Replacing a disk"))

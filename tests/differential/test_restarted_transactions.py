@@ -131,6 +131,7 @@ def check_records(pair: Pair, ids: list[str]) -> None:
     assert not different, f"\n{different}"
 
 
+@pytest.mark.nightly
 def test_walks_continue_after_a_restart_and_ids_expire(restarted: Restarted) -> None:
     pair = restarted.pair
     scene = Scene(pair, END, "restarted", 4)

@@ -49,7 +49,10 @@ NIGHTLY = (
     "docs/pipelines.md",
     # Tests of Spark (tests/spark) show the same.
     "docs/tables.md",
+    # Its rules for users and TLS have tests in tests/conformance.
+    "docs/security-cluster.md",
     # The tests of the table of troubles (tests/scenario/test_troubles.py) show the same.
+    "docs/runbook.md",
     "docs/runbook.md: 5. A partition is hot",
 )
 

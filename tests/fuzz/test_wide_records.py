@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from barnabas.client.admin.topics import NewTopic
 from barnabas.client.facade import Client
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+)
 from barnabas.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+    TopicProduceResponse,
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.server.handlers.records import fetch, produce
@@ -26,6 +33,8 @@ PARTITIONS = 2_000
 # Five bytes more for each make a request of more than 64 KB.
 VALUE = b"five!"
 _PRODUCE, _FETCH = 7, 11
+# Versions that convert records, and the one with which the leader adds partitions to transactions.
+_OLD_PRODUCE, _OLD_FETCH, _ADDING_PRODUCE = 2, 3, 12
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +42,19 @@ def broker() -> Iterator[BrokerProcess]:
     with BrokerProcess(settings={"metrics.listener": "127.0.0.1:0"}) as running:
         with Client(running.bootstrap) as client:
             client.create_topics([NewTopic("wide", PARTITIONS)])
+            # This creates the topic of the transaction coordinator.
+            with client.producer(transactional_id="first") as producer:
+                producer.init_transactions()
         yield running
 
 
-def batch() -> bytes:
+def batch(*, transactional: bool = False) -> bytes:
+    """Return a batch, of an unknown producer if it belongs to a transaction."""
     builder = BatchBuilder()
+    if transactional:
+        builder = BatchBuilder(
+            producer_id=77, producer_epoch=0, base_sequence=0, transactional=True
+        )
     builder.append(0, None, VALUE)
     return bytes(builder.build())
 
@@ -51,6 +68,32 @@ def produced(count: int, acks: int, records: bytes | None = None) -> ProduceRequ
     )
 
 
+def produced_in_a_transaction(count: int) -> ProduceRequest:
+    made = produced(count, -1, batch(transactional=True))
+    made.transactional_id = "wide"
+    return made
+
+
+def produced_to_topics(count: int, partitions: int) -> ProduceRequest:
+    made = produced(0, 1)
+    made.topic_data = [
+        TopicProduceData(
+            name=f"{number}",
+            partition_data=[
+                PartitionProduceData(index=index, records=None) for index in range(partitions)
+            ],
+        )
+        for number in range(count)
+    ]
+    return made
+
+
+def fetched_from_topics(count: int) -> FetchRequest:
+    made = fetched(0)
+    made.topics = [FetchTopic(topic=f"{number}", partitions=[]) for number in range(count)]
+    return made
+
+
 def fetched(count: int) -> FetchRequest:
     partitions = [
         FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1)
@@ -59,6 +102,12 @@ def fetched(count: int) -> FetchRequest:
     return FetchRequest(
         max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="wide", partitions=partitions)]
     )
+
+
+def partitions_of(topic: FetchableTopicResponse | TopicProduceResponse) -> int:
+    if isinstance(topic, FetchableTopicResponse):
+        return len(topic.partitions)
+    return len(topic.partition_responses)
 
 
 def offsets_and_errors(response: ProduceResponse) -> set[tuple[int, int]]:
@@ -95,15 +144,42 @@ def test_records_for_many_partitions_are_appended_in_slices_and_in_order(
 
 @pytest.mark.conformance
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "version"),
+    [
+        (partial(produced, produce.PARTITIONS_MAX, 1), _PRODUCE),
+        (partial(produced, produce.PARTITIONS_MAX, 1, batch()), _PRODUCE),
+        (partial(produced, produce.PARTITIONS_MAX, 1, batch()), _OLD_PRODUCE),
+        (partial(produced_to_topics, produce.PARTITIONS_MAX, 1), _PRODUCE),
+        (partial(produced_in_a_transaction, produce.PARTITIONS_MAX), _PRODUCE),
+        (partial(produced_in_a_transaction, produce.PARTITIONS_MAX), _ADDING_PRODUCE),
+        (partial(fetched, fetch.PARTITIONS_MAX), _FETCH),
+        (partial(fetched, fetch.PARTITIONS_MAX), _OLD_FETCH),
+    ],
+    ids=[
+        "produce without records",
+        "produce",
+        "produce of an old version",
+        "produce to many topics",
+        "produce in a transaction",
+        "produce that adds partitions to a transaction",
+        "fetch",
+        "fetch of an old version",
+    ],
+)
 def test_the_largest_requests_that_are_served_do_not_block_the_event_loop(
-    broker: BrokerProcess,
+    broker: BrokerProcess, make: Callable[[], ProduceRequest | FetchRequest], version: int
 ) -> None:
+    request_ = make()
     raw = RawClient(broker.bootstrap)
     before = loop_turns(broker.metrics_address)
-    response = raw.ask(produced(produce.PARTITIONS_MAX, 1), _PRODUCE)
-    assert len(response.responses[0].partition_responses) == produce.PARTITIONS_MAX
-    found = raw.ask(fetched(fetch.PARTITIONS_MAX), _FETCH)
-    assert len(found.responses[0].partitions) == fetch.PARTITIONS_MAX
+    response = raw.ask(request_, version)
+    assert len(response.responses) == len(
+        request_.topics if isinstance(request_, FetchRequest) else request_.topic_data
+    )
+    assert sum(map(partitions_of, response.responses)) == (
+        fetch.PARTITIONS_MAX if isinstance(request_, FetchRequest) else produce.PARTITIONS_MAX
+    )
     raw.close()
     after = loop_turns(broker.metrics_address)
     assert after.long_cpu_turns == before.long_cpu_turns, broker.log()
@@ -112,18 +188,28 @@ def test_the_largest_requests_that_are_served_do_not_block_the_event_loop(
 @pytest.mark.conformance
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("request_", "version"),
+    ("make", "version"),
     [
-        (produced(produce.PARTITIONS_MAX + 1, 1), _PRODUCE),
-        (fetched(fetch.PARTITIONS_MAX + 1), _FETCH),
-        (produced(600_000, 1), _PRODUCE),
-        (fetched(600_000), _FETCH),
+        (partial(produced, produce.PARTITIONS_MAX + 1, 1), _PRODUCE),
+        (partial(fetched, fetch.PARTITIONS_MAX + 1), _FETCH),
+        (partial(produced_to_topics, 400_000, 0), _PRODUCE),
+        (partial(fetched_from_topics, 400_000), _FETCH),
+        (partial(produced, 600_000, 1), _PRODUCE),
+        (partial(fetched, 600_000), _FETCH),
     ],
-    ids=["produce", "fetch", "produce, more than a message has", "fetch, more than a message has"],
+    ids=[
+        "produce",
+        "fetch",
+        "produce, topics without partitions",
+        "fetch, topics without partitions",
+        "produce, more than a message has",
+        "fetch, more than a message has",
+    ],
 )
-def test_more_partitions_close_the_connection(
-    broker: BrokerProcess, request_: ProduceRequest | FetchRequest, version: int
+def test_more_partitions_or_topics_close_the_connection(
+    broker: BrokerProcess, make: Callable[[], ProduceRequest | FetchRequest], version: int
 ) -> None:
+    request_ = make()
     raw = RawClient(broker.bootstrap)
     before = loop_turns(broker.metrics_address)
     raw.send(request_, version)

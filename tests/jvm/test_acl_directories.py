@@ -23,7 +23,9 @@ from waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.conformance
+# Other records of coordinators and controllers: tests/jvm/test_transaction_directories.py and
+# test_migration.py show in `make check` that directories carry over.
+pytestmark = [pytest.mark.conformance, pytest.mark.nightly]
 
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -182,6 +182,7 @@ def test_a_whole_cluster_is_replaced_and_replaced_back(
         check_files(dump, story.cluster.directories(node_id))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("story", ["dynamic"], indirect=True)
 def test_a_cluster_is_replaced_one_node_at_a_time(story: Story) -> None:
     story.roll(story.cluster.kafkas)

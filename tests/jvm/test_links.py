@@ -66,3 +66,8 @@ def test_a_mirror_of_apache_kafka_has_its_bytes_and_group_offsets(
     producer = Producer({"bootstrap.servers": target.bootstrap, "enable.idempotence": True})
     producer.produce("orders", b"own")
     assert producer.flush(SECONDS) == 0
+    properties = tmp_path / "here.properties"
+    properties.write_text(f"bootstrap.servers={target.bootstrap}\n")
+    refused = linked.shell.run("links", "reverse", LINK, "--config", str(properties))
+    assert refused.returncode == 1
+    assert "its brokers are not Barnabas" in refused.stderr

@@ -236,7 +236,7 @@ class Stage:
         return {group: each[place].offset for group, each in found.items() if place in each}
 
 
-@pytest.fixture(params=PRODUCERS, ids=lambda level: f"level {level}")
+@pytest.fixture(params=nightly_unless((2).__eq__, PRODUCERS), ids=lambda level: f"level {level}")
 def stage(
     request: pytest.FixtureRequest, cluster: MixedCluster, client: Client, tmp_path: Path
 ) -> Iterator[Stage]:

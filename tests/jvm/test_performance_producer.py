@@ -28,7 +28,7 @@ from jvm.uncoordinated_topic import SETTINGS, UncoordinatedTopic, create_state_t
 from selection import nightly_unless
 from waiting import eventually, eventually_equal
 
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.nightly]
 
 RECORDS = 4000
 # Value of the records that the test writes behind the tool's records in each partition.

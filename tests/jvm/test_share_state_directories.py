@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from jvm.directory_pair import Broker
 
-pytestmark = pytest.mark.conformance
+# Other records of coordinators and controllers: tests/jvm/test_transaction_directories.py and
+# test_migration.py show in `make check` that directories carry over.
+pytestmark = [pytest.mark.conformance, pytest.mark.nightly]
 
 GROUP, TOPIC = "travellers", "roads"
 ALL = {

@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from differential.side import Side
     from jvm.directory_pair import Broker
 
-pytestmark = pytest.mark.conformance
+# Other records of coordinators and controllers: tests/jvm/test_transaction_directories.py and
+# test_migration.py show in `make check` that directories carry over.
+pytestmark = [pytest.mark.conformance, pytest.mark.nightly]
 
 GROUP, TOPIC = "boats", "rivers"
 # The tasks of `counting` over a topic of two partitions.

@@ -170,10 +170,10 @@ def is_stable(broker: Broker, topic: str = TOPIC) -> bool:
 @pytest.mark.parametrize(
     ("level", "order", "end"),
     [
-        (0, KAFKA_FIRST, "kill"),
+        pytest.param(0, KAFKA_FIRST, "kill", marks=pytest.mark.nightly),
         pytest.param(0, OURS_FIRST, "stop", marks=pytest.mark.nightly),
         pytest.param(1, KAFKA_FIRST, "stop", marks=pytest.mark.nightly),
-        (1, OURS_FIRST, "kill"),
+        pytest.param(1, OURS_FIRST, "kill", marks=pytest.mark.nightly),
         (2, KAFKA_FIRST, "kill"),
         (2, OURS_FIRST, "kill"),
     ],

@@ -33,7 +33,7 @@ SELECTIONS = {
     "kills": ["tests/conformance/test_kill_minus_nine.py"],
 }
 # The whole of `tests/unit` takes 7 to 20 minutes.
-LONG = ("unit",)
+LONG = ("unit", "kills")
 ROOT = Path(__file__).parents[2]
 
 

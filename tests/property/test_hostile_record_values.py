@@ -1,13 +1,15 @@
 """Decoders of the console get any bytes, and show a text or a reason, in bounded steps and memory.
 
 The inputs come from seeds: random bytes, valid values that are cut, changed, repeated or nested,
-and headers that promise more than follows.
+headers that promise more than follows, and long lists of values that take no bytes. The number of
+values has one limit for all decoders.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import re
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -29,6 +31,8 @@ from barnabas.serializers import (
     ProtobufSerializer,
     SchemaRegistry,
 )
+from barnabas.serializers.schema import values_limit
+from unit.serializers.avro_bytes import encode_long
 from unit.serializers.registry_server import RegistryServer
 
 SHOWN_BYTES = 2000
@@ -46,6 +50,39 @@ NODE = {
         {"name": "children", "type": {"type": "array", "items": "Node"}},
     ],
 }
+# Values that take no bytes, in lists, in lists of lists and in maps; and values of one byte.
+NOTHING = {
+    "type": "record",
+    "name": "Nothing",
+    "fields": [{"name": "a", "type": "null"}, {"name": "b", "type": "null"}],
+}
+LISTS = {
+    "type": "record",
+    "name": "Lists",
+    "fields": [
+        {"name": "nulls", "type": {"type": "array", "items": "null"}},
+        {"name": "records", "type": {"type": "array", "items": NOTHING}},
+        {"name": "lists", "type": {"type": "array", "items": {
+            "type": "array", "items": "Nothing"}}},
+        {"name": "maps", "type": {"type": "map", "values": {"type": "map", "values": "Nothing"}}},
+        {"name": "enums", "type": {"type": "array", "items": {
+            "type": "enum", "name": "Letter", "symbols": ["A", "B"]}}},
+    ],
+}  # fmt: skip
+EMPTY = {"a": None, "b": None}
+FULL_LISTS: dict[str, Any] = {
+    "nulls": [None, None],
+    "records": [EMPTY],
+    "lists": [[EMPTY, EMPTY], []],
+    "maps": {"k": {"l": EMPTY}},
+    "enums": ["B", "A"],
+}
+# Two bytes make an empty message, which is shown with all its defaults.
+WIDE = (
+    'syntax = "proto3"; message Wide { repeated Wide list = 1; '
+    + " ".join(f"int32 f{number} = {number};" for number in range(2, 200))
+    + "}"
+)
 PROTO = """
 syntax = "proto3";
 message Node { string name = 1; map<string, double> weights = 2; repeated Node children = 3; }
@@ -80,8 +117,13 @@ def decoders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tup
             "avro": AvroSerializer(registry, NODE),
             "json schema": JsonSchemaSerializer(registry, {"title": "Node"}),
             "protobuf": ProtobufSerializer(registry, schema=PROTO),
+            "avro lists": AvroSerializer(registry, LISTS),
+            "protobuf defaults": ProtobufSerializer(registry, schema=WIDE),
         }
-        values = {name: each.serialize(name, TREE) or b"" for name, each in made.items()}
+        given = {"avro lists": FULL_LISTS, "protobuf defaults": {"list": [{}, {"f2": 1}]}}
+        values = {
+            name: each.serialize(name, given.get(name, TREE)) or b"" for name, each in made.items()
+        }
         schemas = SchemaDecoder(registry, SystemClock())
         asyncio.run(schemas.look_up(values.values()))
         found |= {name: (schemas.decode, value) for name, value in values.items()}
@@ -94,7 +136,7 @@ def hostile(rng: random.Random, valid: bytes) -> bytes:
     """Return bytes that a producer could have made from a valid value to harm a decoder."""
     size = rng.choice((1, 10, 1000, DECODED_BYTES))
     head = valid[: rng.randint(0, min(8, len(valid)))]
-    match rng.randrange(7):
+    match rng.randrange(9):
         case 0:
             return head + rng.randbytes(size)
         case 1:
@@ -114,6 +156,15 @@ def hostile(rng: random.Random, valid: bytes) -> bytes:
             # Long counts, as in variable-length integers, MessagePack and CBOR.
             counts = (b"\xff" * 9 + b"\x01", b"\xdd\xff\xff\xff\xff", b"\x9b\x7f" + b"\xff" * 7)
             return head + rng.choice(counts) * rng.randint(1, 100)
+        case 6:
+            # A list with another number of items, in one of many blocks or in one; with a size.
+            at = rng.randrange(len(valid))
+            count = rng.choice((10, 1000, 30_000, 200_000, 1 << 40, (1 << 63) - 1))
+            block = encode_long(count) if rng.randrange(2) else encode_long(-count) + b"\0"
+            return valid[:at] + block * rng.choice((1, 1, 2, 50)) + valid[at + rng.randrange(2) :]
+        case 7:
+            # Empty messages of Protobuf.
+            return valid + b"\x0a\0" * (size // 2)
         case _:
             at = rng.randint(0, len(valid))
             return valid[:at] + rng.randbytes(rng.randint(1, 20)) + valid[at:]
@@ -134,7 +185,21 @@ def decoded(decode: Decode, data: bytes) -> tuple[Decoded | None, int]:
         sys.setprofile(None)
 
 
-NAMES = (*DECODERS, "automatic", "avro", "json schema", "protobuf", "protobuf file")
+def count_values(content: Any) -> int:
+    """Return the number of values at all levels."""
+    count, pending = 0, [content]
+    while pending:
+        each = pending.pop()
+        count += 1
+        if isinstance(each, dict):
+            pending += each.values()
+        elif isinstance(each, list):
+            pending += each
+    return count
+
+
+BY_SCHEMA = ("avro", "avro lists", "json schema", "protobuf", "protobuf defaults")
+NAMES = (*DECODERS, "automatic", *BY_SCHEMA, "protobuf file")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,13 +217,27 @@ def test_any_bytes_are_shown_or_named_as_wrong(
         if found is None:
             # The decoder by schema leaves bytes without the id of a schema, and too many bytes, to
             # the other decoders.
-            assert name in ("avro", "json schema", "protobuf")
+            assert name in BY_SCHEMA
             assert data[:5] != valid[:5] or len(data) > DECODED_BYTES
             continue
+        assert count_values(found.content) <= values_limit(len(data)), data[:100]
         shown = found.shown(SHOWN_BYTES)
         assert shown.size == len(data)
         assert shown.text or not data or shown.kind in ("empty", "null", "text", "json")
         assert len(shown.text) <= 4 * SHOWN_BYTES, data[:100]
+
+
+def test_a_list_of_countless_nulls_is_shown_as_bytes_with_the_reason(
+    decoders: dict[str, tuple[Decode, bytes]],
+) -> None:
+    decode, valid = decoders["avro lists"]
+    # The schema id, and the first list: a block of 8.9 million items without a byte.
+    found = decode(valid[:5] + encode_long(8_900_000) + valid[5 + 1 :])
+    assert found is not None
+    assert found.kind == "bytes"
+    assert re.fullmatch(
+        r"the record makes more than 10\d{4} values, the limit for \d+ bytes", found.note
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

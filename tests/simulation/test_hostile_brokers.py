@@ -14,6 +14,7 @@ from barnabas.client.producer.producer_core import ProducerCore
 from barnabas.client.producer.user_objects import take_parts
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.protocol.api_keys import ApiKey
+from selection import nightly_unless
 from simulation.filled_topics import GROUP, filled_broker
 from simulation.hostile_answers import HostileAnswers
 from simulation.simulated_consumer import SimulatedConsumer
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from barnabas.client.producer.producer_core import SendOptions
     from barnabas.sim.world import SimWorld
 
-SEEDS = range(12)
+SEEDS = nightly_unless((4).__gt__, range(12))
 HOSTILE_MS = 30_000.0
 # Maximum rate of requests of a client during the time with changed responses.
 REQUESTS_PER_S_MAX = 150
@@ -100,7 +101,7 @@ def test_a_member_of_a_group_recovers(seed: int, chance: float) -> None:
         ApiKey.FETCH,
     ],
 )
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", nightly_unless((2).__gt__, range(4)))
 def test_a_client_survives_nonsense_in_all_responses_of_one_api(api: ApiKey, seed: int) -> None:
     broker, ends = filled_broker(seed, **GROUP)
     consumer = SimulatedConsumer(broker.world, "member", group_id="g", strict=False)
@@ -148,7 +149,7 @@ class SimulatedProducer:
 
 @pytest.mark.parametrize("is_idempotent", [True, False])
 @pytest.mark.parametrize("chance", [0.3, 1.0])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", nightly_unless((3).__gt__, range(8)))
 def test_a_producer_expires_its_records_in_time_and_recovers(
     seed: int, chance: float, is_idempotent: bool
 ) -> None:

@@ -20,6 +20,7 @@ from barnabas.spark.iceberg.catalog import TableName, open_table
 from barnabas.spark.iceberg.maintenance import MaintainedIceberg
 from barnabas.spark.tables.maintenance import MaintainedTable
 from documents.blocks import ROOT
+from selection import nightly_unless
 from spark.aws_server import BUCKET, AwsServer
 from spark.iceberg_tables import now_ms
 from spark.rest_catalog import RestCatalog
@@ -74,7 +75,7 @@ def test_a_delta_table_on_s3(spark: SparkSession, aws: str) -> None:
     assert sorted(found["id"].to_pylist()) == list(range(1, 60, 2))
 
 
-@pytest.mark.parametrize("name", ["iceberg_on_s3", "glue", "rest"])
+@pytest.mark.parametrize("name", nightly_unless("rest".__eq__, ["iceberg_on_s3", "glue", "rest"]))
 def test_iceberg_tables_in_catalogs(
     spark: SparkSession, aws: str, tmp_path: Path, name: str
 ) -> None:

@@ -74,10 +74,8 @@ def leader_of(client: Client, topic: str) -> int:
     return client.describe_topics([topic])[topic].partitions[0].leader
 
 
-# What `make check` runs: the most delicate step with both coordinators.
+# What `make check` runs: the most delicate step.
 SELECTED = [
-    ("during produce", "groups"),
-    ("between the ends", "groups"),
     ("between the ends", "transactions"),
 ]
 

@@ -145,6 +145,7 @@ def test_a_process_that_outlives_its_job_changes_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_task_that_outlives_its_executor_changes_nothing(
     client: Client,
     copied: Callable[[], Counter[bytes]],
@@ -168,6 +169,7 @@ def test_a_task_that_outlives_its_executor_changes_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_speculative_attempt_of_a_task_replaces_the_slow_one(
     client: Client,
     copied: Callable[[], Counter[bytes]],

@@ -63,9 +63,7 @@ def on_both(*selected: tuple[str, str]) -> pytest.MarkDecorator:
 
 
 @on_both(
-    ("barnabas", "during produce"),
     ("barnabas", "between the ends"),
-    ("barnabas", "after the ends"),
     ("kafka", "between the ends"),
 )
 def test_each_row_is_seen_once_after_a_process_is_killed(

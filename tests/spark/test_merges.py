@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from barnabas.client.facade import Client
 from documents.blocks import ROOT
+from selection import nightly_unless
 from spark.killed_job import KILLS, Job, kill_and_finish
 from spark.tables import DeltaSinkTable, SinkTable
 
@@ -52,6 +53,9 @@ def fill(client: Client, topic: str) -> dict[int, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "table", nightly_unless("delta".__eq__, ["delta", "iceberg"]), indirect=True
+)
 @pytest.mark.parametrize("kills", KILLS)
 def test_the_last_change_of_each_key_holds_after_kills(
     kills: tuple[int, ...],

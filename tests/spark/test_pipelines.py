@@ -45,6 +45,7 @@ def keys(rows: list[dict[str, Any]]) -> Counter[tuple[str, int, int]]:
     return Counter((row["key"], row["partition"], row["offset"]) for row in rows)
 
 
+@pytest.mark.nightly
 def test_a_new_project_runs_goes_on_and_refuses_what_does_not_fit(
     pipeline: Pipeline, bootstrap: str, fill: Fill, topic: str
 ) -> None:

@@ -14,7 +14,8 @@ from barnabas.client.facade import Client
 from spark.killed_job import KILLS, Job, kill_and_finish
 from spark.tables import SinkTable
 
-pytestmark = pytest.mark.spark
+# tests/spark/test_merges.py kills the same sink in `make check`.
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 JOB = Path(__file__).with_name("job_to_table.py")
 # 10 batches of the job.

@@ -16,7 +16,7 @@ from spark.late_workers import worker_was_late
 from spark.tables import SinkTable, duckdb_connection
 from waiting import eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.nightly]
 
 # Each batch has as many records of each partition.
 PER_PARTITION, PARTITIONS, BATCHES = 100, 3, 12

@@ -187,6 +187,33 @@ class IdleClients:
         self._by_user.clear()
 
 
+class LinkSupport:
+    """Whether the brokers of a cluster may have links, which each connection asks once."""
+
+    def __init__(self) -> None:
+        # False until a broker says that it may have links.
+        self.may_have = False
+        # Whether a broker has responded since the last connection began.
+        self._is_known = False
+
+    def begin(self) -> None:
+        """Ask again, because a new connection may lead to other brokers."""
+        self._is_known = False
+
+    def learn(self, ask: Callable[[], bool | None]) -> None:
+        """Ask unless the answer is known.
+
+        Args:
+            ask: Returns the answer, or None if the brokers do not give it; then the next call asks
+                again.
+        """
+        if self._is_known:
+            return
+        found = ask()
+        if found is not None:
+            self.may_have, self._is_known = found, True
+
+
 class ClusterAccess:
     """Clients of one cluster for the requests of a console."""
 
@@ -207,8 +234,8 @@ class ClusterAccess:
         self._idle = IdleClients()
         # The client of the last probe, unless no broker responded.
         self._probing: list[Client] = []
-        # Whether the brokers are of a kind that may have links, as far as the probes know.
-        self.may_have_links = False
+        # What the probes have learned.
+        self.links = LinkSupport()
         self._is_closed = False
 
     @property
@@ -308,9 +335,10 @@ class ClusterAccess:
         def ask() -> int:
             if not kept:
                 kept.append(Client(self._bootstrap, **{**self._config, **_PROBE_CONFIG}))
+                self.links.begin()
             try:
                 found = kept[0].describe_cluster().brokers
-                self.may_have_links = self.may_have_links or may_have_links(kept[0], found)
+                self.links.learn(lambda: may_have_links(kept[0], found))
                 return len(found)
             except ClientError:
                 kept.pop().close()

@@ -93,7 +93,7 @@ class Console(Frame):
     @property
     def shown_entries(self) -> Sequence[Entry]:
         """The entries of the navigation, without links on brokers that have none."""
-        if self.cluster.may_have_links:
+        if self.cluster.links.may_have:
             return self.entries
         return [each for each in self.entries if each.path != LINKS_PAGE]
 

@@ -9,7 +9,8 @@ the columns. The address has all of it, so that a bookmark shows the same table 
 - `page`: from 1.
 
 A page with two tables gives one of them a prefix for these names. `templates/tables.html` has the
-macros that show a table.
+macros that show a table. On a page that a form was sent for, the headers are buttons that send the
+form again, to an address with these fields.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ class Table(Generic[T]):
     # Fields of the address.
     fields: dict[str, str]
     prefix: str = ""
+    # Id of the form that headers send again; "" if they are links.
+    form: str = ""
 
     def field(self, name: str) -> str:
         """Return the name of a field of this table in the address."""

@@ -179,7 +179,7 @@ CATALOGUE: dict[str, MetricRow] = {
         G, (), "Records in flight of all share partitions in memory."
     ),
     names.LINK_STATE: MetricRow(
-        G, ("link", "state"), "1 for the state of a link: active, paused or invalid."
+        G, ("link", "state"), "1 for the state of a link: active, paused, reversed or invalid."
     ),
     names.LINK_MIRRORS: MetricRow(
         G, ("link", "state"), "Topics of a link in each state, of the whole cluster."

@@ -247,7 +247,7 @@ class ReplicaManager:
     def set_read_only_topics(self, topics: set[str], promoting: frozenset[str]) -> None:
         """Refuse clients' appends to mirrors. No link appends to the `promoting` ones either."""
         self.sources.promoting = promoting
-        read_only = self._registry.read_only_topics
+        read_only = self.sources.read_only = self._registry.read_only_topics
         read_only.clear()
         read_only.update(topics)
 

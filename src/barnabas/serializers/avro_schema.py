@@ -2,9 +2,10 @@
 
 `fastavro` compiles its functions, so that data of a recursive schema could exhaust the C stack and
 end the process, and a few bytes could be an endless list of nulls. This file refuses schemas of
-unlimited size. `skim` checks data before it is decoded: limits for nesting, empty items and
-decimals. Only data of recursive schemas, of arrays whose items may be empty, and large data with
-decimals needs that: all other data is limited by its own length.
+unlimited size. `skim` checks data before it is decoded: limits for nesting, decimals, and the
+number of values (`values_limit`). Only data of recursive schemas, of arrays and maps whose items
+may make more values than bytes allow, and large data with decimals needs that: all other data is
+limited by its own length.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from barnabas.serializers.errors import SchemaError, WireFormatError
-from barnabas.serializers.schema import read_varint
+from barnabas.serializers.schema import VALUES_PER_BYTE_MAX, read_varint, values_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,16 +27,13 @@ AvroNode: TypeAlias = "str | list[Any] | dict[str, Any]"
 _JSON_DEPTH_MAX = 256
 # With these attributes, `fastavro` takes a schema as checked already.
 MARKS = frozenset(("__fastavro_parsed", "__named_schemas"))
-# Limit for the number of values that a type makes of few bytes, such as nulls.
+# Limit for the number of values that a type makes beside those that its bytes allow, such as nulls.
 _FREE_VALUES_MAX = 1000
-_VALUES_PER_BYTE_MAX = 16
 # `fastavro` takes time for each pair of branches of a union.
 _BRANCHES_MAX = 500
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _SIZES = {"null": 0, "float": 4, "double": 8}
 _DEPTH_MAX = 100
-# Limit for the number of values in a record.
-_VALUES_MAX = 10_000_000
 # Limit for a decimal: 2,400 digits.
 DECIMAL_BYTES_MAX = 1000
 _FIXED_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
@@ -75,7 +73,7 @@ class AvroSchema:
         sizes = _Sizes(self.names)
         sizes.measure(root)
         # Whether data must be checked before it is decoded; see `skim`.
-        self.needs_skim = sizes.is_recursive or sizes.has_empty_items
+        self.needs_skim = sizes.is_recursive or sizes.has_free_items
         # Large records of schemas with decimals are checked too: the time to decode a decimal grows
         # with the square of its length.
         self.has_decimals = sizes.has_decimals
@@ -205,62 +203,76 @@ def _inlined(node: Any, named: Mapping[str, Any], seen: set[str]) -> Any:
     return plain
 
 
+def _excess(size: int) -> int:
+    """Return the excess of one value of so many bytes; see `_Sizes`."""
+    return 1 - VALUES_PER_BYTE_MAX * size
+
+
 class _Sizes:
-    """Measures the least number of bytes of each type, and the number of values in these."""
+    """Measures whether the values of each type may be more than their bytes allow.
+
+    The excess of a type is the largest number of values beyond those that their bytes allow,
+    without the items of arrays and maps. Any number of items without an excess is allowed.
+    """
 
     def __init__(self, names: Mapping[str, AvroNode]) -> None:
         self._names = names
-        # Bytes and values by the name of the type.
-        self._known: dict[str, tuple[int, int]] = {}
+        # The excess by the name of the type.
+        self._known: dict[str, int] = {}
         self._open: set[str] = set()
         self.is_recursive = False
-        self.has_empty_items = False
+        # Whether the items of an array or a map have an excess.
+        self.has_free_items = False
         self.has_decimals = False
 
-    def measure(self, node: AvroNode) -> tuple[int, int]:
-        """Return the least number of bytes, and the largest number of values that need no more."""
+    def measure(self, node: AvroNode) -> int:
+        """Return the excess of a type."""
         kind, definition = node_type(node, self._names)
         if isinstance(definition, list):
-            if len(definition) > _BRANCHES_MAX:
-                raise SchemaError(
-                    f"an Avro union of {len(definition)} types: the limit is {_BRANCHES_MAX}"
-                )
-            parts = [self.measure(each) for each in definition]
-            # The number of the branch is a byte.
-            return 1, max((values for _, values in parts), default=0) + 1
+            return self._measure_union(definition)
         if isinstance(definition, str):
-            return _SIZES.get(kind, 1), 1
+            return _excess(_SIZES.get(kind, 1))
         if definition.get("logicalType") == "decimal":
             self.has_decimals = True
         match kind:
             case "record" | "error":
                 return self._measure_record(definition)
             case "array":
-                if self.measure(definition["items"])[0] == 0:
-                    self.has_empty_items = True
-                return 1, 1
+                if self.measure(definition["items"]) > 0:
+                    self.has_free_items = True
             case "map":
-                self.measure(definition["values"])
-                return 1, 1
+                # The key is a value of a byte.
+                if self.measure(definition["values"]) + _excess(1) > 0:
+                    self.has_free_items = True
             case "fixed":
-                return int(definition["size"]), 1
-        return _SIZES.get(kind, 1), 1
+                return _excess(int(definition["size"]))
+        return _excess(_SIZES.get(kind, 1))
 
-    def _measure_record(self, record: dict[str, Any]) -> tuple[int, int]:
+    def _measure_union(self, branches: list[Any]) -> int:
+        if len(branches) > _BRANCHES_MAX:
+            raise SchemaError(
+                f"an Avro union of {len(branches)} types: the limit is {_BRANCHES_MAX}"
+            )
+        # The number of the branch is a byte.
+        return max(map(self.measure, branches), default=0) - VALUES_PER_BYTE_MAX
+
+    def _measure_record(self, record: dict[str, Any]) -> int:
         name = record["name"]
         if name in self._known:
             return self._known[name]
         if name in self._open:
             self.is_recursive = True
-            return 0, 1
+            return _excess(0)
         self._open.add(name)
-        parts = [self.measure(field["type"]) for field in record["fields"]]
+        found = 1 + sum(self.measure(field["type"]) for field in record["fields"])
         self._open.discard(name)
-        size, values = sum(part[0] for part in parts), sum(part[1] for part in parts) + 1
-        if values > _FREE_VALUES_MAX + _VALUES_PER_BYTE_MAX * size:
-            raise SchemaError(f"the Avro type {name} makes {values} values of {size} byte(s)")
-        self._known[name] = size, values
-        return size, values
+        if found > _FREE_VALUES_MAX:
+            raise SchemaError(
+                f"the Avro type {name} makes {found} values more than its bytes allow: the limit "
+                f"is {_FREE_VALUES_MAX}"
+            )
+        self._known[name] = found
+        return found
 
 
 def skim(schema: AvroSchema, data: bytes, position: int) -> None:
@@ -274,31 +286,33 @@ def skim(schema: AvroSchema, data: bytes, position: int) -> None:
     Raises:
         WireFormatError: The data exceeds a limit, or ends too early.
     """
-    skimmer = _Skimmer(schema, data)
+    skimmer = _Skimmer(schema, data, position)
     skimmer.skip(schema.root, position, 0)
 
 
 class _Skimmer:
     """Reads over the values of one record."""
 
-    def __init__(self, schema: AvroSchema, data: bytes) -> None:
+    def __init__(self, schema: AvroSchema, data: bytes, position: int) -> None:
         self._names = schema.names
         self._data = data
+        self._size = len(data) - position
+        self._limit = values_limit(self._size)
         self._values = 0
+        # By the name of a record: see `_constant`.
+        self._constants: dict[str, tuple[int, int] | None] = {}
 
     def skip(self, node: AvroNode, position: int, depth: int) -> int:
         """Return the position behind a value."""
-        self._values += 1
         if depth > _DEPTH_MAX:
             raise WireFormatError(f"the record is nested over {_DEPTH_MAX} levels deep")
-        if self._values > _VALUES_MAX:
-            raise WireFormatError(f"the record has more than {_VALUES_MAX} values")
         kind, definition = node_type(node, self._names)
         if isinstance(definition, list):
             branch, position = read_varint(self._data, position)
             if not 0 <= branch < len(definition):
                 raise WireFormatError(f"the record selects branch {branch} of a union")
             return self.skip(definition[branch], position, depth + 1)
+        self._add(1)
         if kind in _FIXED_SIZES:
             return self._after(position, _FIXED_SIZES[kind])
         if kind in _LENGTH_FIRST:
@@ -308,6 +322,31 @@ class _Skimmer:
         if isinstance(definition, dict):
             return self._skip_complex(kind, definition, position, depth)
         return read_varint(self._data, position)[1]
+
+    def _add(self, values: int) -> None:
+        self._values += values
+        if self._values > self._limit:
+            raise WireFormatError(
+                f"the record makes more than {self._limit} values, the limit for {self._size} bytes"
+            )
+
+    def _constant(self, node: AvroNode) -> tuple[int, int] | None:
+        """Return the bytes and the values of a type if all its values have the same; else None."""
+        kind, definition = node_type(node, self._names)
+        if kind in _FIXED_SIZES:
+            return _FIXED_SIZES[kind], 1
+        if not isinstance(definition, dict) or kind not in ("record", "error"):
+            return None
+        name = definition["name"]
+        if name not in self._constants:
+            # A record that contains itself has no constant size.
+            self._constants[name] = None
+            parts = [self._constant(field["type"]) for field in definition["fields"]]
+            known = [each for each in parts if each is not None]
+            if len(known) == len(parts):
+                size, values = (sum(each) for each in zip(*known, (0, 1), strict=True))
+                self._constants[name] = size, values
+        return self._constants[name]
 
     def _skip_complex(
         self, kind: str, definition: dict[str, Any], position: int, depth: int
@@ -322,7 +361,10 @@ class _Skimmer:
                 return self._after(position, int(definition["size"]))
             case "array":
                 items = definition["items"]
-                return self._skip_blocks(lambda at: self.skip(items, at, depth + 1), position)
+                constant = self._constant(items)
+                return self._skip_blocks(
+                    lambda at: self.skip(items, at, depth + 1), position, constant
+                )
             case "map":
                 values = definition["values"]
                 return self._skip_blocks(
@@ -331,8 +373,19 @@ class _Skimmer:
                 )
         return read_varint(self._data, position)[1]
 
-    def _skip_blocks(self, skip_item: Callable[[int], int], position: int) -> int:
-        """Skip the blocks of an array or a map; a negative count is followed by a size."""
+    def _skip_blocks(
+        self,
+        skip_item: Callable[[int], int],
+        position: int,
+        constant: tuple[int, int] | None = None,
+    ) -> int:
+        """Skip the blocks of an array or a map; a negative count is followed by a size.
+
+        Args:
+            skip_item: Skips an item.
+            position: The position of the first block.
+            constant: The bytes and the values of each item, if all have the same.
+        """
         while True:
             count, position = read_varint(self._data, position)
             if count == 0:
@@ -340,8 +393,13 @@ class _Skimmer:
             if count < 0:
                 count = -count
                 position = read_varint(self._data, position)[1]
-            if count > _VALUES_MAX:
-                raise WireFormatError(f"the record has more than {_VALUES_MAX} values")
+            if constant is not None:
+                size, values = constant
+                self._add(values * count)
+                position = self._after(position, size * count)
+                continue
+            if self._values + count > self._limit:
+                self._add(count)
             for _ in range(count):
                 position = skip_item(position)
 

@@ -42,6 +42,7 @@ from barnabas.serializers.schema import (
     decode_indexes,
     encode_header,
     encode_indexes,
+    values_limit,
 )
 
 if TYPE_CHECKING:
@@ -52,14 +53,9 @@ if TYPE_CHECKING:
     from barnabas.serializers.lookups import SerializerOptions
     from barnabas.serializers.registry import SchemaRegistry
 
-# Limit for the columns of all repeated messages in a record, and what each byte adds to it.
-_COLUMNS_MAX = 100_000
-_COLUMNS_PER_BYTE = 8
 # The bytes of an empty message in a repeated field: the tag and the length.
 _MESSAGE_BYTES_MIN = 2
 _VARINT_BYTES_MAX = 10
-# Limit for the fields of a message that is shown as JSON, with the fields of all messages in it.
-JSON_FIELDS_MAX = 100_000
 
 
 class ProtobufSerializer(SchemaSerializer):
@@ -213,9 +209,9 @@ class ProtobufDeserializer(SchemaDeserializer):
             if kind is None:
                 kind = known[indexes] = class_at(indexes)
                 if self._for_json:
-                    limits[indexes] = FieldLimit(kind.DESCRIPTOR, JSON_FIELDS_MAX)
+                    limits[indexes] = FieldLimit(kind.DESCRIPTOR)
             if self._for_json and limits[indexes].is_exceeded(data, position):
-                raise _too_many_fields()
+                raise _too_many_fields(len(data) - position)
             try:
                 return kind.FromString(bytes(data[position:]))
             except DecodeError as error:
@@ -232,11 +228,11 @@ def json_decoder(kind: type[Message]) -> Callable[[bytes], dict[str, Any]]:
 
     The function raises `WireFormatError`, as `message_as_json` does.
     """
-    limit = FieldLimit(kind.DESCRIPTOR, JSON_FIELDS_MAX)
+    limit = FieldLimit(kind.DESCRIPTOR)
 
     def decode(data: bytes) -> dict[str, Any]:
         if limit.is_exceeded(data, 0):
-            raise _too_many_fields()
+            raise _too_many_fields(len(data))
         try:
             message = kind.FromString(data)
         except DecodeError as error:
@@ -269,7 +265,8 @@ def message_as_json(message: Message) -> dict[str, Any]:
 def _check_size(message: Message) -> None:
     """Check the number of fields with their defaults, which two bytes of a record can make."""
     widths: dict[Descriptor, int] = {}
-    count, pending = 0, [message]
+    size = message.ByteSize()
+    limit, count, pending = values_limit(size), 0, [message]
     while pending:
         each = pending.pop()
         kind = each.DESCRIPTOR
@@ -277,8 +274,8 @@ def _check_size(message: Message) -> None:
         if width is None:
             width = widths[kind] = len(kind.fields)
         count += width
-        if count > JSON_FIELDS_MAX:
-            raise _too_many_fields()
+        if count > limit:
+            raise _too_many_fields(size)
         if kind.full_name == "google.protobuf.Any":
             pending += _packed(each)
             continue
@@ -293,10 +290,10 @@ def _check_size(message: Message) -> None:
                 pending += value
 
 
-def _too_many_fields() -> WireFormatError:
+def _too_many_fields(size: int) -> WireFormatError:
     return WireFormatError(
-        f"the message has more than {JSON_FIELDS_MAX} fields with their defaults, so that it is "
-        f"not shown as JSON"
+        f"the message has more than {values_limit(size)} fields with their defaults, the limit for "
+        f"{size} bytes, so that it is not shown as JSON"
     )
 
 
@@ -347,7 +344,7 @@ class RecordLimit:
 
     def is_exceedable(self, size: int) -> bool:
         """Return whether a record of this many bytes may exceed the limit."""
-        return size // _MESSAGE_BYTES_MIN * self._widest > _limit(size)
+        return size // _MESSAGE_BYTES_MIN * self._widest > values_limit(size)
 
     def check(self, data: bytes, position: int) -> None:
         """Check the message that begins at a position.
@@ -357,7 +354,7 @@ class RecordLimit:
         Raises:
             WireFormatError: The record has too many repeated messages for its size.
         """
-        limit = _limit(len(data) - position)
+        limit = values_limit(len(data) - position)
         if _count(data, position, self._root, limit) > limit:
             raise WireFormatError(
                 f"the repeated messages of the record make more than {limit} columns, the limit "
@@ -370,11 +367,9 @@ class FieldLimit:
 
     Args:
         message: The message type of the record, which may contain itself.
-        most: The limit.
     """
 
-    def __init__(self, message: Descriptor, most: int) -> None:
-        self._most = most
+    def __init__(self, message: Descriptor) -> None:
         nodes = {message.full_name: _Node(len(message.fields))}
         pending = [message]
         while pending:
@@ -395,13 +390,11 @@ class FieldLimit:
 
         Damaged bytes are not an error here; the decoder does not read beyond them either.
         """
-        if (len(data) - position) // _MESSAGE_BYTES_MIN * self._widest <= self._most:
+        size = len(data) - position
+        limit = values_limit(size)
+        if size // _MESSAGE_BYTES_MIN * self._widest <= limit:
             return False
-        return _count(data, position, self._root, self._most) > self._most
-
-
-def _limit(size: int) -> int:
-    return _COLUMNS_MAX + _COLUMNS_PER_BYTE * size
+        return _count(data, position, self._root, limit) > limit
 
 
 def _width(message: Descriptor) -> int:

@@ -8,6 +8,10 @@ The wire format of Confluent's serializers is a zero byte, then the id of the sc
 (big-endian), then the payload. Protobuf adds the path to the message type within its file: the
 number of indexes and the indexes themselves, each as a zigzag varint. The most frequent path, the
 first message of the file, is a single zero byte.
+
+A schema can make values of few bytes or none: nulls in a list, fields that are not set. So all
+decoders have one limit for the values of a record, `values_limit`. JSON, and other formats that
+describe themselves, need at least a byte for each value, and so never reach it.
 Source: the page "Wire format" of the Schema Registry's documentation.
 """
 
@@ -34,6 +38,17 @@ ID_MAX = (1 << 31) - 1
 # Messages are nested far less deep; longer paths are damaged data.
 _INDEXES_MAX = 64
 _VARINT_BYTES_MAX = 10
+# Limit for the values of a record: so many in any case, and so many for each byte.
+_VALUES_MAX = 100_000
+VALUES_PER_BYTE_MAX = 8
+
+
+def values_limit(size: int) -> int:
+    """Return the limit for the number of values that a record of this many bytes makes.
+
+    Values are those of all levels: lists, records, their fields, and defaults of fields.
+    """
+    return _VALUES_MAX + VALUES_PER_BYTE_MAX * size
 
 
 class SchemaType(enum.StrEnum):

@@ -99,6 +99,13 @@ def test_a_paused_link_is_not_unreachable() -> None:
     ]
 
 
+def test_a_reversed_link_is_well() -> None:
+    status = link(mirror(state=MirrorState.PROMOTED), is_paused=True, is_reversed=True)
+
+    assert status.state == "reversed"
+    assert kinds(link_reasons(status)) == [("link-reversed", "ok")]
+
+
 def test_an_invalid_link_names_its_problem() -> None:
     (reason,) = link_reasons(link(problem="group.sync.ms: 'often'"))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from barnabas.cli.admin.group_lag import PartitionProgress
 from barnabas.cli.load.rates import GroupSample, Sample, TopicSample
+from barnabas.client.admin.group_descriptions import GroupMember
+from barnabas.client.topic_partition import TopicPartition
 
 
 def sample(at: float, ends: dict[str, int], lags: dict[str, int]) -> Sample:
@@ -16,3 +19,17 @@ def sample(at: float, ends: dict[str, int], lags: dict[str, int]) -> Sample:
         len(lags),
         {},
     )
+
+
+def owned(*owners: str) -> list[PartitionProgress]:
+    """Return the partitions of a topic `t` with their owners; "" for none."""
+    return [
+        PartitionProgress(
+            TopicPartition("t", number),
+            0,
+            0,
+            "",
+            GroupMember(owner, None, "c", "h") if owner else None,
+        )
+        for number, owner in enumerate(owners)
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.console.cluster_access import ClusterDownError, Reachability
+from barnabas.console.cluster_access import ClusterDownError, LinkSupport, Reachability
 from barnabas.console.last_pages import LastPage, LastPages
 from barnabas.console.settings import ClusterSettings, ConsoleSettings
 from barnabas.runtime.clock import SystemClock
@@ -78,6 +78,25 @@ def test_a_request_has_its_result_or_error_while_brokers_respond() -> None:
             await found.unless_down(failed)
 
     run(main)
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_connection_asks_once_whether_there_may_be_links(answer: bool) -> None:
+    links, answers = LinkSupport(), iter([None, answer, not answer])
+    for _ in range(5):
+        links.learn(lambda: next(answers))
+    assert links.may_have is answer
+    assert list(answers) == [not answer]
+
+
+def test_another_connection_asks_again_whether_there_may_be_links() -> None:
+    links = LinkSupport()
+    links.learn(lambda: True)
+    links.begin()
+    links.learn(lambda: None)
+    assert links.may_have
+    links.learn(lambda: False)
+    assert not links.may_have
 
 
 @pytest.fixture

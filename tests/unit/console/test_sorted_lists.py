@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from urllib.parse import urlencode
 
 import pytest
 
@@ -12,12 +13,15 @@ from barnabas.console.connect.addresses import connect_settings
 from barnabas.console.settings import ConsoleSettings
 from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
 from barnabas.testing.broker_process import BrokerProcess
-from console_in_process import ConsoleInProcess, table_rows
+from console_in_process import FORM, HOST, ConsoleInProcess, table_rows
 from unit.console.connect_server import SINK, ConnectServer
+from unit.console.samples import owned
 from unit.spark.query_batches import batch
 from waiting import eventually
 
-TOPIC = "sorted-lists"
+TOPIC, MANY, GROUP = "sorted-lists", "sorted-partitions", "sorted-group"
+HEADERS = [("b", b"2"), ("a", b"3"), ("c", b"1")]
+MESSAGE = {"topic": TOPIC, "partition": 0, "offset": 0}
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +42,25 @@ def console() -> Iterator[ConsoleInProcess]:
         ]
         with Client(broker.bootstrap) as client:
             client.create_topic(TOPIC, 3, 1, {"retention.ms": "-1", "cleanup.policy": "compact"})
+            client.create_topic(MANY, 12, 1)
+            with client.producer() as producer:
+                for value in (b"bb", b"a", b"ccc"):
+                    producer.send(TOPIC, value, b"key", partition=0, headers=HEADERS)
+                    producer.flush()
+                for partition in range(12):
+                    producer.send(MANY, b"v", partition=partition)
+            client.commit_offsets(GROUP, {(MANY, number): number % 2 for number in range(12)})
         settings = ConsoleSettings(
             broker.bootstrap,
             {},
             interval=0.2,
+            allow_changes=True,
             queries=(driver.address,),
             connect=connect_settings([f"local={connect.url}"], {}),
         )
         with ConsoleInProcess(settings) as running:
             eventually(lambda: "alpha" in running.get("/pipelines").text)
+            running.log_in()
             yield running
 
 
@@ -60,6 +74,13 @@ def console() -> Iterator[ConsoleInProcess]:
         ("/connect", {}, "plugins.local.sort=-class", SINK, "org.example.Rename"),
         ("/connect/connector", {}, "config.sort=-name", "table", "mode"),
         ("/connect/connector", {}, "offsets.sort=offset", '{"file": "b"}', '{"file": "a"}'),
+        ("/message", MESSAGE, "headers.sort=-name", "c", "a"),
+        ("/message", MESSAGE, "headers.sort=number", "b", "a"),
+        ("/message", MESSAGE, "headers.sort=value", "c", "b"),
+        ("/message/versions", MESSAGE, "versions.sort=offset", "0", "1"),
+        ("/message/versions", MESSAGE, "versions.sort=-offset", "2 newest", "1"),
+        ("/message/versions", MESSAGE, "versions.sort=-size", "2 newest", "0"),
+        ("/message/versions", MESSAGE, "versions.sort=value", "1", "0"),
     ],
 )
 def test_a_list_is_sorted_by_a_header(
@@ -70,7 +91,7 @@ def test_a_list_is_sorted_by_a_header(
         fields = {"cluster": "local", "name": "orders"}
     name, _, order = sort.partition("=")
     text = console.get(page, **fields, **{name: order}).text
-    names = [re.sub("&#34;", '"', each) for each in table_rows(text)]
+    names = [" ".join(re.sub("&#34;", '"', each).split()) for each in table_rows(text)]
     assert names.index(first) < names.index(last), names
     # The header is a link that turns the order.
     assert re.search(rf'href="[^"]*{re.escape(name)}=', text)
@@ -93,3 +114,77 @@ def test_a_filter_looks_in_names_and_values_of_configs(console: ConsoleInProcess
     rows = table_rows(console.get("/connect/connector", **fields).text)
     assert "mode" in rows
     assert "table" not in rows
+
+
+def test_the_difference_of_a_version_is_that_from_the_one_before_in_any_order(
+    console: ConsoleInProcess,
+) -> None:
+    for order in ("offset", "-offset", "value"):
+        rows = table_rows(
+            console.get("/message/versions", **MESSAGE, **{"versions.sort": order}).text
+        )
+        found = {name.split()[0]: row["Difference"] for name, row in rows.items()}
+        assert found == {"0": "the oldest", "1": "from 0", "2": "from 1"}
+
+
+def test_partitions_that_moved_are_sorted_by_their_owners(console: ConsoleInProcess) -> None:
+    assignments = console.console.history.assignments
+    for at, owners in enumerate((("x", "z", "y"), ("c", "a", "b"))):
+        assignments.add(GROUP, at, owned(*owners))
+    # Samples add that nothing is read.
+    [index] = [
+        index
+        for index, each in enumerate(assignments.of(GROUP))
+        if set(each.owners.values()) == {"a", "b", "c"}
+    ]
+    for order, wanted in (
+        ("-partition", ["t:2", "t:1", "t:0"]),
+        (str(index), ["t:1", "t:2", "t:0"]),
+        (f"-{index}", ["t:0", "t:2", "t:1"]),
+    ):
+        page = console.get("/group", id=GROUP, **{"moved.sort": order}).text
+        assert [each for each in table_rows(page) if each.startswith("t:")] == wanted
+
+
+PURGE = {"name": MANY, "to": "offset", "offset": 1}
+
+
+def previewed(console: ConsoleInProcess, query: str) -> list[list[str]]:
+    """Return the rows of a preview, whose form is sent to an address with this query."""
+    console.forms_page = f"/topic?name={MANY}"
+    fields = {"csrf": console.token, "here": console.forms_page, **PURGE}
+    body = urlencode(fields).encode()
+    headers = {"content-type": FORM, "origin": f"http://{HOST}"}
+    answer = console.request("POST", "/topic/purge", query, headers, body)
+    assert answer.status == 200, answer.text
+    assert 'name="confirmed" value="1"' in answer.text
+    return [
+        [
+            re.sub(r"<[^>]+>|\s+", " ", cell).strip()
+            for cell in re.findall(r"<t[hd].*?</t[hd]>", row)
+        ]
+        for row in re.findall(r"<tr>\s*<th scope=\"row\".*?</tr>", answer.text, re.DOTALL)
+    ]
+
+
+def test_a_preview_is_sorted_by_sending_its_form_again(console: ConsoleInProcess) -> None:
+    names = [row[0] for row in previewed(console, "")]
+    assert len(names) == 12
+    backwards = [row[0] for row in previewed(console, "sort=-0")]
+    # Numbers in texts are numbers.
+    assert backwards == [f"{MANY}-{number}" for number in range(11, -1, -1)]
+    assert sorted(names) == sorted(backwards)
+
+
+def test_the_headers_of_a_preview_are_buttons_of_a_form_without_the_confirmation(
+    console: ConsoleInProcess,
+) -> None:
+    console.forms_page = f"/topic?name={MANY}"
+    page = console.preview("/topic/purge", **PURGE).text
+    again = re.search(r'<form [^>]*id="again".*?</form>', page, re.DOTALL)
+    assert again is not None
+    assert "confirmed" not in again[0]
+    assert 'name="offset" value="1"' in again[0]
+    assert re.search(
+        r'<button class="link" form="again" formaction="/topic/purge\?sort=[^"]+">Partition<', page
+    )

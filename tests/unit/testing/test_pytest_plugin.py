@@ -418,10 +418,12 @@ def test_clients_use_the_settings_of_the_registry(run, temporary: Path) -> None:
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.nightly
 def test_a_killed_or_paused_registry_is_restored_for_the_next_test(run) -> None:
     run(REGISTRY_FAULTS).assert_outcomes(passed=4)
 
 
+@pytest.mark.nightly
 def test_the_registry_lives_as_long_as_the_broker(run, pytester: pytest.Pytester) -> None:
     source = """
 import pytest
@@ -441,6 +443,7 @@ def test_count():
     result.stdout.fnmatch_lines(["*schema_registry_scope is 'day', but must be one of session, *"])
 
 
+@pytest.mark.nightly
 def test_a_registry_ends_with_a_killed_pytest_and_leaves_nothing(
     pytester: pytest.Pytester, temporary: Path, tmp_path: Path
 ) -> None:

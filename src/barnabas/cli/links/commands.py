@@ -17,6 +17,7 @@ from barnabas.cli.common.output import (
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.common.tables import header_option
 from barnabas.cli.common.units import Size
+from barnabas.cli.links.directions import fail_back, reverse_link
 from barnabas.cli.links.display import echo_link, echo_links
 from barnabas.cli.links.mirrors import change, delete_link, read_table, set_states
 from barnabas.cli.links.promotion import (
@@ -27,14 +28,17 @@ from barnabas.cli.links.promotion import (
 )
 from barnabas.cli.links.status import load_link, load_links
 from barnabas.replication.links.link_table import (
+    ACLS,
     BYTES_PER_SECOND,
     GROUP_SYNC_MS,
     GROUPS,
     LINK_NAME,
+    ON_TRUNCATION,
     SOURCE_CLUSTER_ID,
     STATE,
     TOPICS,
     MirrorState,
+    TruncationPolicy,
     setting_name,
 )
 from barnabas.settings.pattern import Pattern, PatternError
@@ -80,6 +84,15 @@ def links() -> None:
 )
 @click.option("--topics", "topics", default="", metavar="REGEX", help="Topics to mirror.")
 @click.option("--groups", "groups", default="", metavar="REGEX", help="Groups to copy offsets of.")
+@click.option("--acls", is_flag=True, help="Copy the ACLs of mirrored topics and groups.")
+@click.option(
+    "--on-truncation",
+    type=click.Choice([str(each) for each in TruncationPolicy]),
+    default=str(TruncationPolicy.STOP),
+    show_default=True,
+    help="What mirrors do if the source has lost records, as by an unclean election: stop, or "
+    "remove the records too.",
+)
 @click.option("--throttle", type=Size(min=1), help="Bytes per second of each broker.")
 @click.option("--group-interval", type=int, metavar="MS", help="Interval of the copies of offsets.")
 @click.option("--no-check", is_flag=True, help="Do not connect to the source cluster from here.")
@@ -102,19 +115,22 @@ def create(
             Pattern(pattern)
         except PatternError as error:
             raise click.UsageError(f"{pattern}: {error}") from None
-    try:
-        client_config = parse_properties(source_file.read_text())
-    except PropertiesError as error:
-        raise click.UsageError(f"{source_file}: {error}") from None
+    client_config = _properties(source_file)
     settings: dict[str, str] = {TOPICS: topics, GROUPS: groups, STATE: "active", **client_config}
     if given["throttle"]:
         settings[BYTES_PER_SECOND] = str(given["throttle"])
     if given["group_interval"]:
         settings[GROUP_SYNC_MS] = str(given["group_interval"])
-    source_id = "" if given["no_check"] else _source_cluster_id(client_config)
+    if given["on_truncation"] != TruncationPolicy.STOP:
+        settings[ON_TRUNCATION] = given["on_truncation"]
+    if given["acls"]:
+        settings[ACLS] = "true"
+    source_id = "" if given["no_check"] else _source_cluster_id(client_config, given["acls"])
     if source_id:
         settings[SOURCE_CLUSTER_ID] = source_id
     with connected(options) as client:
+        if given["acls"]:
+            client.admin.describe_acls()
         if name in read_table(client).links:
             fail(f"link {name} exists already; delete it first, or choose another name")
         if source_id and client.describe_cluster().cluster_id == source_id:
@@ -123,13 +139,30 @@ def create(
     echo(f"created link {name}")
 
 
-def _source_cluster_id(config: Mapping[str, str]) -> str:
-    """Connect to the source as the link will do. Return the id of the cluster."""
+def _properties(file: Path) -> dict[str, str]:
+    try:
+        return parse_properties(file.read_text())
+    except PropertiesError as error:
+        raise click.UsageError(f"{file}: {error}") from None
+
+
+def _source_cluster_id(config: Mapping[str, str], needs_acls: bool) -> str:
+    """Connect to the source as the link will do. Return the id of the cluster.
+
+    Fails if ACLs are needed and cannot be described.
+    """
     if not config.get("bootstrap.servers"):
         raise click.UsageError("the file has no bootstrap.servers of the source cluster")
-    properties = [f"{key}={value}" for key, value in config.items() if key != "bootstrap.servers"]
-    with connected(ClientOptions(config["bootstrap.servers"], properties)) as source:
+    with connected(_options(config)) as source:
+        if needs_acls:
+            source.admin.describe_acls()
         return source.describe_cluster().cluster_id or ""
+
+
+def _options(config: Mapping[str, str]) -> ClientOptions:
+    """Return options that connect as a client with this config."""
+    properties = [f"{key}={value}" for key, value in config.items() if key != "bootstrap.servers"]
+    return ClientOptions(config["bootstrap.servers"], properties)
 
 
 @links.command("list", epilog="\b\nExamples:\n  barnabas links list --json\n")
@@ -182,7 +215,12 @@ def _set_state(name: str, names: Sequence[str], state: MirrorState, options: Cli
     """Set the state of the mirrors with these names, or without names that of the link."""
     with connected(options) as client:
         table = read_table(client)
-        _find(table, name)
+        link = _find(table, name)
+        if link.is_reversed:
+            fail(
+                f"link {name} is reversed, its source mirrors this cluster: `barnabas links "
+                f"failback {name}` moves the topics back"
+            )
         if names:
             set_states(client, _chosen_mirrors(table, name, names), state)
         else:
@@ -225,6 +263,87 @@ def promote(name: str, names: Sequence[str], force: bool, options: ClientOptions
                 groups.await_copied()
         promote_mirrors(client, link, chosen)
     echo(f"promoted {counted(len(chosen), 'topic')}: {', '.join(each.topic for each in chosen)}")
+
+
+def _source_options(link: LinkDefinition, source_file: Path | None) -> ClientOptions:
+    """Return options that connect to the source of a link."""
+    config = dict(link.client) if source_file is None else _properties(source_file)
+    # Configs are described without their secrets.
+    hidden = [key for key, value in config.items() if not value]
+    if hidden or not config.get("bootstrap.servers"):
+        what = hidden[0] if hidden else "bootstrap.servers"
+        raise click.UsageError(
+            f"the value of {what} is not known here: give --source, a file of properties of a "
+            "client of the source, which may change its configs"
+        )
+    return _options(config)
+
+
+source_option = click.option(
+    "--source",
+    "source_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Properties of a client of the source, which may change its configs.  [default: those of "
+    "the link, if they have no secrets]",
+)
+
+
+@links.command(
+    "reverse",
+    epilog="\b\nExamples:\n  barnabas links reverse prod --config here.properties\n",
+)
+@click.argument("name")
+@click.option(
+    "--config",
+    "own_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Properties with which the brokers of the source connect to this cluster; needed the "
+    "first time.",
+)
+@source_option
+@click.option("--discard", is_flag=True, help="Remove records of the source without a mirror.")
+@terminal.yes_option
+@client_options
+def reverse(
+    name: str,
+    own_file: Path | None,
+    source_file: Path | None,
+    discard: bool,
+    options: ClientOptions,
+) -> None:
+    """Make the topics of the source mirrors of the promoted topics here.
+
+    Stop the producers of the source first. The source has to be Barnabas. It gets a link of the
+    same name, and its topics become read-only. If it has records that were never mirrored, the
+    command fails and shows how many of which partitions; --discard removes them. An interrupted
+    command is repeated.
+    """
+    own_config = {} if own_file is None else _properties(own_file)
+    with connected(options) as client:
+        link = _find(read_table(client), name)
+        with connected(_source_options(link, source_file)) as source:
+            topics = reverse_link(client, source, link, own_config, discard=discard)
+    echo(f"reversed link {name}: the source mirrors {', '.join(topics)}")
+
+
+@links.command("failback", epilog="\b\nExamples:\n  barnabas links failback prod\n")
+@click.argument("name")
+@source_option
+@client_options
+def failback(name: str, source_file: Path | None, options: ClientOptions) -> None:
+    """Move the topics of a reversed link back to its source, and mirror them here again.
+
+    Stop the producers of this cluster first. The topics become read-only here; the source gets all
+    records and the offsets of all groups, and its mirrors are promoted; then this cluster mirrors
+    them. An interrupted command is repeated.
+    """
+    with connected(options) as client:
+        link = _find(read_table(client), name)
+        with connected(_source_options(link, source_file)) as source:
+            topics = fail_back(client, source, link)
+    echo(f"moved {counted(len(topics), 'topic')} back to the source: {', '.join(topics)}")
 
 
 @links.command("delete", epilog="\b\nExamples:\n  barnabas links delete prod\n")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.cli.common.output import echo_json
 from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, good, warn
 from barnabas.cli.common.units import duration_text
-from barnabas.replication.links.link_table import MirrorState
+from barnabas.replication.links.link_table import REVERSED, MirrorState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +26,7 @@ _MIRROR_STYLES: dict[MirrorState, Callable[[object], object]] = {
 _LINK_STYLES: dict[str, Callable[[object], object]] = {
     "active": good,
     "paused": warn,
+    REVERSED: warn,
     "invalid": bad,
     "unreachable": bad,
 }

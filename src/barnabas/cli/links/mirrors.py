@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.client.facade import Client
+    from barnabas.client.fetch.offset_lookups import ListedOffset
     from barnabas.replication.links.link_table import LinkDefinition
 
 ALL_BROKERS_RESOURCE = ConfigResource(ResourceType.BROKER, ALL_BROKERS)
@@ -87,13 +88,23 @@ def delete_link(client: Client, link: LinkDefinition, mirrors: Iterable[MirrorTo
     """Delete the settings of a link and the states of its mirrors, which become topics."""
     settings = [*link.client, *sorted(LINK_SETTINGS)]
     changes: dict[str, str | None] = {setting_name(link.name, key): None for key in settings}
+    changes |= dict.fromkeys(link.acls)
     changes |= {report_name(link.name, broker_id): None for broker_id in link.reports}
     changes |= {each.config_name: None for each in mirrors}
     change(client, changes)
 
 
-def find_lags(client: Client, mirrors: Iterable[MirrorTopic]) -> list[PartitionLag]:
-    """Return the lag of each partition of the mirror topics, from its leader."""
+def find_lags(
+    client: Client, mirrors: Iterable[MirrorTopic], *, with_times: bool = True
+) -> list[PartitionLag]:
+    """Return the lag of each partition of the mirror topics, from its leader.
+
+    Args:
+        client: the client of the mirrors' cluster.
+        mirrors: the mirror topics.
+        with_times: whether to find the times for `PartitionLag.lag_s` too. A leader may have to
+            read records for the largest timestamp.
+    """
     names = [each.topic for each in mirrors]
     if not names:
         return []
@@ -106,11 +117,12 @@ def find_lags(client: Client, mirrors: Iterable[MirrorTopic]) -> list[PartitionL
     ]
     ends = client.admin.list_offsets(dict.fromkeys(partitions, "latest"))
     sources = client.admin.list_offsets(dict.fromkeys(partitions, SOURCE_END))
-    lags = client.admin.list_offsets(dict.fromkeys(partitions, SOURCE_LAG))
-    last = client.admin.list_offsets(dict.fromkeys(partitions, "max-timestamp"))
+    timed = partitions if with_times else []
+    lags = client.admin.list_offsets(dict.fromkeys(timed, SOURCE_LAG))
+    last = client.admin.list_offsets(dict.fromkeys(timed, "max-timestamp"))
     found: list[PartitionLag] = []
     for key in partitions:
-        end, source, lag, newest = ends[key], sources[key], lags[key], last[key]
+        end, source = ends[key], sources[key]
         error = next((str(each) for each in (end, source) if isinstance(each, ClientError)), "")
         found.append(
             PartitionLag(
@@ -118,14 +130,17 @@ def find_lags(client: Client, mirrors: Iterable[MirrorTopic]) -> list[PartitionL
                 key.partition,
                 None if isinstance(end, ClientError) else end.offset,
                 None if isinstance(source, ClientError) or source.offset < 0 else source.offset,
-                None if isinstance(source, ClientError) else _time(source.timestamp),
-                None if isinstance(lag, ClientError) else _time(lag.timestamp),
-                None if isinstance(newest, ClientError) else _time(newest.timestamp),
+                _time(source),
+                _time(lags.get(key)),
+                _time(last.get(key)),
                 error,
             )
         )
     return found
 
 
-def _time(timestamp_ms: int) -> int | None:
-    return None if timestamp_ms < 0 else timestamp_ms
+def _time(found: ListedOffset | ClientError | None) -> int | None:
+    """Return the time of a result; None if it was not asked for, or is not known."""
+    if found is None or isinstance(found, ClientError) or found.timestamp < 0:
+        return None
+    return found.timestamp

@@ -46,7 +46,7 @@ def await_no_lag(client: Client, link: LinkDefinition, mirrors: Sequence[MirrorT
     heard: dict[tuple[str, int], float] = {}
     reported = ""
     while True:
-        lags = find_lags(client, mirrors)
+        lags = find_lags(client, mirrors, with_times=False)
         now = time.monotonic()
         open_ones = [each for each in lags if not _is_done(each, first, heard, now)]
         known = {each.topic for each in lags}
@@ -92,7 +92,7 @@ def _is_done(
 
 def report_missing(client: Client, mirrors: Sequence[MirrorTopic]) -> None:
     """Show how many records of each partition are known to be missing."""
-    for each in find_lags(client, mirrors):
+    for each in find_lags(client, mirrors, with_times=False):
         where = f"{each.topic}-{each.partition}"
         if each.lag is None:
             echo(f"{where}: the source's end is not known", err=True)

@@ -9,7 +9,7 @@ from barnabas.cli.links.mirrors import find_lags, read_table
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
-from barnabas.replication.links.link_table import COPIED_TYPES, MirrorState
+from barnabas.replication.links.link_table import COPIED_TYPES, REVERSED, MirrorState
 from barnabas.replication.links.source_offsets import GROUPS_COPIED
 
 if TYPE_CHECKING:
@@ -86,9 +86,11 @@ class LinkStatus(NamedTuple):
 
     @property
     def state(self) -> str:
-        """One of "invalid", "paused", "unreachable" and "active"."""
+        """One of "invalid", "reversed", "paused", "unreachable" and "active"."""
         if self.link.problem:
             return "invalid"
+        if self.link.is_reversed:
+            return REVERSED
         if self.link.is_paused:
             return "paused"
         return "unreachable" if self.silent else "active"
@@ -140,17 +142,19 @@ class LinkStatus(NamedTuple):
         ]
 
 
-def may_have_links(client: Client, brokers: Iterable[NodeInfo]) -> bool:
-    """Return whether the brokers have links: those of Apache Kafka do not have this config."""
+def may_have_links(client: Client, brokers: Iterable[NodeInfo]) -> bool | None:
+    """Return whether the brokers have links: those of Apache Kafka do not have this config.
+
+    Returns:
+        None if the client may not describe configs of brokers.
+    """
     node = next((str(each.id) for each in brokers), "")
     resource = ConfigResource(ResourceType.BROKER, node)
     found = client.admin.describe_configs([resource], keys=[_OWN_CONFIG])
-    return any(
-        entry.name == _OWN_CONFIG
-        for entries in found.values()
-        if not isinstance(entries, ClientError)
-        for entry in entries
-    )
+    described = [each for each in found.values() if not isinstance(each, ClientError)]
+    if not described:
+        return None
+    return any(entry.name == _OWN_CONFIG for entries in described for entry in entries)
 
 
 def load_links(

@@ -51,8 +51,8 @@ _log = logging.getLogger(__name__)
 # collection of the youngest generation. The second is the number of such collections that triggers
 # one of the middle generation. The third is the number of those that triggers a full collection.
 # A collection of a million objects takes 60 to 100 ms, and a large request creates as many. The
-# middle generation is therefore collected at 200,000 objects (10 ms).
-GC_THRESHOLDS = (50_000, 2, 350)
+# middle generation is therefore collected at 40,000 objects (4 ms).
+GC_THRESHOLDS = (10_000, 2, 1_750)
 DEFAULT_DATA_DIR = "barnabas-data"
 
 

@@ -32,6 +32,13 @@ def link_reasons(status: LinkStatus) -> list[Reason]:
                 f"correct the setting: {describe}",
             )
         ]
+    if link.is_reversed:
+        return [
+            ok(
+                "link-reversed",
+                f"link {link.name} is reversed: {status.source} mirrors its topics from here",
+            )
+        ]
     if link.is_paused:
         return [
             note(

@@ -1,9 +1,9 @@
 """MessagePack and CBOR, which describe their own structure, as JSON.
 
 Their sources: the specification of MessagePack, and RFC 8949 with the tags of the IANA registry.
-A peer writes the bytes, so nothing in them may cost more than their size. References within a CBOR
-value could make a small record endless, and regular expressions could take forever: both are
-refused or shown as text.
+A peer writes the bytes, so nothing in them may cost more than their size: each value takes at least
+a byte. References within a CBOR value could make a small record endless, and regular expressions
+could take forever: both are refused or shown as text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ CBOR = "CBOR"
 _MESSAGE_PACK_MAPS = {*range(0x81, 0x90), 0xDE, 0xDF}
 _CBOR_MAPS = {*range(0xA1, 0xBC), 0xBF}
 _CBOR_MARK = b"\xd9\xd9\xf7"
-_ITEMS_MAX = 100_000
 
 
 def decode_message_pack(data: bytes, *, is_named_map: bool = False) -> Decoded:

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import re
+from dataclasses import replace
+from itertools import repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import click
@@ -23,6 +27,7 @@ from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import console_of
 from barnabas.console.forms import NO_DRAFT, Draft, Fields, FormError, form_fields
 from barnabas.console.missing_rights import missing_right
+from barnabas.console.tables import Column, tabulate
 from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
 
     from barnabas.client.facade import Client
     from barnabas.console.console import Console
+    from barnabas.console.tables import Table
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -43,7 +49,12 @@ _REFUSALS = (
 )  # fmt: skip
 # The field of a form whose preview the user has seen.
 _CONFIRMED = "confirmed"
-_ROWS_MAX = 200
+# Id of the form that a preview sends again, to sort it.
+_AGAIN = "again"
+_NUMBER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_SIZE = re.compile(r"([0-9.]+) ([KMGTP]?)i?B", re.ASCII)
+_SIZE_PREFIXES = "KMGTP"
+_DIGITS = re.compile(r"(\d+)", re.ASCII)
 # Fields that no draft keeps.
 _SECRET = ("csrf", "here", "password", _CONFIRMED)
 
@@ -281,19 +292,65 @@ class _AuditEntry(NamedTuple):
         console.shared.audit.add(actor, console.title, self.path, fields, result, **more)
 
 
+class _Cell(NamedTuple):
+    """A value of a preview, in the order in which people sort: numbers in texts are numbers."""
+
+    # Numbers come before texts.
+    is_text: bool
+    key: tuple[Any, ...]
+    text: str
+
+    @classmethod
+    def of(cls, value: object) -> _Cell | None:
+        """Return a cell; None for a value that is not known."""
+        if value is None:
+            return None
+        text = str(value)
+        if isinstance(value, int | float):
+            return cls(False, (value,), text)
+        if _NUMBER.fullmatch(text):
+            return cls(False, (int(text),), text)
+        if size := _SIZE.fullmatch(text):
+            power = _SIZE_PREFIXES.index(size[2]) + 1 if size[2] else 0
+            return cls(False, (float(size[1]) * 1024**power,), text)
+        # Texts and digits in turn.
+        parts = _DIGITS.split(text.casefold())
+        parts[1::2] = [f"{len(digits):06}{digits}" for digits in parts[1::2]]
+        return cls(True, tuple(parts), text)
+
+    def __str__(self) -> str:
+        """Return the text that the page shows."""
+        return self.text
+
+
+def _preview_table(request: Request, shown: Preview) -> Table[Sequence[_Cell | None]]:
+    """Return the rows of a preview as a table that is sorted by sending the form again."""
+    rows = [tuple(map(_Cell.of, row)) for row in shown.rows]
+    columns: list[Column[Sequence[_Cell | None]]] = [
+        Column(
+            f"{index}",
+            label,
+            itemgetter(index),
+            numeric=bool(rows) and not any(cell is None or cell.is_text for cell in cells),
+        )
+        for index, (label, cells) in enumerate(
+            zip(shown.columns, zip(*rows, strict=True) if rows else repeat(()), strict=False)
+        )
+    ]
+    return replace(tabulate(request, columns, rows), form=_AGAIN)
+
+
 def _preview_page(request: Request, path: str, form: Fields, shown: Preview) -> Response:
+    # Browsers end lines with CRLF, and a template prints a CR as an escape.
+    fields = [(name, value.replace("\r\n", "\n")) for name, value in form.all_but("csrf", "here")]
     return console_of(request).page(
         request,
         "preview.html",
-        preview=shown._replace(rows=shown.rows[:_ROWS_MAX]),
-        left_out=max(0, len(shown.rows) - _ROWS_MAX),
+        preview=shown,
+        table=_preview_table(request, shown),
         action=path,
-        # Browsers end lines with CRLF, and a template prints a CR as an escape.
-        fields=[
-            *((name, value.replace("\r\n", "\n")) for name, value in form.all_but("csrf", "here")),
-            *shown.settled,
-            (_CONFIRMED, "1"),
-        ],
+        fields=fields,
+        confirmed_fields=[*fields, *shown.settled, (_CONFIRMED, "1")],
         here=_form_page(form),
     )
 

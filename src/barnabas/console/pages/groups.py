@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from barnabas.cli.admin.group_lag import group_progress
 from barnabas.cli.load.lag_age import LagAges
+from barnabas.cli.why.reasons import duration
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.admin.share_groups import ShareRecordState
 from barnabas.client.errors import ClientError
@@ -23,7 +24,7 @@ from barnabas.console.plans.streams_picture import draw_topology
 from barnabas.console.tables import Column, tabulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -177,7 +178,6 @@ async def show_group(request: Request) -> Response:
     span = chosen_span(query.stripped("span"), history.now)
     is_share = found["group"].type == "share"
     assignments = history.assignments.of(name)
-    now = history.latest.at if history.latest else 0.0
     return console.page(
         request,
         "group.html",
@@ -195,8 +195,7 @@ async def show_group(request: Request) -> Response:
         ),
         member_table=_member_table(request, found["group"]),
         assignments=assignments,
-        changes=_changes_over_time(assignments),
-        ages=[now - each.since for each in assignments],
+        moved=_moved_table(request, assignments, history.latest.at if history.latest else 0.0),
         configs=config_tables(request, found["configs"]),
         **_streams_tables(request, found["streams"]),
         **{key: value for key, value in found.items() if key not in {"offsets", "configs"}},
@@ -359,13 +358,37 @@ def _configs(client: Client, group: GroupDescription) -> list[ExplainedConfig]:
     return explained_configs(each for each in entries if each.name.startswith(prefixes))
 
 
-def _changes_over_time(assignments: Sequence[Assignment]) -> list[tuple[TopicPartition, list[str]]]:
+class _Moved(NamedTuple):
+    """A partition whose owner has changed."""
+
+    partition: TopicPartition
+    # The owners at the time of each assignment; "" for none.
+    owners: list[str]
+
+
+def _moved_table(request: Request, assignments: Sequence[Assignment], now: float) -> Table[_Moved]:
     """Return the owners by time of the partitions whose owner has changed."""
-    partitions: Iterable[TopicPartition] = sorted(
-        {tp for each in assignments for tp in each.owners}
+    columns: list[Column[_Moved]] = [
+        Column("partition", "Partition", lambda row: row.partition),
+        *(
+            Column(f"{index}", f"{duration((now - each.since) * 1000)} ago", _owner_at(index))
+            for index, each in enumerate(assignments)
+        ),
+    ]
+    partitions = sorted({tp for each in assignments for tp in each.owners})
+    rows = [_Moved(tp, [each.owners.get(tp, "") for each in assignments]) for tp in partitions]
+    return tabulate(
+        request,
+        columns,
+        [row for row in rows if len(set(row.owners)) > 1],
+        text=lambda row: f"{row.partition} {' '.join(row.owners)}",
+        sort="partition",
+        prefix="moved.",
     )
-    rows = [(tp, [each.owners.get(tp, "") for each in assignments]) for tp in partitions]
-    return [(tp, owners) for tp, owners in rows if len(set(owners)) > 1]
+
+
+def _owner_at(index: int) -> Callable[[_Moved], str]:
+    return lambda row: row.owners[index]
 
 
 NAVIGATION = [

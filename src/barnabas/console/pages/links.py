@@ -113,7 +113,7 @@ async def show_links(request: Request) -> Response:
         request, _LINKS, found, text=lambda each: f"{each.link.name} {each.source}", sort="link"
     )
     return console.page(
-        request, "links.html", table=table, may_have_links=console.cluster.may_have_links
+        request, "links.html", table=table, may_have_links=console.cluster.links.may_have
     )
 
 
@@ -189,9 +189,21 @@ def _page(name: str) -> str:
     return address("/link", name=name)
 
 
+def _to_change(client: Client, form: Fields) -> tuple[_Chosen, str]:
+    """Return the link or mirror whose state a form changes, and the new state.
+
+    Raises:
+        FormError: The link is reversed.
+    """
+    chosen, state = _chosen(client, form), form.one_of("state", _STATES)
+    if chosen.link.is_reversed:
+        raise FormError(f"link {chosen.link.name} is reversed: its source mirrors this cluster")
+    return chosen, state
+
+
 def preview_state(client: Client, form: Fields) -> Preview:
     """Return the states of a link, or of a mirror, before and after."""
-    chosen, state = _chosen(client, form), form.one_of("state", _STATES)
+    chosen, state = _to_change(client, form)
     verb = "Pause" if state == "paused" else "Resume"
     if form.has("topic"):
         rows: list[tuple[object, ...]] = [
@@ -212,7 +224,7 @@ def preview_state(client: Client, form: Fields) -> Preview:
 
 def set_state(client: Client, form: Fields) -> Done:
     """Pause or resume a link, or one of its mirrors."""
-    chosen, state = _chosen(client, form), form.one_of("state", _STATES)
+    chosen, state = _to_change(client, form)
     name, topic = chosen.link.name, form.stripped("topic")
     verb = "paused" if state == "paused" else "resumed"
     if topic:

@@ -7,8 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from barnabas.cli.log.record_contents import record_content
@@ -23,22 +22,29 @@ from barnabas.console.messages.key_versions import Versions, VersionSearch
 from barnabas.console.messages.one_record import Fate, fate_of, read_record, transactional_id_of
 from barnabas.console.rendering import attachment
 from barnabas.console.search.ranges import offset_bounds
+from barnabas.console.search.streams import read_spool
 from barnabas.console.search.zones import zone_of
+from barnabas.console.tables import Column, tabulate
+from barnabas.runtime.spool import Spool
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from collections.abc import AsyncGenerator
+
+    from starlette.requests import Request
+    from starlette.responses import Response
 
     from barnabas.client.facade import Client
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.console.console import Console
     from barnabas.console.forms import Fields
+    from barnabas.console.messages.decoded import ShownBytes
     from barnabas.console.messages.one_record import Reading
-    from barnabas.console.messages.record_view import RecordView
+    from barnabas.console.messages.record_view import RecordView, ShownMessage
 
 _MS_PER_S = 1000
 _VERSIONS_MAX = 50
 # How long a client may take to read the bytes of a key or a value (s).
-_DOWNLOAD_S = 120.0
+_DOWNLOAD_S = 600.0
 
 
 class _Place(NamedTuple):
@@ -107,6 +113,22 @@ def _choices(request: Request, view: RecordView, topic: str) -> dict[str, Any]:
     }
 
 
+class _Header(NamedTuple):
+    """A header of a message."""
+
+    # Its place among the headers, from 1.
+    number: int
+    name: str
+    value: ShownBytes
+
+
+_HEADER_COLUMNS: tuple[Column[_Header], ...] = (
+    Column("name", "Name", lambda row: row.name),
+    Column("number", "Number", lambda row: row.number, "number", hint="The place in the message"),
+    Column("value", "Value", lambda row: row.value.text, style="value"),
+)
+
+
 async def show_message(request: Request) -> Response:
     """Show one message in full, up to a limit, with its batch and its transaction."""
     console, place = console_of(request), _place(query_fields(request))
@@ -115,9 +137,11 @@ async def show_message(request: Request) -> Response:
         reading = await _read(console, place)
         fate, transactional_id = await _transaction(console, place, reading)
     record, message, marker = reading.record, None, None
+    headers: list[_Header] = []
     if record is not None:
         await view.look_up([record])
         [message] = await view.show_all([record], FULL_BYTES)
+        headers = [_Header(number, *each) for number, each in enumerate(message.headers, 1)]
         marker = record_content(record, "plain", is_control=True) if reading.marker else None
     return console.page(
         request,
@@ -130,6 +154,7 @@ async def show_message(request: Request) -> Response:
         transactional_id=transactional_id,
         message=message,
         marker=marker,
+        headers=tabulate(request, _HEADER_COLUMNS, headers, sort="number", prefix="headers."),
         **_choices(request, view, place.topic),
     )
 
@@ -147,6 +172,25 @@ async def _versions(
         return await search.run(place.tp, record, start, min(before, end))
 
 
+class _Version(NamedTuple):
+    """A message of a key."""
+
+    message: ShownMessage
+    # The offset of the version before; None if it is not in the list.
+    before: int | None
+    is_newest: bool
+    fate: Fate | None
+
+
+_VERSION_COLUMNS: tuple[Column[_Version], ...] = (
+    Column("offset", "Offset", lambda row: row.message.offset),
+    Column("time", "Time", lambda row: row.message.timestamp, style="time"),
+    Column("difference", "Difference"),
+    Column("size", "Size", lambda row: row.message.value.size, numeric=True),
+    Column("value", "Value", lambda row: row.message.value.text, style="value"),
+)
+
+
 async def show_versions(request: Request) -> Response:
     """Show the messages of the same key in the partition, the newest first."""
     console, query = console_of(request), query_fields(request)
@@ -161,14 +205,23 @@ async def show_versions(request: Request) -> Response:
     records = [record, *(found.records if found else ())]
     await view.look_up(records)
     shown, *versions = await view.show_all(records)
+    fates = found.fates if found else {}
+    rows = [
+        _Version(
+            each,
+            versions[number + 1].offset if number + 1 < len(versions) else None,
+            number == 0 and not query.stripped("before"),
+            fates.get(each.offset),
+        )
+        for number, each in enumerate(versions)
+    ]
     return console.page(
         request,
         "message_versions.html",
         **place.fields,
         key=shown.key,
         found=found,
-        versions=versions,
-        is_newest=not query.stripped("before"),
+        table=tabulate(request, _VERSION_COLUMNS, rows, sort="-offset", prefix="versions."),
         is_uncommitted=query.has("uncommitted"),
         **_choices(request, view, place.topic),
     )
@@ -210,30 +263,43 @@ async def _version_before(
     return found.records[0] if found.records else None
 
 
-class PartDownload:
-    """Sends the bytes of a key or a value (an ASGI application).
+async def download_part(request: Request) -> Response:
+    """Send the bytes of a key or a value, unless a mask hides a part of them.
 
-    They are held until the client has them, so that it needs a turn of large reads, and has a time
-    limit.
+    A value can have 50 MB, so it is read in a turn of large reads. The turn ends before the client
+    reads.
     """
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
-        request = Request(scope)
-        async with console_of(request).jobs.large_reads.turn():
-            response = await _part_response(request)
-            async with asyncio.timeout(_DOWNLOAD_S):
-                await response(scope, receive, send)
-
-
-async def _part_response(request: Request) -> Response:
-    """Return the bytes of a key or a value, unless a mask hides a part of them."""
     console, query = console_of(request), query_fields(request)
     place, view, part = _place(query), console.record_view(request), query.required("part")
     if part not in (KEY, VALUE):
         raise FormError(f"part must be {KEY} or {VALUE}, not {part!r}")
-    async with console.searching:
-        record = _required(await _read(console, place), place)
+    console.streams.check()
+    spool = Spool()
+    async with console.jobs.large_reads.turn(), console.searching:
+        await _read_part(console, place, view, part, spool)
+    headers = attachment(f"{place.topic}-{place.partition}-{place.offset}.{part}")
+    headers["content-length"] = str(spool.size)
+    ends_ms = console.clock.monotonic_ms() + _DOWNLOAD_S * _MS_PER_S
+
+    async def parts() -> AsyncGenerator[bytes]:
+        with contextlib.closing(spool):
+            async for piece in read_spool(spool, console.clock, ends_ms):
+                yield piece
+
+    return StreamingResponse(
+        console.streams.counted(parts()), media_type="application/octet-stream", headers=headers
+    )
+
+
+async def _read_part(
+    console: Console, place: _Place, view: RecordView, part: str, spool: Spool
+) -> None:
+    """Write the bytes of a key or a value to a spool, and forget them.
+
+    Raises:
+        HTTPException: There is no such record, or its part has no bytes to show.
+    """
+    record = _required(await _read(console, place), place)
     await view.look_up([record])
     [decoded] = await view.decode_all([record])
     data = (decoded.key if part == KEY else decoded.value).raw
@@ -241,8 +307,7 @@ async def _part_response(request: Request) -> Response:
         raise HTTPException(
             403, f"the {part} is null, or a rule of the operator masks a part of it"
         )
-    headers = attachment(f"{place.topic}-{place.partition}-{place.offset}.{part}")
-    return Response(data, media_type="application/octet-stream", headers=headers)
+    await asyncio.to_thread(spool.write, data)
 
 
 def _required(reading: Reading, place: _Place) -> ConsumerRecord:
@@ -261,5 +326,5 @@ ROUTES = [
     Route("/message", show_message),
     Route("/message/versions", show_versions),
     Route("/message/difference", show_difference),
-    Route("/message/raw", PartDownload(), methods=["GET"]),
+    Route("/message/raw", download_part),
 ]

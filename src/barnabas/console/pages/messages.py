@@ -288,8 +288,7 @@ async def _begin_stream(
     console: Console, search: Search, reader: RecordReader, begin: Callable[[RecordReader], Any]
 ) -> AsyncGenerator[bytes]:
     """Return a stream that has a reader of its own; errors at its begin are raised here."""
-    if console.streams.is_full:
-        raise HTTPException(503, "too many browsers follow messages or download: stop one of them")
+    console.streams.check()
     if search.conditions.expression:
         await console.expressions.check(search.conditions.expression)
     try:
@@ -297,7 +296,7 @@ async def _begin_stream(
     except BaseException:
         await reader.aclose()
         raise
-    return console.streams.counted(reader, parts)
+    return console.streams.counted(parts, reader)
 
 
 ROUTES = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,6 +42,9 @@ _SUBJECTS_MAX = 500
 # Versions in the list of a subject, and schemas in the list of those that refer to it.
 _VERSIONS_MAX = 50
 _REFERRING_MAX = 50
+# How long a list that is sorted by levels reads them (ms), and requests for levels at once.
+_LEVELS_MS = 2_000
+_LEVELS_AT_ONCE = 3
 _SUFFIXES = ("-value", "-key")
 _TOPICS_MS = 3_000
 # Status for a schema that is malformed, and for an unknown subject.
@@ -52,6 +57,9 @@ class SubjectRow(NamedTuple):
     name: str
     latest: SubjectVersion
     is_deleted: bool
+    # Its compatibility level, or the default one; None if it was not read.
+    level: str | None = None
+    has_own_level: bool = False
 
     @property
     def context(self) -> str:
@@ -64,7 +72,7 @@ _COLUMNS: tuple[Column[SubjectRow], ...] = (
     Column("type", "Type", lambda row: str(row.latest.kind), "text"),
     Column("version", "Latest version", lambda row: row.latest.version, "number"),
     Column("id", "Id", lambda row: row.latest.schema_id, "number"),
-    Column("compatibility", "Compatibility"),
+    Column("compatibility", "Compatibility", lambda row: row.level),
     Column("context", "Context", lambda row: row.context, "text", is_shown=False),
 )
 
@@ -90,29 +98,63 @@ async def show_subjects(request: Request) -> Response:
     rows = await console.call_service(lambda: _load_subjects(registry, deleted=deleted))
     if rows is None:
         rows = await _load_each(console, registry)
-    table = tabulate(
-        request,
-        _COLUMNS,
-        rows,
-        text=_text,
-        sort="name",
-    )
-    names = [row.name for row in table.rows]
-    levels = await asyncio.gather(
-        *(console.call_service(partial(registry.compatibility, name)) for name in names)
-    )
+    default_level = await console.call_service(registry.compatibility)
+    by_level = query.stripped("sort").removeprefix("-") == "compatibility"
+    if by_level:
+        # A registry has a request for the level of each subject.
+        rows = await _with_levels(console, registry, rows, default_level, _LEVELS_MS)
+    table = tabulate(request, _COLUMNS, rows, text=_text, sort="name")
+    if not by_level:
+        shown = await _with_levels(console, registry, table.rows, default_level)
+        table = replace(table, rows=shown)
     return console.page(
         request,
         "schemas.html",
         table=table,
-        levels=dict(zip(names, levels, strict=True)),
+        unsorted=sum(row.level is None for row in rows) if by_level and default_level else 0,
         url=registry.url,
         deleted=deleted,
-        default_level=await console.call_service(registry.compatibility),
+        default_level=default_level,
         default_mode=await console.call_service(registry.mode),
         all_levels=LEVELS,
         all_modes=MODES,
     )
+
+
+async def _with_levels(
+    console: Console,
+    registry: SchemaRegistry,
+    rows: Sequence[SubjectRow],
+    default_level: str | None,
+    limit_ms: float = math.inf,
+) -> list[SubjectRow]:
+    """Return subjects with their compatibility levels.
+
+    Args:
+        console: The console.
+        registry: The registry.
+        rows: The subjects.
+        default_level: The level of subjects that have none of their own.
+        limit_ms: How long levels are read; those of the other subjects stay unknown.
+    """
+    ends_ms = console.clock.monotonic_ms() + limit_ms
+    levels: dict[str, str | None] = {}
+
+    def load(names: Sequence[str]) -> None:
+        for name in names:
+            if console.clock.monotonic_ms() > ends_ms:
+                return
+            levels[name] = registry.compatibility(name)
+
+    names = [row.name for row in rows]
+    parts = [names[first::_LEVELS_AT_ONCE] for first in range(_LEVELS_AT_ONCE)]
+    await asyncio.gather(*(console.call_service(partial(load, part)) for part in parts if part))
+    return [
+        row._replace(level=levels[row.name] or default_level, has_own_level=bool(levels[row.name]))
+        if row.name in levels
+        else row
+        for row in rows
+    ]
 
 
 def _text(row: SubjectRow) -> str:

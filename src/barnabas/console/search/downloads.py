@@ -2,6 +2,9 @@
 
 A download has whole values, which a list cuts. It is bounded in messages, bytes and time; a file
 that ends early says so at its end.
+
+What is made of one fetch waits in a spool, and the client reads it when the fetch is no longer
+held. So a client that reads slowly delays no other reader of large messages.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.search.expressions import ExpressionError, FilterTooSlowError
 from barnabas.console.search.file_formats import TooLargeForParquetError
+from barnabas.console.search.streams import read_spool
+from barnabas.runtime.spool import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 
     from barnabas.console.messages.record_view import DecodedRecord
     from barnabas.console.search.file_formats import Writer
@@ -40,19 +45,17 @@ _ENDS = (
 )
 
 
-class SlowClientError(RuntimeError):
-    """A client reads a download too slowly; its connection is closed."""
-
-
 class DownloadLimits(NamedTuple):
     """The limits at which a download ends early."""
 
     messages: int = 100_000
     size: int = 256 * 1024 * 1024
+    # How long records are read.
     seconds: float = 600.0
-    # How long a client may take to read what was made of one part of the records. Others wait for
-    # the memory that these records have.
+    # How much longer a client may take to read what was made of them.
     reading_s: float = 120.0
+    # Bytes that are made of one fetch and wait for the client.
+    spooled: int = 512 * 1024 * 1024
 
 
 class Download:
@@ -79,6 +82,8 @@ class Download:
         self._truncated = ""
         # When the time limit is reached (ms, monotonic clock).
         self._ends_ms = 0.0
+        # Bytes of the file that were made of the last fetch.
+        self._spool = Spool()
 
     async def parts(self, plan: Plan, scan: Scan) -> AsyncGenerator[bytes]:
         """Yield the bytes of the file.
@@ -86,47 +91,60 @@ class Download:
         Args:
             plan: The offsets that are examined.
             scan: Reads them.
+
+        Raises:
+            SlowClientError: The client reads so slowly that the time limit is exceeded.
+            SpoolError: The bytes for the client cannot be kept.
         """
         self._ends_ms = self._clock.monotonic_ms() + self._limits.seconds * _MS_PER_S
         step = self._newest_step if self._search.place.is_newest else self._step
         try:
-            while not self._has_ended and plan.begin_step():
-                async with contextlib.aclosing(step(plan, scan)) as pieces:
-                    async for piece in pieces:
-                        yield piece
-        except _ENDS as error:
-            self._truncated = str(error) or type(error).__name__
-        async for piece in _made(self._writer.end(self._truncated)):
-            yield piece
+            try:
+                while not self._has_ended and plan.begin_step():
+                    async with contextlib.aclosing(step(plan, scan)) as pauses:
+                        async for _ in pauses:
+                            async for piece in self._spooled():
+                                yield piece
+            except _ENDS as error:
+                self._truncated = str(error) or type(error).__name__
+            await self._spool_all(self._writer.end(self._truncated))
+            async for piece in self._spooled():
+                yield piece
+        finally:
+            self._spool.close()
 
     @property
     def _has_ended(self) -> bool:
         return bool(self._truncated) or (self._search.place.is_newest and self._left <= 0)
 
     async def _found(self, ranges: Ranges, scan: Scan) -> AsyncGenerator[list[DecodedRecord]]:
-        """Yield the records of ranges until the file ends."""
+        """Yield the records of ranges, or none, until the file ends."""
         async with contextlib.aclosing(scan.read(ranges)) as parts:
             async for found in parts:
                 if self._clock.monotonic_ms() > self._ends_ms:
                     self._truncated = f"the limit is {self._limits.seconds:g} s"
-                elif found:
+                else:
                     yield found
                 if self._has_ended:
                     return
 
-    async def _step(self, plan: Plan, scan: Scan) -> AsyncGenerator[bytes]:
-        """Write the records of a step in the order in which they are found."""
+    async def _step(self, plan: Plan, scan: Scan) -> AsyncGenerator[None]:
+        """Write the records of a step in the order in which they are found.
+
+        Yields when no fetch is held.
+        """
         async with contextlib.aclosing(self._found(plan.step, scan)) as parts:
             async for found in parts:
-                async for piece in self._written(found):
-                    yield piece
+                await self._write(found)
+                if not scan.is_holding:
+                    yield
         plan.advance(scan.left)
 
-    async def _newest_step(self, plan: Plan, scan: Scan) -> AsyncGenerator[bytes]:
+    async def _newest_step(self, plan: Plan, scan: Scan) -> AsyncGenerator[None]:
         """Write the newest records of a step, the newest first.
 
         They are known at its end. Until then only their places are kept; then they are read again,
-        as many at once as fit in the memory.
+        as many at once as fit in the memory. Yields when no fetch is held.
         """
         newest: list[_Place] = []
         async with contextlib.aclosing(self._found(plan.step, scan)) as parts:
@@ -143,11 +161,18 @@ class Download:
                 async for found in parts:
                     read += (each for each in found if _place(each) in wanted)
                     found.clear()
-            async for piece in self._written(sorted(read, key=_place, reverse=True)):
-                yield piece
+                    if len(read) == len(wanted):
+                        await self._write_newest(read)
+            # The cleaner may have removed some meanwhile.
+            await self._write_newest(read)
+            yield
 
-    async def _written(self, records: list[DecodedRecord]) -> AsyncGenerator[bytes]:
-        """Write records, and forget them."""
+    async def _write_newest(self, records: list[DecodedRecord]) -> None:
+        records.sort(key=_place, reverse=True)
+        await self._write(records)
+
+    async def _write(self, records: list[DecodedRecord]) -> None:
+        """Write records to the spool, and forget them."""
         if len(records) > self._left:
             self._truncated = f"the limit is {self._limits.messages} messages"
             del records[self._left :]
@@ -155,22 +180,25 @@ class Download:
         self._size += sum(record.size for record in records)
         if self._size > self._limits.size:
             self._truncated = f"the limit is {self._limits.size} bytes"
-        began_ms = self._clock.monotonic_ms()
-        async for piece in _made(self._writer.write(records)):
-            yield piece
-            limit_s = self._limits.reading_s
-            if self._clock.monotonic_ms() - began_ms > limit_s * _MS_PER_S:
-                raise SlowClientError(
-                    f"the client did not read the messages up to {self._size} bytes within "
-                    f"{limit_s:g} s"
-                )
-        records.clear()
+        if records:
+            await self._spool_all(self._writer.write(records))
+            records.clear()
+        if self._spool.size > self._limits.spooled:
+            self._truncated = f"the limit is {self._limits.spooled} bytes of one fetch in the file"
 
+    async def _spool_all(self, pieces: Iterator[bytes]) -> None:
+        """Make pieces of the file in a thread, and keep them for the client."""
 
-async def _made(pieces: Iterator[bytes]) -> AsyncGenerator[bytes]:
-    """Make pieces of a file in a thread, and yield them."""
-    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-        if piece:
+        def make() -> None:
+            for piece in pieces:
+                self._spool.write(piece)
+
+        await asyncio.to_thread(make)
+
+    async def _spooled(self) -> AsyncIterator[bytes]:
+        """Yield what was written since the last call, while no fetch is held."""
+        ends_ms = self._ends_ms + self._limits.reading_s * _MS_PER_S
+        async for piece in read_spool(self._spool, self._clock, ends_ms):
             yield piece
 
 

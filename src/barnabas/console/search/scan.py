@@ -52,6 +52,8 @@ class Scan:
         self._expressions = expressions
         # The next offset to examine, of partitions with a rest.
         self.left: dict[TopicPartition, int] = {}
+        # Whether a fetch is held, for which other readers of large messages may wait.
+        self.is_holding = False
         # Number of records that were examined, and their bytes.
         self.records = 0
         self.size = 0
@@ -69,6 +71,7 @@ class Scan:
         self._reader.begin()
         while self.left:
             async with self._reader.poll(self.left, _POLL_S, _POLL_RECORDS) as fetched:
+                self.is_holding = True
                 # The parts are taken out, and no slice is kept: a record can have 50 MB.
                 while fetched.parts:
                     tp, part = fetched.parts.pop(0)
@@ -77,6 +80,7 @@ class Scan:
                     for each in parts:
                         yield await self._examine(tp, each, ranges[tp][1])
                         each.clear()
+            self.is_holding = False
             await self._drop_finished(ranges, fetched.next_offsets)
             yield []
 

@@ -1,6 +1,8 @@
 """Responses that last long: new messages as server-sent events, and downloads.
 
-Their number is bounded. They end when the browser leaves, a limit is reached, or the server ends.
+A client may read slowly. So a download waits in a spool, and holds nothing for which others wait.
+The number of these responses is bounded. They end when the browser leaves, a limit is reached, or
+the server ends.
 """
 
 from __future__ import annotations
@@ -10,13 +12,15 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from starlette.exceptions import HTTPException
+
 from barnabas.client.errors import ClientError
 from barnabas.console.search.columns import row_of
 from barnabas.console.search.expressions import ExpressionError, FilterTooSlowError
 from barnabas.console.search.scan import slices
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.client.topic_partition import TopicPartition
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from barnabas.console.search.expressions import ExpressionFilter
     from barnabas.console.search.jobs import Search
     from barnabas.runtime.clock import Clock
+    from barnabas.runtime.spool import Spool
 
 # A tail ends after this time (s); the browser shows a button to go on.
 TAIL_S = 600.0
@@ -41,6 +46,27 @@ _PAUSE_S = 0.25
 _SILENT_POLLS = 10
 
 
+class SlowClientError(RuntimeError):
+    """A client reads a download too slowly; its connection is closed."""
+
+
+async def read_spool(spool: Spool, clock: Clock, ends_ms: float) -> AsyncIterator[bytes]:
+    """Yield the bytes of a spool.
+
+    Args:
+        spool: The bytes for a client.
+        clock: Measures the time.
+        ends_ms: When the client must have read them (monotonic clock).
+
+    Raises:
+        SlowClientError: It has not.
+    """
+    while piece := await asyncio.to_thread(spool.read):
+        yield piece
+        if clock.monotonic_ms() > ends_ms:
+            raise SlowClientError("the client did not read a download within its time limit")
+
+
 class Streams:
     """All streams of a console: a bounded number, and the closing of their consumers."""
 
@@ -51,17 +77,23 @@ class Streams:
         # Readers that are being closed. The event loop holds only weak references to tasks.
         self._closing: set[asyncio.Task[None]] = set()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no further stream may begin."""
-        return self._count >= _STREAMS_MAX
+    def check(self) -> None:
+        """Check that a further stream may begin.
+
+        Raises:
+            HTTPException: Too many run (503).
+        """
+        if self._count >= _STREAMS_MAX:
+            raise HTTPException(
+                503, "too many browsers follow messages or download: stop one of them"
+            )
 
     def end(self) -> None:
         """End all tails at their next poll, because the server ends."""
         self.has_ended = True
 
     async def counted(
-        self, reader: RecordReader, parts: AsyncGenerator[bytes]
+        self, parts: AsyncGenerator[bytes], reader: RecordReader | None = None
     ) -> AsyncGenerator[bytes]:
         """Yield the parts of a stream; close its reader at the end."""
         self._count += 1
@@ -71,10 +103,11 @@ class Streams:
                     yield part
         finally:
             self._count -= 1
-            # A task of its own, because this one may be canceled.
-            task = asyncio.get_running_loop().create_task(reader.aclose())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            if reader is not None:
+                # A task of its own, because this one may be canceled.
+                task = asyncio.get_running_loop().create_task(reader.aclose())
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
 
 
 class Tail:

@@ -54,6 +54,10 @@ class LinkFetchers:
         """The mirrors that this broker leads."""
         return self._replicas.mirrors
 
+    def follow_truncation(self, follows: bool) -> None:
+        """Set whether mirrors truncate their logs where the source has lost records."""
+        self._replicas.follows_truncation = follows
+
     def lead(self, partitions: Iterable[Partition]) -> None:
         """Mirror these partitions, and no others.
 
@@ -97,6 +101,8 @@ class LinkFetchers:
             self._remove(group)
             self._fetcher(leader_id).add(group)
         self._close_unused()
+        if self._replicas.has_waiting:
+            self._replicas.has_waiting = any(each.is_waiting for each in self.mirrors.values())
 
     def note_responses(self) -> None:
         """Note when the sources have last responded: responses omit unchanged partitions."""

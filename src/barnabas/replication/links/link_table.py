@@ -5,6 +5,7 @@ All state of links is in the dynamic configs of all brokers, whose names Kafka d
     barnabas.link.NAME.KEY             a setting of the link, or a key of the client's config
     barnabas.link.NAME.topic.TOPIC     a mirror topic: its state, the id of its source, a reason
     barnabas.link.NAME.report.BROKER   the group offsets that a broker has copied, for a promotion
+    barnabas.link.NAME.acl.HASH        an access control entry that the link has added
 
 So Kafka's tools show and change links like other configs, and snapshots and replays need nothing
 new. A mirror topic is written here before it is created: no client can produce to it in between.
@@ -14,10 +15,12 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from barnabas.metadata.acls import Acl
 from barnabas.settings.pattern import Pattern, PatternError
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 LINK_PREFIX = "barnabas.link."
 _TOPIC_KEY = "topic."
 _REPORT_KEY = "report."
+_ACL_KEY = "acl."
+_HASH_CHARACTERS = 24
 LINK_NAME = re.compile(r"[a-zA-Z0-9_-]{1,100}")
 
 # The settings of a link that are not keys of the client's config.
@@ -35,11 +40,28 @@ STATE = "state"
 SOURCE_CLUSTER_ID = "source.cluster.id"
 BYTES_PER_SECOND = "bytes.per.second"
 GROUP_SYNC_MS = "group.sync.ms"
+# "true": access control entries are copied.
+ACLS = "acls"
+# What mirrors do if the source has lost records, see `TruncationPolicy`.
+ON_TRUNCATION = "on.truncation"
 # A promotion that waits for group offsets, see `PromotionRequest`.
 PROMOTION = "promotion"
 LINK_SETTINGS = frozenset(
-    {TOPICS, GROUPS, STATE, SOURCE_CLUSTER_ID, BYTES_PER_SECOND, GROUP_SYNC_MS, PROMOTION}
+    {
+        TOPICS,
+        GROUPS,
+        STATE,
+        SOURCE_CLUSTER_ID,
+        ACLS,
+        BYTES_PER_SECOND,
+        GROUP_SYNC_MS,
+        ON_TRUNCATION,
+        PROMOTION,
+    }
 )
+# The value of STATE of a link whose topics the source mirrors now. The link does nothing.
+REVERSED = "reversed"
+
 # Types of groups whose offsets are copied: those in `__consumer_offsets`. Clusters before Kafka 3.8
 # report no types.
 COPIED_TYPES = ("", "classic", "consumer")
@@ -50,11 +72,21 @@ REASON_CHARACTERS_MAX = 300
 NO_TOPIC_ID = bytes(16)
 
 
+class TruncationPolicy(StrEnum):
+    """What the mirrors of a link do if the source has lost records that they have."""
+
+    # They stop with a reason.
+    STOP = "stop"
+    # They remove the records too.
+    FOLLOW = "follow"
+
+
 class MirrorState(StrEnum):
     """The state of a mirror topic.
 
     active ⇄ paused, active → stopped (its source has changed), each of them → promoting → promoted.
     conflict → active (the topic of this cluster was deleted).
+    promoted → paused → active (the link takes its old direction again).
     """
 
     # Records are fetched from the source.
@@ -152,6 +184,7 @@ class LinkDefinition(msgspec.Struct, frozen=True):
     client: Mapping[str, str]
     topics: Pattern | None = None
     groups: Pattern | None = None
+    # Whether the link does nothing.
     is_paused: bool = False
     # Id of the source cluster, as it was when the link was created.
     source_cluster_id: str = ""
@@ -163,6 +196,12 @@ class LinkDefinition(msgspec.Struct, frozen=True):
     reports: Mapping[str, GroupReport] = {}
     # Why a setting cannot be used; empty if all are valid.
     problem: str = ""
+    # Whether the link is paused because the source mirrors its topics now.
+    is_reversed: bool = False
+    on_truncation: TruncationPolicy = TruncationPolicy.STOP
+    copies_acls: bool = False
+    # The access control entries that the link has added, or is about to add, by their config.
+    acls: Mapping[str, Acl] = {}
 
 
 class LinkTable(msgspec.Struct, frozen=True):
@@ -198,6 +237,17 @@ def report_value(report: GroupReport) -> str:
     return msgspec.json.encode(report).decode()
 
 
+def acl_name(link: str, acl: Acl) -> str:
+    """Return the name of the config that stores an access control entry of a link."""
+    digest = sha256(msgspec.json.encode(acl)).hexdigest()
+    return f"{link_prefix(link)}{_ACL_KEY}{digest[:_HASH_CHARACTERS]}"
+
+
+def acl_value(acl: Acl) -> str:
+    """Return the value of that config."""
+    return msgspec.json.encode(acl).decode()
+
+
 def promotion_value(request: PromotionRequest) -> str:
     """Return the value of the config that stores a promotion."""
     return " ".join((request.token, *sorted(request.topics)))
@@ -212,7 +262,7 @@ def client_key_of(config_name: str) -> str | None:
 
 
 def _is_client_key(key: str) -> bool:
-    return key not in LINK_SETTINGS and not key.startswith((_TOPIC_KEY, _REPORT_KEY))
+    return key not in LINK_SETTINGS and not key.startswith((_TOPIC_KEY, _REPORT_KEY, _ACL_KEY))
 
 
 def read_links(configs: Mapping[str, str]) -> LinkTable:
@@ -264,6 +314,10 @@ def _link(name: str, settings: Mapping[str, str]) -> LinkDefinition:
             max(_GROUP_SYNC_LEAST_MS, int(settings.get(GROUP_SYNC_MS, _GROUP_SYNC_DEFAULT_MS))),
             _promotion(settings.get(PROMOTION, "")),
             _reports(settings),
+            is_reversed=settings.get(STATE) == REVERSED,
+            on_truncation=TruncationPolicy(settings.get(ON_TRUNCATION, TruncationPolicy.STOP)),
+            copies_acls=settings.get(ACLS) == "true",
+            acls=_acls(name, settings),
         )
     except (PatternError, ValueError) as error:
         return LinkDefinition(name, client, problem=str(error))
@@ -289,4 +343,17 @@ def _reports(settings: Mapping[str, str]) -> dict[str, GroupReport]:
         except msgspec.MsgspecError:
             continue
         found[key.removeprefix(_REPORT_KEY)] = report
+    return found
+
+
+def _acls(link: str, settings: Mapping[str, str]) -> dict[str, Acl]:
+    """Return the access control entries that can be read, by the name of their config."""
+    found: dict[str, Acl] = {}
+    for key, value in settings.items():
+        if not key.startswith(_ACL_KEY):
+            continue
+        try:
+            found[setting_name(link, key)] = msgspec.json.decode(value, type=Acl)
+        except msgspec.MsgspecError:
+            continue
     return found

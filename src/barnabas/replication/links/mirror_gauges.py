@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.metrics import names
 from barnabas.metrics.registry import MetricFamily
-from barnabas.replication.links.link_table import MirrorState
+from barnabas.replication.links.link_table import REVERSED, MirrorState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MS_PER_S = 1000.0
 # Partitions that have series of their own: those with the largest lags.
 _PARTITIONS_MAX = 1_000
-_STATES = ("active", "paused", "invalid")
+_STATES = ("active", "paused", REVERSED, "invalid")
 
 
 def link_families(
@@ -55,7 +55,9 @@ def _values(now_ms: int) -> Iterator[tuple[str, Callable[[LinkFetchers], float]]
 
 def _link_states(table: LinkTable) -> Iterator[tuple[Tags, float]]:
     for name, link in sorted(table.links.items()):
-        current = "invalid" if link.problem else "paused" if link.is_paused else "active"
+        current = "invalid" if link.problem else "active"
+        if link.is_paused and not link.problem:
+            current = REVERSED if link.is_reversed else "paused"
         for state in _STATES:
             yield (("link", name), ("state", state)), float(state == current)
 

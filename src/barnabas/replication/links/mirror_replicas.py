@@ -14,12 +14,20 @@ batch again and compares it with the source's. A different batch shows that the 
 records that the mirror has.
 
 Truncation. A consumer gets committed records only, so a source never truncates what was fetched,
-except after an unclean election. The mirror then stops with a reason: its records were already
-served, and only the operator can decide which of both logs is right.
+except after an unclean election. The mirror then stops with a reason, since its records were
+already served; or, if the operator has chosen so, it follows the source:
+
+1. `DivergenceSearch` finds where the logs differ. Each probe is a first fetch of its own.
+2. The log is truncated there, below its high watermark, in the same leader epoch of the mirror.
+3. Nothing is fetched until all replicas have truncated their logs, see `LeaderRole.on_truncated`.
+
+A change of the fetch offset clears the mirror's place. Then `LinkFetchers.follow` starts the fetch
+anew, and until then the mirror is held back.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
@@ -31,10 +39,16 @@ from barnabas.replication.fetcher.local_replicas import (
     OffsetTruncation,
     TruncatableLogs,
 )
+from barnabas.replication.links.mirror_comparison import (
+    DivergenceSearch,
+    are_equal,
+    last_batch_offset,
+    local_header,
+)
 from barnabas.replication.partition.partition_roles import FollowerAppend, OffsetMismatchError
 from barnabas.replication.partition.results import UNKNOWN_OFFSET
 from barnabas.storage.errors import CorruptRecordError, StorageError, UnexpectedAppendOffsetError
-from barnabas.storage.results import AppendInfo, FetchIsolation
+from barnabas.storage.results import AppendInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +63,8 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Clock
     from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 class SourceChangedError(StorageError):
@@ -79,7 +95,9 @@ class Mirror:
         "leader_epoch",
         "partition",
         "place",
+        "probes_end",
         "problem",
+        "search",
         "source_end",
         "source_epoch",
         "verify_from",
@@ -95,7 +113,12 @@ class Mirror:
         self.source_epoch: int | None = None
         # Base offset of the last batch while it has to be compared with the source's; -1 after the
         # comparison, or if the log is empty.
-        self.verify_from = _last_batch_offset(partition.log)
+        self.verify_from = last_batch_offset(partition.log)
+        # The search for the offset where the logs differ; None without one.
+        self.search: DivergenceSearch | None = None
+        # Whether the next fetch shows if the source's log ends below this log: the source had no
+        # records where the last batch begins, which may not be committed there yet.
+        self.probes_end = False
         # The source's high watermark in its last response; -1 before it.
         self.source_end = UNKNOWN_OFFSET
         # Wall clock (ms) of the last response, and of the last one without lag; -1 before it.
@@ -109,7 +132,24 @@ class Mirror:
     @property
     def fetch_offset(self) -> int:
         """The offset of the first fetch from a source leader."""
-        return self.partition.log.log_end_offset if self.verify_from < 0 else self.verify_from
+        if self.search is not None:
+            return self.search.probe
+        if self.verify_from < 0 or self.probes_end:
+            return self.partition.log.log_end_offset
+        return self.verify_from
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether nothing is fetched until the fetch starts anew, or all replicas truncated."""
+        leader = self.partition.leader
+        return self.place is None or (leader is not None and bool(leader.awaiting_truncation))
+
+    def begin_again(self) -> None:
+        """Compare the last batch before anything is appended."""
+        self.verify_from = last_batch_offset(self.partition.log)
+        self.search, self.probes_end = None, False
+        self.source_epoch, self.source_end = None, UNKNOWN_OFFSET
+        self.place = None
 
     @property
     def lag(self) -> int | None:
@@ -140,29 +180,17 @@ class Mirror:
                 self.caught_up_ms = now_ms
 
 
-def _last_batch_offset(log: Log) -> int:
-    """Return the base offset of the last batch; -1 if the log is empty or damaged there."""
-    if log.log_end_offset == log.log_start_offset:
-        return UNKNOWN_OFFSET
-    header = _local_header(log, log.log_end_offset - 1)
-    return UNKNOWN_OFFSET if header is None else header.base_offset
-
-
-def _local_header(log: Log, offset: int) -> BatchHeader | None:
-    """Read the header of the batch that contains `offset`; None if there is none."""
-    try:
-        read = log.reader.read(offset, HEADER_SIZE, FetchIsolation.LOG_END, min_one_batch=False)
-        records = read.records
-        data = records if isinstance(records, bytes) else records.read()
-        return read_header(data) if len(data) >= HEADER_SIZE else None
-    except (StorageError, CorruptBatchError):
-        return None
-
-
 class MirrorReplicas(LocalReplicas):
     """The access of a link's fetchers to the mirrors that this broker leads."""
 
-    __slots__ = ("_clock", "bytes_in", "mirrors", "records_in")
+    __slots__ = (
+        "_clock",
+        "bytes_in",
+        "follows_truncation",
+        "has_waiting",
+        "mirrors",
+        "records_in",
+    )
 
     def __init__(
         self,
@@ -177,6 +205,11 @@ class MirrorReplicas(LocalReplicas):
         self._clock = clock
         # The mirrors of the link that this broker leads. Moved by the link.
         self.mirrors: dict[TopicPartition, Mirror] = {}
+        # Whether mirrors truncate their logs where the source has lost records. Moved by the link.
+        self.follows_truncation = False
+        # Whether a mirror waits for a new start of its fetch, or for its replicas. Set here, reset
+        # by the link's fetchers.
+        self.has_waiting = False
         # Bytes and records that were appended since the link was created on this broker.
         self.bytes_in = 0
         self.records_in = 0
@@ -199,12 +232,19 @@ class MirrorReplicas(LocalReplicas):
 
     @property
     def may_hold_back(self) -> bool:
-        """Whether the link has a limit. It is that of all its mirrors together."""
-        return self._throttle.bytes_per_second != UNLIMITED
+        """Whether a mirror may have to wait: for the limit of the link, or after a truncation."""
+        return self.has_waiting or self._throttle.bytes_per_second != UNLIMITED
 
     def is_held_back(self, key: TopicPartition, lag: int | None) -> bool:
-        """Whether the limit of the link delays the fetch of a partition, which has a lag."""
-        del key
+        """Whether a partition is not fetched now.
+
+        The limit of the link, which all its mirrors share, delays partitions with a lag. Others
+        wait for a new start of the fetch, or for the truncation of all replicas.
+        """
+        mirror = self.mirrors.get(key)
+        if mirror is not None and mirror.is_waiting:
+            self.has_waiting = True
+            return True
         return lag != 0 and self._throttle.is_exceeded
 
     def append(self, key: TopicPartition, fetch_offset: int, fetched: Fetched) -> FollowerAppend:
@@ -218,10 +258,14 @@ class MirrorReplicas(LocalReplicas):
         log, leader = partition.log, partition.leader
         assert leader is not None
         skipped = 0
+        if mirror.search is not None:
+            return self._search(mirror, mirror.search, fetched)
         if mirror.verify_from >= 0:
-            if not len(fetched.records):
+            if mirror.probes_end or not len(fetched.records):
                 return self._nothing(mirror, fetched)
             skipped = self._compare(mirror, fetched.records)
+            if skipped < 0:
+                return _unchanged(log)
         elif fetch_offset != log.log_end_offset:
             raise OffsetMismatchError(
                 f"{key}: fetched from {fetch_offset}, the log ends at {log.log_end_offset}"
@@ -250,12 +294,54 @@ class MirrorReplicas(LocalReplicas):
         return mirror, partition
 
     def _nothing(self, mirror: Mirror, fetched: Fetched) -> FollowerAppend:
-        """Process an empty response to the first fetch: the source does not have our last batch."""
+        """Process a response without our last batch, which may not be committed in the source.
+
+        A mirror that follows truncations fetches from its own end next. The source refuses that if
+        its log ends below, committed or not. Otherwise the last batch is compared again.
+        """
+        if self.follows_truncation or mirror.probes_end:
+            mirror.probes_end = not mirror.probes_end
+            mirror.place = None
+            return _unchanged(mirror.partition.log)
         mirror.source_end = fetched.high_watermark
         mirror.fetched_ms = self._clock.wall_ms()
+        return _unchanged(mirror.partition.log)
+
+    def _search(self, mirror: Mirror, search: DivergenceSearch, fetched: Fetched) -> FollowerAppend:
+        """Process the response to a probe. Truncate the log if it was the last one."""
         log = mirror.partition.log
-        end = log.log_end_offset
-        return FollowerAppend(moved=False, info=AppendInfo(-1, end - 1, log.log_start_offset))
+        if not len(fetched.records):
+            # The source has lost records again.
+            mirror.begin_again()
+            return _unchanged(log)
+        search.on_records(log, fetched.records)
+        mirror.place = None
+        if search.is_found:
+            self._truncate_mirror(mirror, search.divergence)
+        return _unchanged(log)
+
+    def _truncate_mirror(self, mirror: Mirror, offset: int) -> None:
+        """Remove the records from `offset` on, which the source has lost.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        partition = mirror.partition
+        key, log, leader = partition.topic_partition, partition.log, partition.leader
+        assert leader is not None, f"{key} has no leader"
+        before = log.log_end_offset
+        if offset <= log.log_start_offset:
+            super().restart_log_at(key, log.log_start_offset)
+        else:
+            super().truncate(key, OffsetTruncation(offset, is_complete=True))
+        leader.on_truncated()
+        mirror.begin_again()
+        _log.warning(
+            "Mirror follows the truncation of its source: partition=%s log_end=%d before=%d "
+            "awaited_replicas=%s",
+            *(key, log.log_end_offset, before, sorted(leader.awaiting_truncation)),
+        )
+        self.wake(key)
 
     def _append_records(self, mirror: Mirror, records: memoryview, fetched: Fetched) -> AppendInfo:
         partition = mirror.partition
@@ -278,7 +364,8 @@ class MirrorReplicas(LocalReplicas):
         """Compare the source's first batch with the last one here. Return its size in bytes.
 
         Returns:
-            0 if compaction has removed the batch in the source.
+            0 if compaction has removed the batch in the source; -1 if the batches differ and the
+                mirror follows its source.
 
         Raises:
             SourceChangedError: the batches differ.
@@ -290,11 +377,14 @@ class MirrorReplicas(LocalReplicas):
         except CorruptBatchError as error:
             raise CorruptRecordError(str(error)) from None
         log = mirror.partition.log
-        own = _local_header(log, mirror.verify_from)
+        own = local_header(log, mirror.verify_from)
         if own is None or theirs.base_offset >= log.log_end_offset:
             mirror.verify_from = UNKNOWN_OFFSET
             return 0
-        if not _are_equal(own, theirs, is_compacted=log.config.is_compacted):
+        if not are_equal(own, theirs, is_compacted=log.config.is_compacted):
+            if self.follows_truncation:
+                self._begin_search(mirror, own)
+                return -1
             raise mirror.stop(
                 f"the source has another batch at offset {own.base_offset}: it has lost records "
                 "that the mirror has, for example by an unclean leader election"
@@ -305,6 +395,13 @@ class MirrorReplicas(LocalReplicas):
         mirror.source_epoch = theirs.partition_leader_epoch
         return theirs.size
 
+    def _begin_search(self, mirror: Mirror, differing: BatchHeader) -> None:
+        """Search the offset where the logs differ. Truncate the log if it is known at once."""
+        mirror.search = DivergenceSearch(mirror.partition.log, differing.base_offset)
+        mirror.source_epoch = mirror.place = None
+        if mirror.search.is_found:
+            self._truncate_mirror(mirror, mirror.search.divergence)
+
     @staticmethod
     def _follow_log_start(log: Log, source_start: int) -> None:
         start = min(source_start, log.high_watermark)
@@ -312,7 +409,7 @@ class MirrorReplicas(LocalReplicas):
             log.maybe_increment_log_start_offset(start, "the source's moved")
 
     def truncate(self, key: TopicPartition, truncation: OffsetTruncation) -> None:
-        """Do nothing before the first fetch; otherwise stop the mirror.
+        """Do nothing before the first fetch; otherwise stop the mirror, or follow the source.
 
         Raises:
             SourceChangedError: the source's log ends below this log, or diverges from it.
@@ -320,6 +417,9 @@ class MirrorReplicas(LocalReplicas):
         """
         mirror, partition = self._led(key)
         if truncation.offset >= mirror.fetch_offset:
+            return
+        if self.follows_truncation:
+            self._truncate_mirror(mirror, truncation.offset)
             return
         raise mirror.stop(
             f"the source's log ends or diverges at offset {truncation.offset}, but the mirror "
@@ -342,6 +442,12 @@ class MirrorReplicas(LocalReplicas):
         partition.log.leader_epochs.announce(mirror.leader_epoch, offset)
 
 
+def _unchanged(log: Log) -> FollowerAppend:
+    """Return the result of a response without appended records."""
+    end = log.log_end_offset
+    return FollowerAppend(moved=False, info=AppendInfo(-1, end - 1, log.log_start_offset))
+
+
 def _writable(records: memoryview | bytes, start: int) -> memoryview:
     """Return the records from `start` on, whose epochs the append replaces in place.
 
@@ -351,13 +457,3 @@ def _writable(records: memoryview | bytes, start: int) -> memoryview:
     if view.readonly:
         view = memoryview(bytearray(view))
     return view[start:]
-
-
-def _are_equal(own: BatchHeader, theirs: BatchHeader, *, is_compacted: bool) -> bool:
-    """Return whether two batches are the same. Compaction changes the records, not the offsets."""
-    if own.base_offset != theirs.base_offset or own.last_offset_delta != theirs.last_offset_delta:
-        return False
-    if is_compacted:
-        own_producer = own.producer_id, own.producer_epoch, own.base_sequence
-        return own_producer == (theirs.producer_id, theirs.producer_epoch, theirs.base_sequence)
-    return own.crc == theirs.crc

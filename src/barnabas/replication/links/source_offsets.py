@@ -23,15 +23,18 @@ SOURCE_END = -1001
 SOURCE_LAG = -1002
 # Of mirrors that are promoted: how much of the source is left, see `_remains`.
 SOURCE_REMAINS = -1003
+# Of mirrors that are not fetched: the number of records and markers that are not committed here, or
+# that belong to open transactions.
+MIRROR_UNCOMMITTED = -1004
 # Of partitions of `__consumer_offsets`: when links have copied the offsets of its groups.
 GROUPS_COPIED = -1011
-LINK_TIMESTAMPS = (SOURCE_END, SOURCE_LAG, SOURCE_REMAINS, GROUPS_COPIED)
+LINK_TIMESTAMPS = (SOURCE_END, SOURCE_LAG, SOURCE_REMAINS, MIRROR_UNCOMMITTED, GROUPS_COPIED)
 
 
 class LinkSources:
     """What this broker knows of the sources of links. Moved by the links."""
 
-    __slots__ = ("copies", "mirrors", "promoting")
+    __slots__ = ("copies", "mirrors", "promoting", "read_only")
 
     def __init__(self) -> None:
         # The mirrors of other clusters' partitions that this broker leads.
@@ -39,6 +42,8 @@ class LinkSources:
         # By partition of `__consumer_offsets` and link: when the link copied the offsets of its
         # groups (wall clock, ms).
         self.copies: dict[TopicPartition, dict[str, int]] = {}
+        # The topics that only links write to, here and in the registry of partitions.
+        self.read_only: set[str] = set()
         # The mirror topics to which no link appends any more.
         self.promoting: frozenset[str] = frozenset()
 
@@ -51,6 +56,10 @@ class LinkSources:
         copies, mirror = self.copies.get(key), self.mirrors.get(key)
         if timestamp == SOURCE_REMAINS and key.topic in self.promoting:
             return _remains(partition)
+        if timestamp == MIRROR_UNCOMMITTED and mirror is None and key.topic in self.read_only:
+            log = partition.log
+            count = log.log_end_offset - log.last_stable_offset
+            return ListOffsetResult(ErrorCode.NONE, UNKNOWN_OFFSET, count)
         if timestamp == GROUPS_COPIED and copies:
             # If several links copy to the partition, the oldest copy counts.
             return ListOffsetResult(

@@ -66,6 +66,7 @@ class LeaderRole:
     __slots__ = (
         "_committed_end",
         "_state",
+        "awaiting_truncation",
         "isr_state",
         "leader_epoch",
         "leader_epoch_start_offset",
@@ -93,11 +94,14 @@ class LeaderRole:
         self.leader_id = registration.leader
         # The leader epoch. Never changes.
         self.leader_epoch = registration.leader_epoch
-        # This replica's log end offset at the start of the epoch. Never changes.
+        # This replica's log end offset at the start of the epoch. Only `on_truncated` lowers it.
         start = self.leader_epoch_start_offset = state.log.log_end_offset
-        # The high watermark at its last move in this epoch. Only increases: each move and
-        # `on_moved` check that the log's high watermark has not gone below it.
+        # The high watermark at its last move in this epoch. Only `on_truncated` lowers it: each
+        # move and `on_moved` check that the log's high watermark has not gone below it.
         self._committed_end = state.log.high_watermark
+        # Broker ids of followers that have not fetched since `on_truncated`. They may have records
+        # of this epoch that this log does not have any more.
+        self.awaiting_truncation: set[int] = set()
         # First offset that must be synced before it is acknowledged, for flush.messages;
         # NOTHING_TO_SYNC if there is none. Appends lower it to their first offset, `on_synced`
         # raises it.
@@ -133,6 +137,7 @@ class LeaderRole:
         self.remote_replicas = {
             each: kept.get(each) or Replica(each) for each in replicas if each != leader
         }
+        self.awaiting_truncation &= self.remote_replicas.keys()
 
     # Appending.
 
@@ -199,6 +204,22 @@ class LeaderRole:
         )
         self.maybe_increment_high_watermark()
 
+    def on_truncated(self) -> None:
+        """Handle the truncation of the log in this epoch, which only mirrors do.
+
+        The followers truncate too: they find the new log end by their next fetch. Until all of them
+        have fetched, the caller appends nothing. Otherwise a follower that was offline, or that
+        becomes the leader, could have other records at the same offsets of the same epoch.
+        """
+        log = self._state.log
+        end = log.log_end_offset
+        self._committed_end = min(self._committed_end, log.high_watermark)
+        self.leader_epoch_start_offset = min(self.leader_epoch_start_offset, end)
+        log.leader_epochs.announce(self.leader_epoch, end)
+        self.awaiting_truncation = set(self.remote_replicas)
+        for replica in self.remote_replicas.values():
+            replica.on_leader_truncated()
+
     def on_synced(self, end_offset: int) -> bool:
         """Handle a completed sync of all records below `end_offset`.
 
@@ -254,6 +275,9 @@ class LeaderRole:
             # The fetch was sent before that broker's restart and arrived late.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert result.position is not None, f"{self._state.topic_partition}: nothing was read"
+        if self.awaiting_truncation:
+            # The follower's log ends within this log, which has not grown since its truncation.
+            self.awaiting_truncation.discard(params.replica_id)
         old_low_watermark = self.low_watermark if low_watermark_awaited else UNKNOWN_OFFSET
         old_end_offset = replica.log_end_offset
         replica.update(

@@ -42,7 +42,8 @@ class Replica:
         self.end = UNKNOWN_END
         # The follower's log start offset, for the low watermark. -1 until the first fetch.
         self.log_start_offset = UNKNOWN_OFFSET
-        # The leader's log end offset at the last fetch. Never decreases within a leader epoch.
+        # The leader's log end offset at the last fetch. Within a leader epoch, it decreases only if
+        # the leader truncates.
         self.last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
         self._last_fetch_ms = NEVER_MS
         self._last_caught_up_ms = NEVER_MS
@@ -108,6 +109,11 @@ class Replica:
         else:
             self.last_fetch_leader_log_end_offset = leader_log_end_offset
             self._last_fetch_ms = self._last_caught_up_ms
+
+    def on_leader_truncated(self) -> None:
+        """Forget the follower's log end: it may be above the leader's."""
+        self.end = UNKNOWN_END
+        self.last_fetch_leader_log_end_offset = UNKNOWN_OFFSET
 
     def update(
         self,

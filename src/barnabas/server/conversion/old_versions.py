@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from barnabas.network.connection import Connection
-    from barnabas.protocol.encoding import Records
     from barnabas.protocol.messages.fetch import FetchRequest
     from barnabas.replication.partition.fetch_params import FetchPartitionData
     from barnabas.replication.replica_manager import ReplicaManager
@@ -188,19 +187,17 @@ class OldProduce:
     def convert(
         self,
         connection: Connection,
-        sets: dict[TopicPartition, Records | None],
+        sets: dict[TopicPartition, bytearray],
         on_done: Callable[[dict[TopicPartition, Converted]], None],
     ) -> None:
         """Convert the records of a request. `on_done` may be called before this method returns.
 
         Args:
             connection: connection of the request. Its record sets are appended in request order.
-            sets: records by partition, as views into the receive buffer. They are copied.
+            sets: copies of the records by partition.
             on_done: called with the converted records or an error by partition.
         """
-        # The views are valid only until the handler returns, and the conversion may take longer.
-        copies = {key: _copy(records) for key, records in sets.items()}
-        self._queue.submit(connection, self._steps(copies), on_done, connection)
+        self._queue.submit(connection, self._steps(sets), on_done, connection)
 
     def _steps(
         self, sets: dict[TopicPartition, bytearray]
@@ -245,13 +242,6 @@ class OldProduce:
         except CorruptBatchError:
             return Refusal(ErrorCode.CORRUPT_MESSAGE)
         return None if batch is None else memoryview(batch)
-
-
-def _copy(records: Records | None) -> bytearray:
-    if records is None:
-        return bytearray()
-    assert isinstance(records, memoryview)
-    return bytearray(records)
 
 
 def _has_complete(records: bytearray) -> bool:

@@ -2,8 +2,8 @@
 
 Large requests are decoded in slices. Some requests are refused for their size:
 
-- Produce and Fetch are served in one turn for the most part, so their number of partitions is
-  limited.
+- The number of topics and partitions of Produce and Fetch is limited, because their results stay in
+  memory until the response.
 - Requests of group members are refused before they are copied and decoded. A decoder copies a field
   of bytes in one step: a JoinGroup of 90 MB would hold the event loop for 90 ms. Kafka accepts such
   requests, but cannot store their content: the record of a group must fit into a batch of
@@ -187,16 +187,19 @@ def unsupported_api_versions(first_version: int, last_version: int) -> Message:
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[known])
 
 
-def check_width(topics: Iterable[Sized], most: int) -> None:
-    """Check the number of partitions in a request.
+def check_width(topics: Sized, partitions: Iterable[Sized], most: int) -> None:
+    """Check the number of topics and of partitions in a request.
 
     Args:
-        topics: the partitions of each topic.
+        topics: the topics.
+        partitions: the partitions of each topic. It is not read if there are too many topics.
         most: the limit.
 
     Raises:
         ProtocolError: there are more. The connection is closed.
     """
-    partitions = sum(map(len, topics))
-    if partitions > most:
-        raise ProtocolError(f"{partitions} partitions: the limit is {most}")
+    count, word = len(topics), "topics"
+    if count <= most:
+        count, word = sum(map(len, partitions)), "partitions"
+    if count > most:
+        raise ProtocolError(f"{count} {word}: the limit is {most}")

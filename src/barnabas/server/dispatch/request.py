@@ -200,6 +200,11 @@ class RequestContext:
         return self._dependencies.listener_name
 
     @property
+    def is_large(self) -> bool:
+        """Whether the request was decoded in slices, from a copy of its bytes."""
+        return self._large is not None
+
+    @property
     def quotas(self) -> ClientQuotas:
         """Client quotas. Check `is_active` before any other use."""
         return self._dependencies.quotas

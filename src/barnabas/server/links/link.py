@@ -11,9 +11,10 @@ from barnabas.replication.config import UNLIMITED, FetcherSettings
 from barnabas.replication.fetcher.fetch_states import FailedPartitions
 from barnabas.replication.fetcher.replica_fetcher import FetcherDependencies
 from barnabas.replication.links.link_fetchers import LinkFetchers
-from barnabas.replication.links.link_table import LinkTable, MirrorState
+from barnabas.replication.links.link_table import LinkTable, MirrorState, TruncationPolicy
 from barnabas.replication.replication_throttle import ReplicationThrottle
 from barnabas.server.links.group_offsets import GroupOffsets
+from barnabas.server.links.mirror_acls import MirrorAcls
 from barnabas.server.links.mirror_topics import MirrorTopics
 from barnabas.server.links.source_cluster import SourceCluster
 from barnabas.storage.topic_partition import TopicPartition
@@ -31,6 +32,8 @@ _log = logging.getLogger(__name__)
 # Interval of the search for mirrors that this broker leads. Changes of the metadata begin it at
 # once, but not the failure of a disk.
 _LEAD_MS = 5_000.0
+# Interval of the copies of access control entries.
+_ACLS_MS = 5_000.0
 # Partitions whose fetching has failed are tried again after this time.
 _RETRY_FAILED_MS = 10_000.0
 
@@ -75,12 +78,13 @@ class Link:
             dependencies.cluster_id,
         )
         self._groups = GroupOffsets(self.source, dependencies)
+        self._acls = MirrorAcls(self.source, dependencies)
         # Whether the state of links has changed, so that topics may have to be created.
         self.has_new_table = True
         # Whether mirrors or their leaders may have changed since the last check.
         self.has_new_leaders = True
         # Times (ms, monotonic) of the next rounds.
-        self._topics_due_ms = self._groups_due_ms = float("-inf")
+        self._topics_due_ms = self._groups_due_ms = self._acls_due_ms = float("-inf")
         self._lead_due_ms = self._retry_due_ms = float("-inf")
         # The active mirror topics of the link, as of the last search for led mirrors.
         self._active: dict[str, MirrorTopic] = {}
@@ -115,6 +119,7 @@ class Link:
             self._mirror(self._led())
         limit = self.definition.bytes_per_second
         self._throttle.bytes_per_second = UNLIMITED if limit is None else limit
+        self.fetchers.follow_truncation(self.definition.on_truncation is TruncationPolicy.FOLLOW)
         self.fetchers.note_responses()
         for key, mirror in self.fetchers.mirrors.items():
             if mirror.problem and key.topic in self._active:
@@ -134,6 +139,9 @@ class Link:
             self.has_new_table = self._topics.is_busy
             self._topics_due_ms = now_ms + self._topics.interval_ms
             self._topics.start_round(self.definition)
+        if manages_topics and self.definition.copies_acls and now_ms >= self._acls_due_ms:
+            self._acls_due_ms = now_ms + _ACLS_MS
+            self._acls.start_round(self.definition, table)
         has_promotion = self._groups.check_promotion(self.definition)
         if self.definition.groups is not None and (has_promotion or now_ms >= self._groups_due_ms):
             self._groups_due_ms = now_ms + self.definition.group_sync_ms

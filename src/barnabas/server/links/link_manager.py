@@ -3,6 +3,9 @@
 The leader of each mirror partition fetches it, so the work of a link is spread over the brokers,
 and the election of another leader moves it. Group offsets are copied by their coordinators. Topics
 are created by one broker (`mirror_topics`).
+
+Most brokers have no links, so the first link imports the client, which takes 150 ms. A thread does
+it: between its steps, it passes the interpreter lock to the event loop after at most 5 ms.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ _log = logging.getLogger(__name__)
 
 # Interval of the checks for errors, for moved leaders and for stopped mirrors.
 _CHECK_MS = 500.0
+# Delay after a failed import, for example without a free file descriptor.
+_IMPORT_RETRY_MS = 10_000.0
 
 
 class LinkManager:
@@ -53,6 +58,9 @@ class LinkManager:
         self._configs: Mapping[str, str] = {}
         # Links without a problem, by name.
         self.links: dict[str, Link] = {}
+        # The class of links; None until it is imported. A thread imports it for the first link.
+        self._link_class: type[Link] | None = None
+        self._is_importing = False
         self._entry: WheelEntry | None = None
         self._is_closed = False
 
@@ -122,22 +130,40 @@ class LinkManager:
                 continue
             if definition.problem:
                 _log.error("Link cannot be used: link=%s error=%s", name, definition.problem)
-                continue
-            made = self._make_link(definition)
-            if made is not None:
-                self.links[name] = made
+            else:
+                self._make_link(definition)
 
-    def _make_link(self, definition: LinkDefinition) -> Link | None:
-        """Return a new link; None if its client cannot be configured."""
-        # Imported only on brokers with links.
+    def _make_link(self, definition: LinkDefinition) -> None:
+        """Create a link, unless its client cannot be configured. The first one follows later."""
+        if self._link_class is None:
+            self._import_link()
+            return
         from barnabas.client.errors import ClientConfigError
-        from barnabas.server.links.link import Link
 
         try:
-            return Link(definition, self._dependencies)
+            self.links[definition.name] = self._link_class(definition, self._dependencies)
         except ClientConfigError as error:
             _log.error("Link cannot be used: link=%s error=%s", definition.name, error)
-            return None
+
+    def _import_link(self) -> None:
+        if not (self._is_importing or self._is_closed):
+            self._is_importing = True
+            self._dependencies.runtime.executor.submit(_load_link_class, self._on_imported)
+
+    def _on_imported(self, link_class: type[Link] | None, error: BaseException | None) -> None:
+        """Create the links that wait for the import, or repeat it later."""
+        self._is_importing = False
+        if self._is_closed:
+            return
+        if link_class is None:
+            _log.error("Modules of links cannot be imported, retrying: error=%s", error)
+            self._dependencies.wheel.add(_IMPORT_RETRY_MS, self._import_link)
+            return
+        self._link_class = link_class
+        for name, definition in self.table.links.items():
+            if name not in self.links and not definition.problem:
+                self._make_link(definition)
+        self._check_soon()
 
     def _check_soon(self) -> None:
         """Check the links, whose mirrors or their leaders may have changed."""
@@ -170,3 +196,9 @@ class LinkManager:
         brokers = self._dependencies.cluster.image.brokers
         live = [each.id for each in brokers.values() if not each.fenced]
         return bool(live) and min(live) == self._dependencies.node_id
+
+
+def _load_link_class() -> type[Link]:
+    from barnabas.server.links.link import Link
+
+    return Link

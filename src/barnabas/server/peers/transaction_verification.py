@@ -26,10 +26,11 @@ from barnabas.record.batch import read_header
 from barnabas.record.record import CorruptBatchError
 from barnabas.server.peers.peer_queues import Backoff, PeerQueues, PeerSettings, take_distinct
 from barnabas.storage.topic_partition import TopicPartition
+from barnabas.waiting.steps import in_parts
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from barnabas.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from barnabas.protocol.messages.produce import ProduceRequest
@@ -51,6 +52,8 @@ _VERSION = 5
 # Transactions in one request, and in one queue.
 _BATCH_MAX = 500
 _QUEUE_MAX = 10_000
+# Partitions of one request that are verified in one turn.
+_PARTITIONS_AT_ONCE = 500
 # Client version of requests that brokers send for clients of version 2.
 _CLIENT_VERSION = 2
 # Delay (ms) and number of retries while the previous transaction of the producer is still ending
@@ -476,6 +479,85 @@ class ProducedTransactions:
         pending.begin_work()
         # The records are views into the receive buffer, which the next request overwrites.
         copies.append({key: memoryview(bytearray(each)) for key, each in entries.items()})
+
+    def verify_in_parts(
+        self,
+        pending: P,
+        request: ProduceRequest,
+        entries: Entries,
+        append: Callable[[P, ProduceRequest, Entries], None],
+    ) -> None:
+        """Do the same as `verify` for many partitions, in several turns of the event loop.
+
+        The coordinator gets a query for each part of the partitions. The records are copies.
+        """
+
+        def on_verified(verified: Entries) -> None:
+            if verified:
+                append(pending, request, verified)
+            else:
+                pending.on_appended({})
+
+        _VerifiedParts(self, pending, request, entries, on_verified).verify_next()
+
+
+class _VerifiedParts:
+    """Verifies the partitions of one request, one part after the other."""
+
+    __slots__ = (
+        "_left",
+        "_on_done",
+        "_pending",
+        "_request",
+        "_transactions",
+        "_verified",
+        "context",
+    )
+
+    def __init__(
+        self,
+        transactions: ProducedTransactions,
+        pending: Pending,
+        request: ProduceRequest,
+        entries: Entries,
+        on_done: Callable[[Entries], None],
+    ) -> None:
+        self.context = pending.context
+        self._transactions = transactions
+        self._pending = pending
+        self._request = request
+        self._on_done = on_done
+        # Parts that are not verified yet, and the entries that may be appended.
+        self._left = in_parts(list(entries.items()), _PARTITIONS_AT_ONCE)
+        self._verified: Entries = {}
+
+    def verify_next(self) -> None:
+        """Verify the next part in a later turn. After the last one, pass the entries on."""
+        self.context.complete_in_slices(self._verify())
+
+    def begin_work(self) -> None:
+        """Stop reading from the connection until the records are appended."""
+        self._pending.begin_work()
+
+    def fail(self, key: TopicPartition, error: ErrorCode, message: str | None) -> None:
+        """Set the error of a partition whose records are not appended."""
+        self._pending.fail(key, error, message)
+
+    def on_appended(self, _results: dict[TopicPartition, ProduceResult]) -> None:
+        """Continue after a part without any entry that may be appended."""
+        self.verify_next()
+
+    def _verify(self) -> Generator[None, None, None]:
+        part = next(self._left, None)
+        if part is None:
+            self._on_done(self._verified)
+        else:
+            self._transactions.verify(self, self._request, dict(part), _VerifiedParts._take)
+        yield
+
+    def _take(self, _request: ProduceRequest, entries: Entries) -> None:
+        self._verified.update(entries)
+        self.verify_next()
 
 
 def _operation(version: int) -> Operation:

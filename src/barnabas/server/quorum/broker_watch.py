@@ -191,9 +191,16 @@ class BrokerWatch:
         return {} if image is None else image.brokers
 
     def _report_lost(self, broker: BrokerRegistration, reason: str) -> None:
-        """Report a broker as dead unless it has reconnected or its registration has changed."""
+        """Report a broker as dead unless it has reconnected or its registration has changed.
+
+        The controller has fenced a broker that stops, before it lets the process end. Such a report
+        has only one effect: a new process with this id need not wait for the end of the session.
+        """
         present = self._registered().get(broker.id)
-        is_same = present is not None and present.epoch == broker.epoch
-        if is_same and broker.id not in self._connections:
+        if present is None or present.epoch != broker.epoch or broker.id in self._connections:
+            return
+        if present.fenced:
+            _log.info("Process of a fenced broker has ended: id=%d", broker.id)
+        else:
             _log.warning("Broker lost: id=%d reason=%s", broker.id, reason)
-            self._listener.on_broker_lost(broker.id, broker.epoch)
+        self._listener.on_broker_lost(broker.id, broker.epoch)

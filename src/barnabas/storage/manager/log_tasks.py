@@ -24,6 +24,7 @@ from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.errors import KafkaStorageError
 from barnabas.storage.files.checkpoint import countdown
 from barnabas.storage.log.flusher import RETRY_MS
+from barnabas.waiting.steps import SLICE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,8 +44,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-# Logs processed per turn of the loop.
-_SLICE = 32
+# Logs processed per turn of the loop. A turn has fewer if they take more time than SLICE_MS: a
+# disk may let a single call wait.
+_LOGS_AT_ONCE = 32
 # Longer intervals mean "never": flush.ms and similar keys default to 2**63 - 1.
 _INTERVAL_MAX_MS = 10 * 365 * 86_400_000
 
@@ -129,15 +131,19 @@ class LogTasks:
 
     def _in_slices(self, work: Callable[[Log], object]) -> None:
         waiting = deque(self._logs)
+        monotonic_ms = self._dependencies.clock.monotonic_ms
 
         def run() -> None:
+            ends_ms = monotonic_ms() + SLICE_MS
             try:
-                for _ in range(min(_SLICE, len(waiting))):
+                for _ in range(min(_LOGS_AT_ONCE, len(waiting))):
                     log = self._logs.get(waiting.popleft())
                     if log is not None:
                         with contextlib.suppress(KafkaStorageError):
                             # The failure of the directory has already been reported.
                             work(log)
+                    if monotonic_ms() > ends_ms:
+                        break
             finally:
                 # After an exception, the work continues with the next log.
                 if waiting:

@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from barnabas.cli.admin.group_lag import PartitionProgress
-from barnabas.client.admin.group_descriptions import GroupMember
-from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.plans.assignments import CHANGES_MAX, Assignments
-
-
-def owned(*owners: str) -> list[PartitionProgress]:
-    return [
-        PartitionProgress(
-            TopicPartition("t", number),
-            0,
-            0,
-            "",
-            GroupMember(owner, None, "c", "h") if owner else None,
-        )
-        for number, owner in enumerate(owners)
-    ]
+from unit.console.samples import owned
 
 
 def test_only_changes_are_kept_with_the_time_of_their_first_sample() -> None:

@@ -23,7 +23,7 @@ from barnabas.console.messages.masking import MaskRule
 from barnabas.console.messages.one_record import Fate
 from barnabas.console.messages.reading import LargeReads, RecordReader
 from barnabas.console.search.columns import parse_columns
-from barnabas.console.search.downloads import Download, DownloadLimits, SlowClientError
+from barnabas.console.search.downloads import Download, DownloadLimits
 from barnabas.console.search.expressions import ExpressionFilter
 from barnabas.console.search.file_formats import (
     TooLargeForParquetError,
@@ -33,6 +33,7 @@ from barnabas.console.search.file_formats import (
 from barnabas.console.search.jobs import Search, make_plan
 from barnabas.console.search.ranges import Place
 from barnabas.console.search.scan import Scan
+from barnabas.console.search.streams import SlowClientError
 from barnabas.console.search.zones import UTC_ZONE
 from barnabas.runtime.clock import Clock
 from unit.console.search.records import TOPIC, LogConsumer, conditions, decoded, raw, view
@@ -284,31 +285,41 @@ def test_a_filter_that_fails_ends_a_download_with_its_reason() -> None:
     assert "line 1, column 10" in last["truncated"]
 
 
-@pytest.mark.parametrize(("seconds", "is_closed"), [(2, False), (4, True)])
-def test_a_client_that_reads_slowly_is_closed_and_others_get_their_turn(
-    seconds: int, is_closed: bool
-) -> None:
+def test_a_client_that_reads_slowly_delays_no_other_download() -> None:
     async def run() -> None:
-        clock, turns = ManualClock(), LargeReads(turn_s=600.0)
-        limits = DownloadLimits(reading_s=3.0)
+        clock, turns = ManualClock(), LargeReads(turn_s=60.0)
 
-        def begin() -> AsyncGenerator[bytes]:
-            return parts_of(consumer_of(logs()), Place("beginning"), limits, turns, clock)
+        def begin(place: Place) -> AsyncGenerator[bytes]:
+            return parts_of(consumer_of(logs()), place, DEFAULTS, turns, clock)
 
-        async def read_all() -> bytes:
-            return b"".join([part async for part in begin()])
-
-        slow = begin()
-        # The slow client has the first part of the records, and its turn.
-        await anext(slow)
-        other = asyncio.create_task(read_all())
-        clock.now_ms += seconds * 1000
-        if is_closed:
-            with pytest.raises(SlowClientError, match="did not read the messages"):
-                await anext(slow)
-        else:
-            await anext(slow)
-            await slow.aclose()
-        assert (await other).count(b"offset") == 60
+        slow = [begin(Place("beginning")), begin(Place())]
+        first = [await anext(each) for each in slow]
+        others = [b"".join([part async for part in begin(Place("beginning"))]) for _ in range(2)]
+        assert [other.count(b"offset") for other in others] == [60, 60]
+        rest = [b"".join([part async for part in each]) for each in slow]
+        assert [(a + b).count(b"offset") for a, b in zip(first, rest, strict=True)] == [60, 4]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("seconds", "is_closed"), [(12, False), (14, True)])
+def test_a_client_that_exceeds_the_time_limit_is_closed(seconds: int, is_closed: bool) -> None:
+    async def run() -> None:
+        clock, limits = ManualClock(), DownloadLimits(seconds=10.0, reading_s=3.0)
+        slow = parts_of(consumer_of(logs()), Place("beginning"), limits, LargeReads(), clock)
+        await anext(slow)
+        clock.now_ms += seconds * 1000
+        if is_closed:
+            with pytest.raises(SlowClientError, match="within its time limit"):
+                await anext(slow)
+        else:
+            rest = rows_of("jsonl", b"".join([part async for part in slow]))
+            assert rest == [{"truncated": "the limit is 10 s"}]
+
+    asyncio.run(run())
+
+
+def test_a_file_ends_early_if_too_much_of_one_fetch_waits_for_the_client() -> None:
+    *rows, last = downloaded(logs(), Place("beginning"), DownloadLimits(spooled=10))
+    assert len(rows) == 7
+    assert last == {"truncated": "the limit is 10 bytes of one fetch in the file"}

@@ -41,6 +41,7 @@ class MirroringBroker:
         self.throttle.bytes_per_second = UNLIMITED
         local = self.set.manager.mirror_replicas(self.throttle)
         settings = FetcherSettings(-1, lambda: -1, lambda: self.version, ReplicationConfig())
+        self.local = local
         self.fetchers = LinkFetchers(
             "prod",
             self.channels,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.metadata.acls import Acl
 from barnabas.replication.links.link_table import (
     NO_TOPIC_ID,
     REASON_CHARACTERS_MAX,
@@ -11,6 +12,9 @@ from barnabas.replication.links.link_table import (
     MirrorState,
     MirrorTopic,
     PromotionRequest,
+    TruncationPolicy,
+    acl_name,
+    acl_value,
     client_key_of,
     promotion_value,
     read_links,
@@ -71,7 +75,13 @@ def test_a_mirror_with_an_unreadable_state_stays_read_only(value: str) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("topics", "("), ("groups", "a{9999}"), ("bytes.per.second", "x"), ("group.sync.ms", "")],
+    [
+        ("topics", "("),
+        ("groups", "a{9999}"),
+        ("bytes.per.second", "x"),
+        ("group.sync.ms", ""),
+        ("on.truncation", "merge"),
+    ],
 )
 def test_a_link_with_an_unusable_setting_has_a_problem(key: str, value: str) -> None:
     table = read_links({**CONFIGS, f"barnabas.link.prod.{key}": value})
@@ -131,6 +141,36 @@ def test_a_conflict_of_one_link_does_not_hide_the_mirror_of_another(
     table = read_links({each.config_name: each.config_value for each in (mirror, conflict)})
 
     assert table.mirrors == {"orders": mirror}
+
+
+@pytest.mark.parametrize(
+    ("state", "is_paused", "is_reversed"),
+    [("active", False, False), ("paused", True, False), ("reversed", True, True)],
+)
+def test_a_reversed_link_is_paused(state: str, is_paused: bool, is_reversed: bool) -> None:
+    link = read_links({"barnabas.link.prod.state": state}).links["prod"]
+
+    assert (link.is_paused, link.is_reversed) == (is_paused, is_reversed)
+
+
+def test_a_link_follows_truncations_and_copies_acls_by_choice() -> None:
+    prefix = "barnabas.link.prod."
+    plain = read_links({f"{prefix}topics": "orders"}).links["prod"]
+    assert (plain.on_truncation, plain.copies_acls) == (TruncationPolicy.STOP, False)
+    chosen = read_links({f"{prefix}on.truncation": "follow", f"{prefix}acls": "true"}).links["prod"]
+
+    assert (chosen.on_truncation, chosen.copies_acls) == (TruncationPolicy.FOLLOW, True)
+
+
+def test_acls_of_a_link_are_read_as_they_were_written() -> None:
+    acl = Acl(2, "orders", 3, "User:app", "*", 3, 3)
+    name = acl_name("prod", acl)
+    configs = {name: acl_value(acl), "barnabas.link.prod.acl.damaged": "{"}
+    link = read_links(configs).links["prod"]
+
+    assert link.acls == {name: acl}
+    assert not link.client
+    assert client_key_of(name) is None
 
 
 def test_clients_write_to_topics_that_are_promoted_or_in_conflict() -> None:

@@ -14,6 +14,7 @@ CONFIGS = {
     "barnabas.link.prod.topics": "orders.*",
     "barnabas.link.lab.state": "paused",
     "barnabas.link.odd.topics": "(",
+    "barnabas.link.old.state": "reversed",
     **{
         mirror.config_name: mirror.config_value
         for mirror in (
@@ -46,7 +47,8 @@ def test_without_links_there_are_no_series() -> None:
 
 
 @pytest.mark.parametrize(
-    ("link", "state"), [("prod", "active"), ("lab", "paused"), ("odd", "invalid")]
+    ("link", "state"),
+    [("prod", "active"), ("lab", "paused"), ("odd", "invalid"), ("old", "reversed")],
 )
 def test_a_link_has_one_state(link: str, state: str) -> None:
     found = samples(CONFIGS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from barnabas.metadata.broker_registration import BrokerRegistration, Endpoint
 from barnabas.network.channel import ChannelDependencies
@@ -74,6 +76,31 @@ def test_a_broker_whose_listener_refuses_connections_is_dead() -> None:
     watch.on_closed(CONNECTION)
     assert controller.suspected == [BROKER]
     assert world.run_until(lambda: controller.lost == [BROKER], 2_000)
+
+
+@pytest.mark.parametrize(
+    ("fenced", "logged"),
+    [
+        (True, "Process of a fenced broker has ended: id=2"),
+        (False, "Broker lost: id=2 reason=no response at broker:9092"),
+    ],
+    ids=["after its shutdown", "while it serves"],
+)
+def test_the_end_of_a_broker_is_a_warning_unless_the_broker_is_fenced(
+    fenced: bool, logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    world = SimWorld(1)
+    world.host("broker")
+    watch, controller = watched(world)
+    brokers = controller.image.brokers
+    brokers[BROKER] = replace(brokers[BROKER], fenced=fenced)
+    watch.on_closed(CONNECTION)
+    # The session ends in both cases, so that a new process can register at once.
+    assert world.run_until(lambda: controller.lost == [BROKER], 2_000)
+    (record,) = [each for each in caplog.records if "broker_watch" in each.name]
+    assert record.getMessage() == logged
+    assert record.levelno == (logging.INFO if fenced else logging.WARNING)
 
 
 @pytest.mark.parametrize("reconnects", [False, True], ids=["no connection", "a new connection"])

@@ -46,6 +46,7 @@ from barnabas.waiting.steps import in_parts
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from barnabas.protocol.messages.fetch import ForgottenTopic
     from barnabas.protocol.schema import Message
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.replication.requests.fetch_session import FetchContext
@@ -124,11 +125,11 @@ class FetchHandler:
     ) -> Generator[None, None, FetchContext]:
         """Open the session of a request with many partitions."""
         if not params.is_from_follower:
-            check_width(
-                [topic.partitions for topic in request.topics]
-                + [topic.partitions for topic in request.forgotten_topics_data],
-                PARTITIONS_MAX,
-            )
+            topics: list[FetchTopic | ForgottenTopic] = [
+                *request.topics,
+                *request.forgotten_topics_data,
+            ]
+            check_width(topics, (topic.partitions for topic in topics), PARTITIONS_MAX)
         session_request = yield from self._session_request_in_steps(version, request, params)
         return (yield from self._sessions.open_in_steps(session_request, self._cluster.topic_name))
 
@@ -244,6 +245,7 @@ class FetchHandler:
         short.forgotten_topics_data = []
         requested: list[RequestedPartition] = []
         for topic in request.topics:
+            yield
             for part in in_parts(topic.partitions, _AT_ONCE):
                 short.topics = [
                     FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=part)
