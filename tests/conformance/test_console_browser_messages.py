@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import pytest
 
 from barnabas.client.facade import Client
 from conformance.console_process import HOSTILE, Running, running_console
+from conformance.console_user import ConsoleUser
 from conformance.page_checks import poor_layout, violations
 from tools.chromium import IS_INSTALLED, Chromium
+from waiting import eventually
 
 pytestmark = [
     pytest.mark.conformance,
@@ -22,6 +26,8 @@ BATCH = 5_000
 # Longer than a row of the list.
 LONG_VALUE = b'{"n": 0, "text": "' + b"long " * 200 + HOSTILE.replace('"', "'").encode() + b'"}'
 STATE = "document.getElementById('search').dataset.state"
+# Takes a hundred steps for each message, so that a search of all of them takes many seconds.
+SLOW = "[1,2,3,4,5,6,7,8,9,10].exists(x, [1,2,3,4,5,6,7,8,9,10].exists(y, x * y == -value.n))"
 ROWS = "[...document.querySelectorAll('#messages tr[id]')].map((each) => each.textContent)"
 
 
@@ -68,6 +74,27 @@ def test_a_search_shows_what_it_finds_while_it_runs_and_opened_values_stay_open(
         assert poor_layout(browser) == []
     assert violations(browser) == []
     assert browser.page_errors() == []
+
+
+def test_a_long_search_is_stopped_and_goes_on(running: Running, browser: Chromium) -> None:
+    user = ConsoleUser(browser, running.url)
+
+    def examined() -> int:
+        found = re.search(r"([\d ]+) of [\d ]+ offsets examined", user.text())
+        return int(found[1].replace(" ", "")) if found else 0
+
+    browser.open(f"{running.url}/messages?topic={TOPIC}&from=beginning&filter={quote(SLOW)}")
+    user.sees("Searching", r"\d+ %")
+    eventually(examined)
+    user.press("Stop")
+    user.sees("it was stopped")
+    stopped_at = examined()
+    assert stopped_at < COUNT
+    user.press("Go on")
+    user.sees("Searching")
+    eventually(lambda: examined() > stopped_at)
+    user.press("Stop")
+    user.sees("it was stopped")
 
 
 def test_a_value_is_copied_by_a_button(running: Running, browser: Chromium) -> None:

@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.skipif(not IS_INSTALLED, reason="chromium is missing (make debian-packages)"),
 ]
 
-TOPIC = "moves-planned"
+TOPIC, SLOW = "moves-planned", "moves-slow"
 
 
 def test_a_broker_is_emptied_by_a_plan_that_is_previewed_and_ends() -> None:
@@ -54,3 +54,34 @@ def test_a_broker_is_emptied_by_a_plan_that_is_previewed_and_ends() -> None:
         eventually(lambda: brokers() == {(1,)}, brokers)
         user.open("/reassignments")
         user.sees("No replicas move")
+        stop_a_slow_move(user, client)
+
+
+def stop_a_slow_move(user: ConsoleUser, client: Client) -> None:
+    """Move a partition with a limit by which the copy takes minutes, and cancel that."""
+    client.create_topic(SLOW, 1, 1)
+    source = client.describe_topics([SLOW])[SLOW].partitions[0].leader
+    with client.producer() as producer:
+        for _ in range(40):
+            producer.send(SLOW, b"x" * 100_000)
+    part = user.part("Move a partition")
+    part.fill(Topic=SLOW, Partition="0")
+    part.type("Brokers", f"{source},{3 - source}")
+    part.type("Limit", "20000")
+    part.press("Move")
+    user.sees("19.5 KiB a second")
+    user.press("Move them")
+    user.sees(f"began to move {SLOW}-0")
+    user.finds("document.querySelector('progress')?.value > 0")
+    assert user.row(f"{SLOW}:0")
+    user.press("Cancel all moves")
+    row = list(user.row(f"{SLOW}-0").values())
+    assert row[2] == str(source)
+    user.press("Cancel the move")
+    user.sees("canceled 1 reassignment")
+    user.sees("No replicas move")
+
+    def replicas() -> tuple[int, ...]:
+        return tuple(client.describe_topics([SLOW])[SLOW].partitions[0].replicas)
+
+    eventually(lambda: replicas() == (source,), replicas)

@@ -12,17 +12,20 @@ import pytest
 
 import barnabas
 from barnabas.client.admin.acls import Acl, AclOperation, AclPermission, AclResourceType
+from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.spark.metrics import QueryMetrics, QueryMetricsServer
 from barnabas.spark.pipelines.project import NewProject, create_project, load_project
 from barnabas.testing.free_ports import HOST, free_ports
 from conformance.console_process import running_console
 from conformance.console_user import ConsoleUser
+from conformance.hanging_transaction import UNASSIGNED_PRODUCER_ID, open_a_transaction_that_hangs
 from conformance.sasl_brokers import SaslBarnabas, authorized_settings
 from conformance.token_logins import plain
 from deploy import prometheus_server
 from tools.chromium import IS_INSTALLED, Chromium
 from unit.spark.pipelines.stored_checkpoints import write_run
 from unit.spark.query_batches import batch
+from waiting import eventually
 
 pytestmark = [
     pytest.mark.conformance,
@@ -161,6 +164,32 @@ def test_the_busiest_topics_and_clients_are_on_the_first_page(user: ConsoleUser)
     assert client["Principal"] == "User:admin"
 
 
+def test_a_topic_shows_its_groups_with_lag_and_its_partitions_with_sizes_and_rates(
+    user: ConsoleUser,
+) -> None:
+    def rate() -> float:
+        user.open("/topic", name=TOPIC)
+        shown = user.row("0", "Partitions")["Records in/s"].replace(" ", "")
+        return float(shown) if re.fullmatch(r"[\d.]+", shown) else 0.0
+
+    eventually(rate)
+    partition = user.row("0", "Partitions")
+    assert re.fullmatch(r"[\d.]+ [KMG]?i?B", partition["Size"])
+    assert int(partition["Records"].replace(" ", "")) > 0
+
+    def lag_in_time() -> str:
+        user.open("/topic", name=TOPIC)
+        rows = [each for each in user.rows() if each.get("Group") == GROUP]
+        return rows[0]["Lag in time"].replace("–", "") if rows else ""
+
+    eventually(lag_in_time)
+    group = user.row(GROUP)
+    assert group["Partitions with offsets"] == "1"
+    assert int(group["Lag"].replace(" ", "")) > 0
+    user.press(GROUP)
+    assert re.match(r"\d", user.row(f"{TOPIC}:0")["Lag in time"])
+
+
 @pytest.mark.skipif(not prometheus_server.IS_INSTALLED, reason="prometheus is missing")
 def test_charts_have_what_prometheus_collected_before_the_console_started(
     broker: SaslBarnabas, client: barnabas.Client, metrics: str, browser: Chromium, tmp_path: Path
@@ -220,6 +249,31 @@ def test_open_transactions_and_producers_are_shown_and_a_producer_is_fenced(
         user.sees("fenced the producer")
         with pytest.raises(barnabas.ClientError):
             producer.commit_transaction()
+
+
+def test_a_hanging_transaction_is_found_and_aborted(
+    user: ConsoleUser, client: barnabas.Client, broker: SaslBarnabas
+) -> None:
+    topic = "nodes-hanging"
+    client.create_topic(topic, 1, 1)
+    brokers = ConfigResource(ResourceType.BROKER, "")
+    verification = "transaction.partition.verification.enable"
+    client.admin.alter_configs(brokers, {verification: "false"})
+    open_a_transaction_that_hangs(broker.bootstrap, topic)
+    client.admin.alter_configs(brokers, {verification: None})
+    user.open("/transactions")
+    user.form_of("Open for longer than").press("Search")
+    assert user.row(f"{topic}:0")["Producer id"] == str(UNASSIGNED_PRODUCER_ID)
+    user.press("Abort")
+    user.sees(topic)
+    user.press("Abort")
+    user.sees("aborted the transaction")
+
+    def is_gone() -> bool:
+        user.open("/transactions/hanging")
+        return "No transaction hangs" in user.text()
+
+    eventually(is_gone)
 
 
 def test_a_quota_is_set_and_removed(user: ConsoleUser) -> None:
@@ -298,6 +352,19 @@ def test_entries_users_and_the_rights_of_a_user_are_shown(
     assert "write" in row["Is denied"]
 
 
+def test_a_page_without_a_right_names_the_entry_that_would_help(
+    broker: SaslBarnabas, client: barnabas.Client, browser: Chromium
+) -> None:
+    options = ["-X", "security.protocol=SASL_PLAINTEXT", "-X", "sasl.mechanism=PLAIN"]
+    options += ["-X", "sasl.username=bob", "-X", "sasl.password=bob-secret", "--interval", "3600"]
+    with running_console(broker.sasl_bootstrap, *options) as running:
+        user = ConsoleUser(browser, running.url)
+        user.open("/topic", name=TOPIC)
+        user.sees(f"barnabas acls add User:bob --operation describe --topic {TOPIC}")
+        status = "performance.getEntriesByType('navigation')[0].responseStatus"
+        assert browser.run(status) == 403
+
+
 def test_flows_of_pipelines_and_streaming_queries_are_shown(user: ConsoleUser) -> None:
     user.open("/")
     user.press("Pipelines")
@@ -321,3 +388,11 @@ def test_the_page_why_names_what_a_group_waits_for(
         producer.abort_transaction()
     user.open("/why", target=GROUP, ask=1)
     user.sees("no members")
+
+
+def test_the_page_doctor_lists_what_it_examined(user: ConsoleUser) -> None:
+    user.open("/")
+    user.press("Doctor")
+    user.press("Examine the addresses and the cluster")
+    user.sees(r"No problems found|\d+ problems?")
+    assert len(user.finds("[...document.querySelectorAll('.findings li')].map(textOf)")) > 3

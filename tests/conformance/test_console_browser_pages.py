@@ -53,6 +53,13 @@ def connect() -> Iterator[ConnectServer]:
 
 
 @pytest.fixture(scope="module")
+def other_connect() -> Iterator[ConnectServer]:
+    with ConnectServer() as server:
+        server.add("copies", table="copies")
+        yield server
+
+
+@pytest.fixture(scope="module")
 def registry(
     clients_bootstrap: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SchemaRegistry]:
@@ -72,7 +79,10 @@ def registry(
 
 @pytest.fixture(scope="module")
 def running(
-    clients_bootstrap: str, registry: SchemaRegistry, connect: ConnectServer
+    clients_bootstrap: str,
+    registry: SchemaRegistry,
+    connect: ConnectServer,
+    other_connect: ConnectServer,
 ) -> Iterator[Running]:
     with Client(clients_bootstrap) as client:
         if LONG not in client.topics():
@@ -88,7 +98,8 @@ def running(
                 f"barnabas.link.browsed.topic.absent-{LONG[:200]}": f"stopped 00 {HOSTILE}",
             },
         )
-    options = ["--registry", registry.url, "--connect", f"local={connect.url}", "--interval", "1"]
+    options = ["--registry", registry.url, "--interval", "1"]
+    options += ["--connect", f"local={connect.url}", "--connect", f"other={other_connect.url}"]
     with running_console(clients_bootstrap, *options) as found:
         yield found
 
@@ -153,6 +164,24 @@ def test_a_person_mends_the_errors_of_a_form_and_creates_a_connector(
     assert connect.connectors["typed"]["table"] == "orders"
 
 
+def test_connectors_of_several_clusters_show_the_errors_of_tasks_and_are_restarted(
+    running: Running, browser: Chromium, connect: ConnectServer
+) -> None:
+    connect.add("failing", tasks=[task(0), task(1, "no such table\n\tat org.example")], table="a")
+    browser.shape(1280, 900, dark=False)
+    user = ConsoleUser(browser, running.url)
+    user.open("/connect")
+    assert user.row("copies")["Connect cluster"] == "other"
+    failing = user.row("failing")
+    assert failing["Connect cluster"] == "local"
+    assert failing["Tasks that run"] == "1 of 2, 1 failed"
+    user.press("failing")
+    assert user.row("1")["Error"].startswith("no such table")
+    user.press("Restart what failed")
+    user.sees("restarted")
+    assert any("/connectors/failing/restart" in each for each in connect.requests)
+
+
 def test_schemas_show_versions_differences_and_levels_and_a_draft_is_checked(
     running: Running, browser: Chromium
 ) -> None:
@@ -176,3 +205,9 @@ def test_schemas_show_versions_differences_and_levels_and_a_draft_is_checked(
     part.choose("Compatibility", "FULL")
     part.form_of("Compatibility").press("Set")
     user.sees("Compatibility FULL")
+    user.open("/schemas/draft", subject="browser-pages-registered")
+    user.type("Schema", '{"type": "string"}')
+    user.press("Register")
+    user.sees("the first version")
+    user.press("Register it")
+    user.sees("registered browser-pages-registered version 1")

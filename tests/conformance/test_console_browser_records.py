@@ -15,10 +15,12 @@ import pytest
 
 from barnabas.client.facade import Client
 from barnabas.serializers import AvroSerializer, SchemaRegistry
+from barnabas.serializers.schema import encode_header
 from conformance.console_process import running_console
 from conformance.console_user import ConsoleUser
 from tools.chromium import IS_INSTALLED, Chromium
 from unit.serializers.registry_server import RegistryServer
+from waiting import eventually_equal
 
 pytestmark = [
     pytest.mark.conformance,
@@ -26,7 +28,10 @@ pytestmark = [
 ]
 
 FLIGHTS, FORMATS, MASKED = "user-flights", "user-formats", "user-masked"
-KEYS, TRANSACTIONS = "user-keys", "user-transactions"
+KEYS, TRANSACTIONS, DISPLAYED = "user-keys", "user-transactions", "user-displayed"
+# 22:13:20 in UTC on the first day of the records of `DISPLAYED`.
+EVENING_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
 CARD = "4111-1111-1111-1234"
 MASKS = f"""
 [[mask]]
@@ -49,6 +54,7 @@ def client(clients_bootstrap: str) -> Iterator[Client]:
     with Client(clients_bootstrap) as made:
         for name in (FLIGHTS, FORMATS, MASKED, KEYS, TRANSACTIONS):
             made.create_topic(name, 1, 1)
+        made.create_topic(DISPLAYED, 1, 1, {"retention.ms": "-1"})
         yield made
 
 
@@ -63,6 +69,8 @@ def registry(client: Client) -> Iterator[str]:
             producer.send(FORMATS, cbor2.dumps({"cbor": 44}))
             producer.send(FORMATS, b"<flight><delay>45</delay></flight>")
             producer.send(FORMATS, bytes(range(250, 256)))
+            schema = server.add('{"type": "object"}', "JSON")
+            producer.send(FORMATS, encode_header(schema) + b'{"schema":46}')
         yield server.url
 
 
@@ -82,6 +90,18 @@ def user(
     ):
         running.log_in(browser, "/topics")
         yield ConsoleUser(browser, running.url)
+
+
+@pytest.fixture(scope="module")
+def displayed(client: Client) -> None:
+    """Two records, an hour apart, whose JSON is stored without spaces and with escapes."""
+    with client.producer() as producer:
+        headers = [("trace", b"42")]
+        for number, value in enumerate(
+            (b'{"amount":67.18,"city":"Z\\u00fcrich"}', b'{"amount":5.0,"order":{"id":"a1"}}')
+        ):
+            at = EVENING_MS + number * HOUR_MS
+            producer.send(DISPLAYED, value, b"k%d" % number, headers=headers, timestamp_ms=at)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +128,101 @@ def test_a_filter_in_cel_finds_messages_and_shows_where_it_is_wrong(
     user.sees("filter is not valid", r"value\.delay > *\^")
 
 
+def test_a_filter_has_all_fields_of_a_message_and_stays_in_the_address(
+    user: ConsoleUser, displayed: None
+) -> None:
+    wanted = (
+        'value.amount > 50.0 && key == "k0" && headers.trace == "42" && partition == 0 '
+        '&& offset == 0 && time < timestamp("2024-01-01T00:00:00Z") && size > 20'
+    )
+    user.open("/messages", topic=DISPLAYED)
+    user.type("Filter", wanted)
+    user.press("Search")
+    user.sees("1 found", "2 of 2 offsets examined")
+    address = str(user.finds("location.pathname + location.search"))
+    user.open("/topics")
+    user.open(address)
+    user.sees("1 found")
+    assert user.finds("field(document.body, 'Filter').value") == wanted
+
+
+def test_a_text_is_found_as_the_page_displays_it_in_any_case(
+    user: ConsoleUser, displayed: None
+) -> None:
+    user.open("/messages", topic=DISPLAYED, **{"from": "beginning"})
+    # The record has no space there, and an escape for the letter.
+    for text, ignores_case, found in (
+        ('"amount": 67.18', False, 1),
+        ("Zürich", False, 1),
+        ("zÜRICH", False, 0),
+        ("zÜRICH", True, 1),
+    ):
+        user.type("Contains", text)
+        if ignores_case:
+            user.part("More conditions").check("Ignore case")
+        user.press("Search")
+        user.sees(f"{found} found", "2 of 2 offsets examined")
+
+
+def test_paths_into_json_and_sizes_are_columns(user: ConsoleUser, displayed: None) -> None:
+    user.open("/messages", topic=DISPLAYED, **{"from": "beginning"})
+    user.part("Columns, time zone").type("Columns", "size,value.order.id")
+    user.press("Search")
+    user.sees("2 found")
+    row = user.row("0:1")
+    # Key, value and header have 2, 34 and 7 bytes.
+    assert (row["Size"], row["value.order.id"]) == ("43 B", "a1")
+    user.press("Remove the column size")
+    user.sees("2 found")
+    assert "Size" not in user.row("0:1")
+    user.press("size")
+    user.sees("2 found")
+    assert user.row("0:1")["Size"] == "43 B"
+
+
+def test_messages_from_an_offset_or_a_time_are_shown_in_a_time_zone(
+    user: ConsoleUser, displayed: None
+) -> None:
+    user.open("/messages", topic=DISPLAYED)
+    user.choose("From", "an offset")
+    user.type("Offset", "1")
+    user.press("Search")
+    user.sees("1 found")
+    assert user.row("0:1")["Time"].startswith("2023-11-14 23:13:20")
+    user.part("Columns, time zone").type("Time zone", "Asia/Tokyo")
+    user.press("Search")
+    user.sees("1 found")
+    assert user.row("0:1")["Time"].startswith("2023-11-15 08:13:20")
+    # The browser remembers the zone, and the form reads times in it.
+    user.open("/messages", topic=DISPLAYED)
+    user.choose("From", "a time")
+    user.type("Time (Asia/Tokyo)", "2023-11-15T08:00")
+    user.press("Search")
+    user.sees("1 found", "0:1")
+    user.part("Columns, time zone").type("Time zone", "UTC")
+    user.press("Search")
+    user.sees(r"Time \(UTC\)")
+
+
+def test_long_values_collapse_and_all_open_by_a_link(user: ConsoleUser, client: Client) -> None:
+    topic = "user-long"
+    client.create_topic(topic, 1, 1)
+    with client.producer() as producer:
+        for _ in range(2):
+            producer.send(topic, b"long " * 100)
+    values = "document.querySelectorAll('#messages details')"
+
+    def are_open() -> list[bool]:
+        return list(user.browser.run(f"[...{values}].map((each) => each.open)"))
+
+    user.open("/messages", topic=topic, **{"from": "beginning"})
+    eventually_equal(are_open, [False, False])
+    user.press("Expand all")
+    eventually_equal(are_open, [True, True])
+    user.press("Collapse all")
+    eventually_equal(are_open, [False, False])
+
+
 def test_a_search_is_downloaded_as_json_lines_csv_and_parquet(
     user: ConsoleUser, flights: None, tmp_path: Path
 ) -> None:
@@ -125,9 +240,10 @@ def test_a_search_is_downloaded_as_json_lines_csv_and_parquet(
 
 def test_formats_besides_json_and_text_are_shown_as_json_xml_and_hex(user: ConsoleUser) -> None:
     user.open("/messages", topic=FORMATS, **{"from": "beginning"})
-    user.sees("5 found")
+    user.sees("6 found")
     shown = [each["Value"] for each in user.rows()]
     wanted = ['"delay": 42', '"pack": 43', '"cbor": 44', "<delay>45", "fa fb fc fd fe ff"]
+    wanted.append('"schema": 46')
     assert [part for part, text in zip(wanted, shown, strict=True) if part not in text] == []
     user.press("0:2")
     user.choose("Value as", "bytes")
@@ -175,6 +291,10 @@ def test_internal_topics_say_in_words_what_their_records_do(
     user.type("Contains", "user-group")
     user.press("Search")
     user.sees(f"The group user-group commits offset 42 of {KEYS}, partition 0")
+    with client.producer(transactional_id="user-words") as producer:
+        producer.init_transactions()
+    user.open("/messages", topic="__transaction_state", text="user-words", **{"from": "beginning"})
+    user.sees(r"The transaction of user-words is empty: producer \d+, epoch 0")
 
 
 def test_each_offset_of_a_transaction_is_explained_with_its_batch(

@@ -233,6 +233,30 @@ def test_a_source_that_has_lost_records_stops_its_mirror(
     ]
 
 
+def test_a_stopped_mirror_follows_its_source_after_the_operator_chose_so(
+    linked: Linked, source: BrokerProcess, target: BrokerProcess, topic: str
+) -> None:
+    linked.create_topic(topic)
+    linked.create_link("orders-.*")
+    for number in range(5):
+        linked.produce(topic, [f"old-{number}"])
+    linked.await_mirrored(topic)
+    source.kill()
+    (log_file,) = (source.data_directory / f"{topic}-0").glob("*.log")
+    with log_file.open("r+b") as file:
+        file.truncate(log_file.stat().st_size - 1)
+    source.start()
+    linked.produce(topic, ["new"] * 3)
+    eventually(lambda: linked.state(topic)["state"] == "stopped")
+    words = ["--topic", topic, "--on-truncation", "follow"]
+    linked.shell.ok("links", "resume", LINK, *words)
+    expected = [b"old-0", b"old-1", b"old-2", b"old-3", b"new", b"new", b"new"]
+    eventually_equal(lambda: [each[3] for each in read_all(linked.target, topic)], expected)
+
+    assert_same_bytes(source, target, topic)
+    assert linked.state(topic)["state"] == "active"
+
+
 def test_a_consumer_goes_on_at_the_promoted_mirror(linked: Linked, topic: str) -> None:
     linked.create_topic(topic)
     linked.create_link("orders-.*", "readers")

@@ -66,6 +66,13 @@ topics_option = click.option(
     "--topic", "names", multiple=True, metavar="TOPIC", help="Only this mirror; may be repeated."
 )
 
+truncation_option = click.option(
+    "--on-truncation",
+    type=click.Choice([str(each) for each in TruncationPolicy]),
+    help="What all mirrors of the link do if the source has lost records, as by an unclean "
+    "election: stop, which is the default of a new link, or remove the records too.",
+)
+
 
 @click.group(epilog=EXAMPLES)
 def links() -> None:
@@ -85,14 +92,7 @@ def links() -> None:
 @click.option("--topics", "topics", default="", metavar="REGEX", help="Topics to mirror.")
 @click.option("--groups", "groups", default="", metavar="REGEX", help="Groups to copy offsets of.")
 @click.option("--acls", is_flag=True, help="Copy the ACLs of mirrored topics and groups.")
-@click.option(
-    "--on-truncation",
-    type=click.Choice([str(each) for each in TruncationPolicy]),
-    default=str(TruncationPolicy.STOP),
-    show_default=True,
-    help="What mirrors do if the source has lost records, as by an unclean election: stop, or "
-    "remove the records too.",
-)
+@truncation_option
 @click.option("--throttle", type=Size(min=1), help="Bytes per second of each broker.")
 @click.option("--group-interval", type=int, metavar="MS", help="Interval of the copies of offsets.")
 @click.option("--no-check", is_flag=True, help="Do not connect to the source cluster from here.")
@@ -121,7 +121,7 @@ def create(
         settings[BYTES_PER_SECOND] = str(given["throttle"])
     if given["group_interval"]:
         settings[GROUP_SYNC_MS] = str(given["group_interval"])
-    if given["on_truncation"] != TruncationPolicy.STOP:
+    if given["on_truncation"]:
         settings[ON_TRUNCATION] = given["on_truncation"]
     if given["acls"]:
         settings[ACLS] = "true"
@@ -201,17 +201,27 @@ def pause(name: str, names: Sequence[str], options: ClientOptions) -> None:
 @links.command("resume", epilog="\b\nExamples:\n  barnabas links resume prod\n")
 @click.argument("name")
 @topics_option
+@truncation_option
 @client_options
-def resume(name: str, names: Sequence[str], options: ClientOptions) -> None:
+def resume(
+    name: str, names: Sequence[str], on_truncation: str | None, options: ClientOptions
+) -> None:
     """Fetch again, of the whole link or of some mirrors.
 
-    A stopped mirror stops again if its source still has another log.
+    A stopped mirror stops again if its source still has another log. With --on-truncation follow,
+    it removes the records that the source has lost.
     """
-    _set_state(name, names, MirrorState.ACTIVE, options)
+    _set_state(name, names, MirrorState.ACTIVE, options, on_truncation)
     echo(f"resumed {', '.join(names) or f'link {name}'}")
 
 
-def _set_state(name: str, names: Sequence[str], state: MirrorState, options: ClientOptions) -> None:
+def _set_state(
+    name: str,
+    names: Sequence[str],
+    state: MirrorState,
+    options: ClientOptions,
+    on_truncation: str | None = None,
+) -> None:
     """Set the state of the mirrors with these names, or without names that of the link."""
     with connected(options) as client:
         table = read_table(client)
@@ -221,6 +231,8 @@ def _set_state(name: str, names: Sequence[str], state: MirrorState, options: Cli
                 f"link {name} is reversed, its source mirrors this cluster: `barnabas links "
                 f"failback {name}` moves the topics back"
             )
+        if on_truncation:
+            change(client, {setting_name(name, ON_TRUNCATION): on_truncation})
         if names:
             set_states(client, _chosen_mirrors(table, name, names), state)
         else:

@@ -42,8 +42,8 @@ _log = logging.getLogger(__name__)
 
 _ACKS_ALL = -1
 _TIMEOUT_MS = 30_000
-# Markers to write in one turn of the event loop: each takes 0.2 ms.
-WRITTEN_AT_ONCE = 20
+# Markers to write in one step. Each takes 0.2 ms, and up to 5 ms on a slow or busy machine.
+WRITTEN_AT_ONCE = 4
 # Errors of a group coordinator that is on another broker or not ready. As in Kafka, the sender
 # finds the leader again.
 _NOT_READY = frozenset(
