@@ -72,6 +72,7 @@ class Advice(Enum):
     RESET_TO_OFFSET = "groups reset --topic {topic} --to-offset {offset} -- {group}"
     RESUME_LINK = "links resume -- {link}"
     RESUME_MIRROR = "links resume --topic {topic} -- {link}"
+    FOLLOW_SOURCE = "links resume --topic {topic} --on-truncation follow -- {link}"
     SET_MIN_ISR = "configs set topic -- {topic} min.insync.replicas={replicas}"
     SHOW_KEYS = "consume -p {partition} --from -20 -e -f %k -- {topic}"
     SHOW_RECORD = "consume -p {partition} --from {offset} -n 1 -- {topic}"

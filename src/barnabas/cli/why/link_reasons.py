@@ -90,13 +90,15 @@ def mirror_reasons(status: LinkStatus, mirror: MirrorStatus) -> list[Reason]:
     head = f"it is a read-only mirror of link {link}"
     promote = Advice.PROMOTE_MIRROR.text(link=link, topic=found.topic)
     resume = Advice.RESUME_MIRROR.text(link=link, topic=found.topic)
+    follow = Advice.FOLLOW_SOURCE.text(link=link, topic=found.topic)
     if found.state is MirrorState.STOPPED:
         return [
             wrong(
                 "mirror-stopped",
                 f"{head}, which has stopped: {found.reason}",
                 f"make it an ordinary topic as it is: {promote}; or delete the topic, and mirror "
-                f"it from its start: {resume}",
+                f"it from its start: {resume}; or, if the source has lost records, remove them "
+                f"here too: {follow}",
             )
         ]
     if found.state is MirrorState.PAUSED:
