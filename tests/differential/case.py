@@ -34,6 +34,8 @@ class Case:
     play: Callable[[Scene], None]
     # Versions in which the case runs. Empty means all versions that both brokers serve.
     versions: frozenset[int] = frozenset()
+    # Whether `make check` leaves it out.
+    is_nightly: bool = False
 
     def __str__(self) -> str:
         return f"{self.api.name.lower()}: {self.name}"
@@ -82,6 +84,14 @@ def spans(versions: Sequence[int]) -> str:
         else:
             spans.append([version, version])
     return "v" + ",".join(f"{a}-{b}" if a < b else f"{a}" for a, b in spans)
+
+
+def is_left_out(state: int, number: int) -> bool:
+    """Return whether `make check` leaves out the request with this number in a state.
+
+    It sends each request in every third state, and in each state every third request.
+    """
+    return (state + number) % 3 != 0
 
 
 CASES: list[Case] = []

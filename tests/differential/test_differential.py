@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from differential.all_cases import CASES
+from selection import nightly_unless
 
 if TYPE_CHECKING:
     from differential.case import Case
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.conformance
 
 
-@pytest.mark.parametrize("each", CASES, ids=str)
+@pytest.mark.parametrize("each", nightly_unless(lambda each: not each.is_nightly, CASES), ids=str)
 def test_the_responses_are_equal(each: Case, pair: Pair, pytestconfig: pytest.Config) -> None:
     found = each.run(pair, every_version=pytestconfig.option.nightly)
     assert not found, "\n" + "\n".join(found)

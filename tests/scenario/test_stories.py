@@ -32,6 +32,7 @@ NIGHTLY = {
     "paused-producer-is-fenced",
     "preferred-leader-comes-back",
     "producer-dies-in-the-middle",
+    "reassignment-during-fail-over",
 }
 assert {path.stem for path in STORIES} > NIGHTLY
 

@@ -54,6 +54,7 @@ def pipeline(
     return made
 
 
+@pytest.mark.nightly
 def test_all_tables_and_the_topic_are_those_of_the_data_set(
     pipeline: Pipeline, bootstrap: str
 ) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
-from differential.case import CASES, Case
+from differential.case import CASES, Case, is_left_out
 from differential.cases.groups import (
     assigning,
     heartbeat_of,
@@ -477,14 +477,15 @@ def listed(scene: Scene, state: Callable[[Scene, Group], None]) -> None:
 # Older versions differ only in their fields. They are tested in these states.
 IN_ALL_VERSIONS = (absent, stable)
 
-for _state in STATES:
-    for _row in ROWS:
+for _place, _state in enumerate(STATES):
+    for _number, _row in enumerate(ROWS):
         CASES.append(
             Case(
                 _row.api,
                 f"{_row.name}-when-{_state.__name__.replace('_', '-')}",
                 partial(play, state=_state, row=_row),
                 frozenset(_row.versions if _state in IN_ALL_VERSIONS else _row.versions[-1:]),
+                is_left_out(_place, _number),
             )
         )
 

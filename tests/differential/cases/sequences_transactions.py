@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
-from differential.case import CASES, Case
+from differential.case import CASES, Case, is_left_out
 from differential.response import Flat, flatten
 from differential.scene import Scene, exchange
 from differential.transaction import (
@@ -542,15 +542,16 @@ def produced(scene: Scene, state: State) -> None:
 
 IN_ALL_VERSIONS = (absent, empty, ongoing, ongoing_with_offsets, aborted_with_new_epoch)
 
-for _state in STATES:
+for _place, _state in enumerate(STATES):
     _words = _state.__name__.replace("_", "-")
-    for _row in ROWS:
+    for _number, _row in enumerate(ROWS):
         CASES.append(
             Case(
                 _row.api,
                 f"{_row.name}-when-{_words}",
                 partial(play, state=_state, row=_row),
                 frozenset(_row.versions + (_row.more if _state in IN_ALL_VERSIONS else ())),
+                is_left_out(_place, _number),
             )
         )
     CASES.append(Case(LIST, f"filters-when-{_words}", partial(listed, state=_state)))
