@@ -61,6 +61,7 @@ def test_transactions_are_atomic_under_random_faults(tmp_path: Path) -> None:
     assert outcome.transactions_verdict == "no faults"
 
 
+@pytest.mark.nightly
 @pytest.mark.conformance
 @pytest.mark.slow
 @pytest.mark.skipif(runs_on_kafka(), reason="Kafka's coordinator returns outdated offsets then")
@@ -70,6 +71,7 @@ def test_no_record_is_processed_twice_while_a_group_has_two_coordinators(tmp_pat
     assert outcome.transactions_verdict == "no faults"
 
 
+@pytest.mark.nightly
 @pytest.mark.conformance
 @pytest.mark.slow
 @pytest.mark.skipif(runs_on_kafka(), reason="timers raise in our nodes only")

@@ -36,6 +36,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.polling import read
 from jvm.kafka_process import QUICK_FENCING, KafkaProcess
+from selection import nightly_unless
 from waiting import PATIENCE_S, eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
@@ -56,7 +57,10 @@ SETTINGS = {
 
 @pytest.fixture(
     scope="module",
-    params=[("barnabas", 2), ("barnabas", 0), ("kafka", 2), ("kafka", 0)],
+    params=nightly_unless(
+        lambda case: case[0] == "barnabas",
+        [("barnabas", 2), ("barnabas", 0), ("kafka", 2), ("kafka", 0)],
+    ),
     ids=["barnabas-v2", "barnabas-v1", "kafka-v2", "kafka-v1"],
 )
 def broker(

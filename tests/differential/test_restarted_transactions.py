@@ -289,6 +289,7 @@ def staged(scene: Scene, name: str) -> Transaction:
     return made
 
 
+@pytest.mark.nightly
 def test_staged_offsets_hold_back_expiry_and_end_with_a_deletion(restarted: Restarted) -> None:
     pair = restarted.pair
     scene = Scene(pair, OFFSET_FETCH, "staged", 7)
