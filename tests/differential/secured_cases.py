@@ -277,7 +277,9 @@ def share_group_describe(scene: SecuredScene, names: Names) -> Values:
 
 @case(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
 def describe_share_group_offsets(scene: SecuredScene, names: Names) -> Values:
-    may, hidden = f"{PREFIX}{scene.name('group')}", scene.name("group")
+    # Each group once: Kafka sends no response to a request that repeats one.
+    may = [f"{PREFIX}{scene.name(f'group-{number}')}" for number in range(3)]
+    hidden = [scene.name(f"group-{number}") for number in range(2)]
     # One existing topic per group: Kafka lists several topics in the order of a hash table.
     first, second = (
         [{"topic_name": name, "partitions": [0, 5]} for name in some]
@@ -287,11 +289,11 @@ def describe_share_group_offsets(scene: SecuredScene, names: Names) -> Values:
         )
     )
     groups = [
-        {"group_id": hidden, "topics": first},
-        {"group_id": may, "topics": second},
-        {"group_id": may, "topics": first},
-        {"group_id": may, "topics": None},
-        {"group_id": hidden, "topics": None},
+        {"group_id": hidden[0], "topics": first},
+        {"group_id": may[0], "topics": second},
+        {"group_id": may[1], "topics": first},
+        {"group_id": may[2], "topics": None},
+        {"group_id": hidden[1], "topics": None},
     ]
     return {"groups": groups}
 
