@@ -255,7 +255,9 @@ def test_offsets_move_after_a_page_has_shown_them(running: Running, browser: Chr
     browser.events.clear()
     browser.run("form.querySelector('button').click()")
     browser.wait_for_load()
-    rows = "[...document.querySelectorAll('main tbody td')].map((each) => each.textContent)"
+    rows = (
+        "[...document.querySelectorAll('main tbody :is(th, td)')].map((each) => each.textContent)"
+    )
     partition, before, after = browser.run(rows)[:3]
     assert (partition, before) == (f"{TOPIC}-0", "0")
     assert violations(browser) == []

@@ -137,7 +137,7 @@ def test_checked_messages_of_a_search_are_sent_again(running: Running, browser: 
     browser.run(f"form.elements.target.value = '{TOPIC}'")
     send(browser)
     assert "the source itself" in browser.run("document.querySelector('.notice.warn').textContent")
-    browser.run("window.form = document.querySelector('form[action=\"/resend\"]')")
+    browser.run("window.form = document.querySelector('form.fields[action=\"/resend\"]')")
     send(browser)
     assert browser.run("document.querySelector('.notice.ok').textContent").startswith("sent 1")
     assert browser.run("window.hacked") is None
