@@ -53,7 +53,7 @@ def test_too_many_searches_are_refused_with_the_time_to_wait(user: ConsoleUser) 
     status = "performance.getEntriesByType('navigation')[0].responseStatus"
     assert user.browser.run(status) == 429
     # Other pages have no limit.
-    user.open("/topics")
+    user.open("/topics", q=TOPIC)
     user.sees(TOPIC)
 
 
@@ -69,7 +69,7 @@ def test_idle_connections_and_half_sent_requests_shut_no_browser_out(user: Conso
                 # The console may have closed it to make room for another one.
                 with contextlib.suppress(OSError):
                     opened.sendall(b"GET /topics HTTP/1.1\r\nHost:")
-        user.open("/topics")
+        user.open("/topics", q=TOPIC)
         user.sees(TOPIC)
         user.open("/groups")
         user.sees("Groups")
