@@ -85,6 +85,7 @@ def test_timers_that_raise_end_neither_expiry_nor_transactions(tmp_path: Path) -
 
 @pytest.mark.conformance
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_clients_follow_topics_that_are_made_anew_or_get_partitions(tmp_path: Path) -> None:
     options = Options(
         SECONDS,

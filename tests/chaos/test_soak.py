@@ -18,6 +18,7 @@ SIDES = (ConversionLoad, OldClientLoad, CompactedLoad, AdminLoad, TelemetryLoad)
 
 @pytest.mark.conformance
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_short_soak_leaves_no_error_and_no_damage(tmp_path: Path) -> None:
     # The other loads of a soak run in the short campaigns (`test_chaos`).
     options = replace(

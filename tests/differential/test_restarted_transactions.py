@@ -261,6 +261,7 @@ def continue_while_open(scene: Scene, transaction: Transaction) -> None:
     assert ours.producer_id == scene.pair.barnabas.number(OWN)
 
 
+@pytest.mark.nightly
 def test_an_exhausted_epoch_is_followed_by_a_new_producer_id(restarted: Restarted) -> None:
     pair = restarted.pair
     scene = Scene(pair, END, "exhausted", 4)

@@ -87,6 +87,7 @@ def brokers(tmp_path: Path) -> Iterable[AlternatingBrokers]:
     made.close()
 
 
+@pytest.mark.nightly
 def test_kafka_continues_in_a_barnabas_directory_and_barnabas_after_it(
     brokers: AlternatingBrokers,
 ) -> None:

@@ -226,6 +226,7 @@ def is_filled(bootstrap: str, topic: str) -> bool:
     return high > low
 
 
+@pytest.mark.nightly
 def test_configs_records_and_groups_of_a_kafka_are_mirrored(
     source: str, target: BrokerProcess, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from conformance.share_groups import SETTINGS, ShareGroup, read
 from jvm.java import TIMEOUT_S, java_command
 from jvm.jmx import Jmx, machine_with_jmx
 from jvm.kafka_process import KafkaProcess
+from selection import nightly_unless
 from waiting import eventually_equal
 
 pytestmark = pytest.mark.conformance
@@ -65,7 +66,7 @@ class Side(NamedTuple):
     read: Callable[[str], Samples]
 
 
-@pytest.fixture(scope="module", params=["barnabas", "kafka"])
+@pytest.fixture(scope="module", params=nightly_unless("barnabas".__eq__, ["barnabas", "kafka"]))
 def side(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Side]:

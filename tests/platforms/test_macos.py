@@ -32,8 +32,8 @@ SELECTIONS = {
     ],
     "kills": ["tests/conformance/test_kill_minus_nine.py"],
 }
-# The whole of `tests/unit` takes 7 to 20 minutes.
-LONG = ("unit", "kills")
+# The whole of `tests/unit` takes 7 to 20 minutes, the others one or two.
+LONG = ("unit", "kills", "runtime")
 ROOT = Path(__file__).parents[2]
 
 

@@ -112,6 +112,7 @@ def test_dead_broker(cluster: ClusterProcess) -> None:
     await_recovery("dead broker", cluster.bootstrap)
 
 
+@pytest.mark.nightly
 def test_dead_quorum(cluster: ClusterProcess) -> None:
     for number in (2, 3):
         cluster.node(number).kill()

@@ -23,6 +23,7 @@ RECORDS = 50_000
 
 
 @pytest.mark.parametrize("kills", KILLS)
+@pytest.mark.nightly
 def test_no_row_is_missing_or_duplicate_after_kills(
     kills: tuple[int, ...],
     spark: SparkSession,

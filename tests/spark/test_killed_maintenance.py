@@ -95,6 +95,7 @@ def run_until_killed(table: SinkTable, after_s: float, *words: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.nightly
 def test_killed_commands_lose_and_double_no_row(
     table: SinkTable, tmp_path: Path, seed: int
 ) -> None:

@@ -108,6 +108,7 @@ def test_rows_are_written_and_read(
     assert values(read.load()) == list(range(40))
 
 
+@pytest.mark.nightly
 def test_a_stream_copies_each_row_once(
     spark: SparkSession, source: str, options: Options, topics: tuple[str, str], tmp_path: Path
 ) -> None:
