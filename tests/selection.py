@@ -3,7 +3,8 @@
 `make check` leaves out two kinds of tests; a run with paths includes them:
 
 - Tests with the mark `nightly`: more seeds, more steps at which a process is killed, more versions
-  of what another test shows already.
+  of what another test shows already, more kinds of records in directories that pass from Apache
+  Kafka to Barnabas and back.
 - The same test on Apache Kafka, of tests that run on both brokers. It shows that the test expects
   what Kafka does. Comparisons with a running Kafka (`tests/differential`) are in `make check`, and
   tests whose Kafka has a certain version or group protocol.
@@ -62,6 +63,13 @@ def nightly_unless(selected: Callable[[Any], bool], cases: Iterable[Any]) -> lis
     return [
         case if selected(case) else pytest.param(case, marks=pytest.mark.nightly) for case in cases
     ]
+
+
+def nightly_rows_unless(
+    selected: Callable[[Any], bool], rows: Iterable[tuple[Any, ...]]
+) -> list[Any]:
+    """Do the same for a test with several parameters; each row has a value of each."""
+    return [pytest.param(*row, marks=() if selected(row) else pytest.mark.nightly) for row in rows]
 
 
 def is_short(path: Path) -> bool:

@@ -17,6 +17,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from conformance.client_program import ClientProgram
 from conformance.client_scenarios import Group
 from jvm.java import java_command
+from selection import nightly_rows_unless
 from waiting import PATIENCE_S, eventually
 
 if TYPE_CHECKING:
@@ -62,11 +63,14 @@ def kind_of(admin: AdminClient, group: str) -> str:
 
 @pytest.mark.parametrize(
     ("client", "strategy"),
-    [
-        pytest.param("java", "cooperative-sticky", marks=pytest.mark.nightly),
-        ("librdkafka", "range"),
-        pytest.param("barnabas", "cooperative-sticky", marks=pytest.mark.nightly),
-    ],
+    nightly_rows_unless(
+        ("librdkafka", "range").__eq__,
+        [
+            ("java", "cooperative-sticky"),
+            ("librdkafka", "range"),
+            ("barnabas", "cooperative-sticky"),
+        ],
+    ),
     ids=lambda value: value,
 )
 def test_members_are_replaced_by_those_of_the_other_protocol(

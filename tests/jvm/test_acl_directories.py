@@ -23,8 +23,6 @@ from waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Other records of coordinators and controllers: tests/jvm/test_transaction_directories.py and
-# test_migration.py show in `make check` that directories carry over.
 pytestmark = [pytest.mark.conformance, pytest.mark.nightly]
 
 AUTHORIZER = {

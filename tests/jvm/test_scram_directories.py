@@ -13,8 +13,6 @@ from conformance.sasl_brokers import SaslBarnabas, SaslKafka
 from jvm.scram_formatting import format_by_barnabas, format_by_kafka
 from waiting import eventually
 
-# Other records of coordinators and controllers: tests/jvm/test_transaction_directories.py and
-# test_migration.py show in `make check` that directories carry over.
 pytestmark = [pytest.mark.conformance, pytest.mark.nightly]
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512

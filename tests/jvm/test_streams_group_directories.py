@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from differential.side import Side
     from jvm.directory_pair import Broker
 
-# Other records of coordinators and controllers: tests/jvm/test_transaction_directories.py and
-# test_migration.py show in `make check` that directories carry over.
 pytestmark = [pytest.mark.conformance, pytest.mark.nightly]
 
 GROUP, TOPIC = "boats", "rivers"

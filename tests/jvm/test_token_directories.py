@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from barnabas.client.admin.credentials import DelegationToken
 
-# Other records of coordinators and controllers: tests/jvm/test_transaction_directories.py and
-# test_migration.py show in `make check` that directories carry over.
 pytestmark = [pytest.mark.conformance, pytest.mark.nightly]
 
 Broker = SaslKafka | SaslBarnabas

@@ -12,6 +12,7 @@ import pytest
 
 from scenario.language import parse
 from scenario.stage import Stage
+from selection import nightly_rows_unless
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,10 +62,7 @@ TOPICS = (("one", "1 2 3", 1), ("two", "2 3 1", 2), ("three", "3 1 2", 1))
 @pytest.mark.conformance
 @pytest.mark.parametrize(
     ("controllers", "deaths", "starts", "wiped"),
-    [
-        pytest.param(*order, marks=() if order in SELECTED else pytest.mark.nightly)
-        for order in ORDERS
-    ],
+    nightly_rows_unless(SELECTED.__contains__, ORDERS),
 )
 def test_no_acknowledged_record_is_lost(
     controllers: int, deaths: str, starts: str, wiped: str, tmp_path: Path

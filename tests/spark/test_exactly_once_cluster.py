@@ -14,6 +14,7 @@ from barnabas.client.facade import Client
 from barnabas.testing.cluster_process import ClusterProcess
 from jvm.kafka_process import QUICK_FENCING
 from jvm.three_brokers import three_brokers_of
+from selection import nightly_rows_unless
 from spark.copies import Copy, await_end, copy_of, each_row_once, write_records
 from spark.stopping_sink import STEPS
 
@@ -83,10 +84,7 @@ SELECTED = [
 @pytest.mark.usefixtures("coordinators")
 @pytest.mark.parametrize(
     ("step", "coordinator"),
-    [
-        pytest.param(*case, marks=() if case in SELECTED else pytest.mark.nightly)
-        for case in itertools.product(STEPS, COORDINATORS)
-    ],
+    nightly_rows_unless(SELECTED.__contains__, itertools.product(STEPS, COORDINATORS)),
 )
 def test_each_row_is_seen_once_after_a_coordinators_broker_is_killed(
     step: str,

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
+from selection import nightly_rows_unless
 from spark.copies import Copy, await_end, copy_of, each_row_once, write_records
 from spark.stopping_sink import STEPS
 from waiting import eventually_equal
@@ -53,10 +54,9 @@ def on_both(*selected: tuple[str, str]) -> pytest.MarkDecorator:
     The sink does the same on both brokers, and Kafka takes long to start again on the directory of
     a broker that is not yet fenced.
     """
-    cases = [
-        pytest.param(*case, marks=() if case in selected else pytest.mark.nightly)
-        for case in itertools.product(("barnabas", "kafka"), STEPS)
-    ]
+    cases = nightly_rows_unless(
+        selected.__contains__, itertools.product(("barnabas", "kafka"), STEPS)
+    )
     return pytest.mark.parametrize(
         ("either_broker", "step"), cases, indirect=["either_broker"], scope="module"
     )

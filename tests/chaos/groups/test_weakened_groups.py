@@ -36,7 +36,7 @@ from barnabas.server.share.records.share_records import LockTimeouts
 from barnabas.server.share.share_partition import SharePartition
 from barnabas.server.share.state_writer import StateWriter
 from chaos.groups import member_checker, share_checker
-from selection import nightly_unless
+from selection import nightly_rows_unless, nightly_unless
 from simulation.groups import member_walk, share_walk
 
 pytestmark = pytest.mark.seeded
@@ -418,11 +418,7 @@ STYLES_IN_USE = sorted({(rule.is_shared, rule.style) for rule in RULES.values()}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("is_shared", "style"),
-    [
-        pytest.param(*style, marks=() if style in CORRECT_STYLES else pytest.mark.nightly)
-        for style in STYLES_IN_USE
-    ],
+    ("is_shared", "style"), nightly_rows_unless(CORRECT_STYLES.__contains__, STYLES_IN_USE)
 )
 def test_nothing_is_found_with_all_rules(is_shared: bool, style: str) -> None:
     found = findings(is_shared=is_shared, seed=CORRECT_SEED, style=style, seconds=SHORT)

@@ -66,6 +66,8 @@ topics_option = click.option(
     "--topic", "names", multiple=True, metavar="TOPIC", help="Only this mirror; may be repeated."
 )
 
+_PROPERTIES_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
 truncation_option = click.option(
     "--on-truncation",
     type=click.Choice([str(each) for each in TruncationPolicy]),
@@ -86,7 +88,7 @@ def links() -> None:
     "source_file",
     required=True,
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_PROPERTIES_FILE,
     help="Properties of a client of the source cluster, with bootstrap.servers.",
 )
 @click.option("--topics", "topics", default="", metavar="REGEX", help="Topics to mirror.")
@@ -295,7 +297,7 @@ source_option = click.option(
     "--source",
     "source_file",
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_PROPERTIES_FILE,
     help="Properties of a client of the source, which may change its configs.  [default: those of "
     "the link, if they have no secrets]",
 )
@@ -310,7 +312,7 @@ source_option = click.option(
     "--config",
     "own_file",
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_PROPERTIES_FILE,
     help="Properties with which the brokers of the source connect to this cluster; needed the "
     "first time.",
 )

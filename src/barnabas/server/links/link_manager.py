@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from barnabas.metadata.image import ClusterImage
     from barnabas.metrics.registry import MetricFamily
-    from barnabas.replication.links.link_table import LinkDefinition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
     from barnabas.server.links.link import Link
     from barnabas.server.links.link_dependencies import LinkDependencies
@@ -130,20 +129,27 @@ class LinkManager:
                 continue
             if definition.problem:
                 _log.error("Link cannot be used: link=%s error=%s", name, definition.problem)
-            else:
-                self._make_link(definition)
+        self._make_links()
 
-    def _make_link(self, definition: LinkDefinition) -> None:
-        """Create a link, unless its client cannot be configured. The first one follows later."""
+    def _make_links(self) -> None:
+        """Create the links that are missing, unless they have problems. The first follow later."""
+        missing = [
+            each
+            for name, each in self.table.links.items()
+            if name not in self.links and not each.problem
+        ]
+        if not missing:
+            return
         if self._link_class is None:
             self._import_link()
             return
         from barnabas.client.errors import ClientConfigError
 
-        try:
-            self.links[definition.name] = self._link_class(definition, self._dependencies)
-        except ClientConfigError as error:
-            _log.error("Link cannot be used: link=%s error=%s", definition.name, error)
+        for definition in missing:
+            try:
+                self.links[definition.name] = self._link_class(definition, self._dependencies)
+            except ClientConfigError as error:
+                _log.error("Link cannot be used: link=%s error=%s", definition.name, error)
 
     def _import_link(self) -> None:
         if not (self._is_importing or self._is_closed):
@@ -160,9 +166,7 @@ class LinkManager:
             self._dependencies.wheel.add(_IMPORT_RETRY_MS, self._import_link)
             return
         self._link_class = link_class
-        for name, definition in self.table.links.items():
-            if name not in self.links and not definition.problem:
-                self._make_link(definition)
+        self._make_links()
         self._check_soon()
 
     def _check_soon(self) -> None:
