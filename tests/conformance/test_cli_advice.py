@@ -28,6 +28,8 @@ SERVERS = {Advice.START_NEW_BROKER, Advice.START_NODE}
 OF_FILES = {Advice.REPAIR_LOG, Advice.REPAIR_LOG_APPLY, Advice.VERIFY_LOG}
 # Their status tells what they have found.
 EXAMINATIONS = {"doctor", "why"}
+# They name a mirror of the link.
+OF_MIRRORS = {Advice.FOLLOW_SOURCE, Advice.PROMOTE_MIRROR, Advice.RESUME_MIRROR}
 VALUES = {
     "broker": "1",
     "brokers": "1",
@@ -112,11 +114,10 @@ PREPARED: dict[Advice, Callable[[Shell], None]] = {
     Advice.CREATE_TOPIC: prepare_new_topic,
     Advice.DELETE_GROUP: prepare_group,
     Advice.DESCRIBE_LINK: prepare_link,
-    Advice.PROMOTE_MIRROR: prepare_link,
     Advice.RESET_TO_EARLIEST: prepare_group,
     Advice.RESET_TO_LATEST: prepare_group,
     Advice.RESUME_LINK: prepare_link,
-    Advice.RESUME_MIRROR: prepare_link,
+    **dict.fromkeys(OF_MIRRORS, prepare_link),
 }
 
 
@@ -136,7 +137,7 @@ def test_an_advised_command_runs(
     more = {"address": broker.bootstrap}
     if advice is Advice.CREATE_TOPIC:
         more["topic"] = "returns"
-    if advice in {Advice.PROMOTE_MIRROR, Advice.RESUME_MIRROR}:
+    if advice in OF_MIRRORS:
         more["topic"] = MIRROR
     if advice is Advice.ABORT_TRANSACTION:
         more["offset"] = "1"
