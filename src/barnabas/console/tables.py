@@ -16,23 +16,30 @@ form again, to an address with these fields.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
-from barnabas.console.formats import name_class
+from barnabas.console.formats import moment, name_class, number, rate, size
 from barnabas.console.frame import frame_of
 from barnabas.console.rendering import paged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.requests import Request
 
 T = TypeVar("T")
 
-# How the macro shows a value; "" if the template shows the cell itself.
+# How a column shows a value; "" if the template shows the cell itself.
 Kind: TypeAlias = Literal["", "text", "name", "mono", "number", "size", "rate", "moment"]
 _NUMERIC = ("number", "size", "rate")
+_FORMATS: Mapping[Kind, Callable[[Any], str]] = {
+    "number": number,
+    "size": size,
+    "rate": rate,
+    "moment": lambda value: "–" if value is None else moment(value),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,14 @@ class Column(Generic[T]):
         if self.style:
             return self.style
         return name_class(str(self.value(row))) if self.value is not None else ""
+
+    def shown(self, row: T) -> Any:
+        """Return what the cell of a row shows, for columns with a kind; a dash for no value."""
+        assert self.value is not None, f"the column {self.key} has a kind and no values"
+        value, format_value = self.value(row), _FORMATS.get(self.kind)
+        if format_value is not None:
+            return format_value(value)
+        return "–" if value is None or value == "" else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,16 +238,13 @@ def _sorted(rows: Sequence[T], by: Column[T] | None, is_descending: bool) -> Seq
     """Return the rows in order; rows without a value come last in both directions."""
     if by is None or by.value is None:
         return rows
-    valued: list[tuple[Any, T]] = []
-    without: list[T] = []
-    for row in rows:
-        value = by.value(row)
-        if value is None:
-            without.append(row)
-        else:
-            valued.append((value.casefold() if isinstance(value, str) else value, row))
-    valued.sort(key=lambda pair: pair[0], reverse=is_descending)
-    return [*(row for _, row in valued), *without]
+    values = [
+        value.casefold() if isinstance(value, str) else value for value in map(by.value, rows)
+    ]
+    valued = [index for index, value in enumerate(values) if value is not None]
+    valued.sort(key=values.__getitem__, reverse=is_descending)
+    without = [index for index, value in enumerate(values) if value is None]
+    return [rows[index] for index in chain(valued, without)]
 
 
 def _page_number(text: str | None) -> int:
