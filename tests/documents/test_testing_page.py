@@ -92,6 +92,7 @@ def test_python(run, project: Path, title: str, passed: int) -> None:
     assert f"{passed} passed" in run_pytest(run, project)
 
 
+@pytest.mark.nightly
 def test_options_and_overrides(run, project: Path) -> None:
     (project / "pytest.ini").write_text(block("ini", "pytest"))
     (project / "test_page.py").write_text(

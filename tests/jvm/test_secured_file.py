@@ -146,7 +146,9 @@ Broker = SecuredFile | BarnabasWithSecuredFile
 
 @pytest.fixture(
     scope="module",
-    params=nightly_unless(BarnabasWithSecuredFile.__eq__, [SecuredFile, BarnabasWithSecuredFile]),
+    params=nightly_unless(
+        lambda kind: kind is BarnabasWithSecuredFile, [SecuredFile, BarnabasWithSecuredFile]
+    ),
 )
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
