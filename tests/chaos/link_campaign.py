@@ -17,10 +17,13 @@ import signal
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from confluent_kafka import KafkaException
 
 from barnabas.testing.broker_process import BrokerStartError
 from chaos.campaign import TURN_CPU_MS_MAX, run_in_new_directory
@@ -81,9 +84,9 @@ def run(options: LinkOptions, directory: Path, report: Callable[[str], object]) 
         _do_faults(clusters, load, outcome, report)
         promote(clusters, load, disturbed=False)
         load.problems += load.judge(clusters.active)
-    except (AssertionError, BrokerStartError) as error:
+    except (AssertionError, BrokerStartError, KafkaException):
         logs = "\n".join(f"{side.name} cluster: {side.cluster.log()}" for side in clusters.sides)
-        outcome.problems.append(f"{type(error).__name__}: {error}\n{logs}")
+        outcome.problems.append(f"{traceback.format_exc()}\n{logs}")
     finally:
         load.abandon()
         try:

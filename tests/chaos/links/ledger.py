@@ -26,6 +26,8 @@ _CALL_S = 60.0
 _PAUSE_S = 0.1
 # The broker aborts a transaction whose client has given up.
 _TRANSACTION_TIMEOUT_MS = 60_000
+# The greatest value that brokers allow: it stays open while the other clients stop.
+_HANGING_TIMEOUT_MS = 900_000
 
 
 class Fate(Enum):
@@ -101,7 +103,7 @@ class HangingTransaction:
     """A transaction with records in both partitions that stays open."""
 
     def __init__(self, bootstrap: str, fates: Fates) -> None:
-        self._producer = transactional_producer(bootstrap, "hanging")
+        self._producer = transactional_producer(bootstrap, "hanging", _HANGING_TIMEOUT_MS)
         self._number = fates.begin()
         fates.by_number[self._number] = Fate.ABORTED
         self._producer.begin_transaction()
@@ -121,7 +123,9 @@ class HangingTransaction:
                 return
 
 
-def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
+def transactional_producer(
+    bootstrap: str, transactional_id: str, timeout_ms: int = _TRANSACTION_TIMEOUT_MS
+) -> Producer:
     """Return a producer that may begin a transaction.
 
     Raises:
@@ -131,7 +135,7 @@ def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
         {
             "bootstrap.servers": bootstrap,
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+            "transaction.timeout.ms": timeout_ms,
             "socket.timeout.ms": ANSWER_TIMEOUT_MS,
             "log_level": 0,
             **QUICK,

@@ -63,6 +63,11 @@ _REPLACEMENTS = {
     "sasl.server.callback.handler.class": "let clients log in by SCRAM-SHA-512, OAUTHBEARER or "
     "certificates: docs/security.md",
     "client.quota.callback.class": "set the quotas of users and clients: `barnabas quotas set`",
+    "sasl.enabled.mechanisms": "give all clients one of these mechanisms while Apache Kafka still "
+    "runs, then enable no other one: docs/security.md",
+    "sasl.jaas.config": "if the text is in a JAAS file (java.security.auth.login.config), move it "
+    "to this key; clients of login modules that are not Kafka's need another mechanism, such as "
+    "SCRAM-SHA-512: docs/security.md",
 }
 _PROVIDER_REMEDY = (
     "Java classes are not loaded: write the secrets to files that only the broker's user can read, "
@@ -79,6 +84,8 @@ _KAFKA_PACKAGE = "org.apache.kafka."
 _KAFKA_DIRECTORY = "/tmp/kafka-logs"  # noqa: S108 - named, never written
 # One wrong value can hide the next one, so the check is repeated without it.
 _REPEATS_MAX = 20
+# A line names so many keys, and the number of the others.
+_NAMES_MAX = 20
 
 
 def check_properties(path: str, found: Diagnosis) -> None:
@@ -94,6 +101,13 @@ def check_properties(path: str, found: Diagnosis) -> None:
     readable = resolve_readable(text, RealDisk(), environment())
     given = {RENAMED_KEYS.get(name, name): value for name, value in readable.properties.items()}
     if _uses_zookeeper(given, found):
+        return
+    if _ROLES not in text:
+        found.wrong(
+            f"{path}: {_ROLES} is not given, so it is not the server.properties of a node with "
+            "KRaft",
+            "give the file with which the node starts",
+        )
         return
     allowed = check_keys(given, found, path)
     if readable.refused_providers or readable.missing:
@@ -132,9 +146,8 @@ def _report_unresolved(readable: Readable, path: str, found: Diagnosis) -> None:
 def _uses_zookeeper(given: Mapping[str, str], found: Diagnosis) -> bool:
     """Report a node of a cluster with ZooKeeper. Return whether it is one."""
     keys = sorted(name for name in given if name.startswith(_ZOOKEEPER))
-    if _ROLES not in given:
-        reason = f"{keys[0]} is given" if keys else f"{_ROLES} is not given"
-        found.wrong(f"this is a node of a cluster with ZooKeeper: {reason}", _TO_KRAFT)
+    if _ROLES not in given and keys:
+        found.wrong(f"this is a node of a cluster with ZooKeeper: {keys[0]} is given", _TO_KRAFT)
         return True
     if given.get("zookeeper.metadata.migration.enable", "").strip().lower() == "true":
         found.wrong(
@@ -164,7 +177,7 @@ def check_keys(given: Mapping[str, str], found: Diagnosis, source: str) -> dict[
         if refusal is not None:
             found.wrong(f"{source}: {refusal}", _remedy(name, f"correct {name}, or remove it"))
     allowed = {name: value for name, value in given.items() if refusals[name] is None}
-    listeners = BROKER_KEYS.parse({key: given[key] for key in _LISTENER_KEYS if key in given})
+    listeners = BROKER_KEYS.parse({key: allowed[key] for key in _LISTENER_KEYS if key in allowed})
     known = [name for name in allowed if name in BROKER_KEYS or is_listener_key(listeners, name)]
     if known:
         found.ok(f"{source}: {counted(len(known), 'key')} with the same meaning")
@@ -193,7 +206,7 @@ def _report_without_effect(given: Mapping[str, str], found: Diagnosis, source: s
             unknown.append(name)
     for reason, names in by_reason.items():
         found.note(
-            f"{source}: {', '.join(sorted(names))}: no effect: {reason}",
+            f"{source}: {some(sorted(names), _NAMES_MAX)}: no effect: {reason}",
             "they may stay in the file",
         )
     if of_confluent:
@@ -204,7 +217,7 @@ def _report_without_effect(given: Mapping[str, str], found: Diagnosis, source: s
         )
     if unknown:
         found.note(
-            f"{source}: {', '.join(sorted(unknown))}: no effect: brokers of Apache Kafka 4.4 and "
+            f"{source}: {some(sorted(unknown), _NAMES_MAX)}: no effect: brokers of Kafka 4.4 and "
             "of Barnabas have no such key",
             "if a plug-in of Kafka reads one of them, look for what replaces the plug-in",
         )
@@ -259,6 +272,9 @@ def _check_together(given: Mapping[str, str], found: Diagnosis) -> None:
             # `check_keys` reports unknown keys.
             read_configuration(remaining, warns=False)
         except ConfigError as error:
+            # A start would refuse the key without its value too: that is not another finding.
+            if error.key in given and error.key not in remaining:
+                return
             otherwise = f"correct {error.key}; docs/security.md has examples"
             found.wrong(str(error), _remedy(error.key, otherwise))
             if error.key not in remaining:
