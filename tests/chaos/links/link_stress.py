@@ -57,6 +57,7 @@ SETTINGS = {
     "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "500",
 }
+# Six brokers and their clients share the processors, and all nodes may start at the same time.
 START_TIMEOUT_S = 300.0
 
 
@@ -122,6 +123,8 @@ class LinkStress:
 
     def _side(self, name: str, kind: type[NodeProcess], first_id: int) -> Side:
         cluster = ClusterProcess(3, 0, self.directory / name, SETTINGS, None, kind)
+        for node in cluster.nodes.values():
+            node.start_timeout_s = START_TIMEOUT_S
         options = LoadOptions(TOPIC, PARTITIONS)
         # `LinkedLoad` replaces this load before it starts one.
         stress = Stress(cluster, None, Load(cluster.bootstrap, options), self.rng, PARTITIONS)

@@ -128,8 +128,10 @@ listener.security.protocol.map=SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
 KAFKA_SECURITY = "org.apache.kafka.common.security"
 PLAIN = f'{KAFKA_SECURITY}.plain.PlainLoginModule required user_a="b";'
 
+TOKEN_CLIENT = 'clientId="a" clientSecret="b"'
 TOKEN_KEYS = """\
 sasl.oauthbearer.jwks.endpoint.url=https://127.0.0.1/keys
+sasl.oauthbearer.token.endpoint.url=https://127.0.0.1/token
 sasl.oauthbearer.expected.audience=kafka
 sasl.oauthbearer.expected.issuer=https://127.0.0.1
 """
@@ -157,7 +159,7 @@ def secured(directory: Path, mechanism: str, jaas: str | None, lines: str = "") 
         ),
         (
             "OAUTHBEARER",
-            f"{KAFKA_SECURITY}.oauthbearer.OAuthBearerLoginModule required;",
+            f"{KAFKA_SECURITY}.oauthbearer.OAuthBearerLoginModule required {TOKEN_CLIENT};",
             TOKEN_KEYS,
         ),
     ],
@@ -240,6 +242,32 @@ def test_the_directory_of_another_node_stops_the_move(tmp_path: Path) -> None:
     status, found = check(node(tmp_path, node_id=2))
     assert status == 1
     assert any("belongs to node 2" in text for text in found["stops"])
+
+
+def test_damaged_metadata_stops_the_move_and_is_not_changed(tmp_path: Path) -> None:
+    file = node(tmp_path)
+    (snapshot,) = (tmp_path / "data" / "__cluster_metadata-0").glob("*.checkpoint")
+    snapshot.chmod(0o600)
+    snapshot.write_bytes(b"damaged")
+    status, found = check(file)
+    assert status == 1
+    assert any("Committed metadata is damaged" in text for text in found["stops"])
+    assert snapshot.read_bytes() == b"damaged"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [("garbage", "lacks version"), ("version=0\nbroker.id=1\n", "Apache Kafka 3.9")],
+)
+def test_the_identity_of_another_kind_of_directory_stops_the_move(
+    content: str, says: str, tmp_path: Path
+) -> None:
+    file = node(tmp_path)
+    (tmp_path / "data" / "meta.properties").write_text(content)
+    status, found = check(file)
+    assert status == 1
+    (only,) = found["stops"]
+    assert says in only
 
 
 def test_a_tiered_topic_stops_the_move(tmp_path: Path) -> None:

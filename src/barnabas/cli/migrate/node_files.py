@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import counted, some
-from barnabas.cli.log.segment_files import is_locked, needs_recovery
+from barnabas.cli.log.segment_files import METADATA_TOPIC, is_locked, needs_recovery
 from barnabas.cli.log.verify_directory import topics_with_config
+from barnabas.raft.log.metadata_check import MetadataDamagedError, check_metadata
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.process import environment
 from barnabas.server.configs.config import log_directories
@@ -50,6 +51,8 @@ _ROLES = "process.roles"
 _LISTENER_KEYS = ("listeners", "controller.listener.names")
 _ZOOKEEPER = "zookeeper."
 _DIRECTORY_KEYS = ("log.dir", "log.dirs")
+_METADATA_LOG = f"{METADATA_TOPIC}-0"
+_AS_USER = "run the check as the user of the broker"
 _REPORTERS = ("metric.reporters", "kafka.metrics.reporters")
 _JMX_REPORTER = "org.apache.kafka.common.metrics.JmxReporter"
 # What takes the place of a plug-in.
@@ -96,7 +99,7 @@ def check_properties(path: str, found: Diagnosis) -> None:
         found.wrong(f"{path}: {error}", "correct the file; Kafka refuses it too")
         return
     except OSError as error:
-        found.unexamined(f"{path}: {error.strerror}", "run the check as the user of the broker")
+        found.unexamined(f"{path}: {error.strerror}", _AS_USER)
         return
     readable = resolve_readable(text, RealDisk(), environment())
     given = {RENAMED_KEYS.get(name, name): value for name, value in readable.properties.items()}
@@ -306,7 +309,7 @@ def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> 
         found.wrong(str(error), "run that command while Apache Kafka still runs")
         return
     except OSError as error:
-        found.unexamined(f"{path}: {error.strerror}", "run the check as the user of the broker")
+        found.unexamined(f"{path}: {error.strerror}", _AS_USER)
         return
     if meta is None:
         found.note(f"{path} is not formatted", "the first start formats it")
@@ -317,14 +320,31 @@ def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> 
             "use the server.properties of that node",
         )
         return
+    is_running = is_locked(f"{path}/{LOCK_FILE}")
+    # A running broker changes the files of the metadata log.
+    if not is_running and not _has_intact_metadata(path, found):
+        return
     _check_tiered_topics(path, found)
-    if is_locked(f"{path}/{LOCK_FILE}"):
+    if is_running:
         state = "in use: stop the broker before the move"
     elif needs_recovery(path):
         state = "not closed cleanly: the first start recovers its logs"
     else:
         state = "closed cleanly"
     found.ok(f"{path}: node {meta.node_id} of cluster {meta.cluster_id}, {state}")
+
+
+def _has_intact_metadata(path: str, found: Diagnosis) -> bool:
+    """Report damage of the metadata log for which a start refuses the directory."""
+    try:
+        check_metadata(RealDisk(), f"{path}/{_METADATA_LOG}", None)
+    except MetadataDamagedError as error:
+        found.wrong(str(error), "do so before the move, and start Apache Kafka on it once")
+        return False
+    except OSError as error:
+        found.unexamined(f"{path}/{_METADATA_LOG}: {error.strerror}", _AS_USER)
+        return False
+    return True
 
 
 def _check_tiered_topics(path: str, found: Diagnosis) -> None:
