@@ -13,6 +13,7 @@ from barnabas.console.forms import FormError, query_fields
 from barnabas.console.messages.record_view import record_size
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
+from barnabas.console.tables import columns_of
 from barnabas.console.writing.resending import RECORDS_MAX, Resending, chosen_places, read_sources
 
 if TYPE_CHECKING:
@@ -90,20 +91,27 @@ def preview_resend(cluster: MaskedCluster, form: Fields) -> Preview:
     return Preview(
         f"Send {len(sources)} messages ({total}) of {wanted.topic} to {wanted.target}?",
         "Send them",
-        ("From", "To", "Bytes", "Headers dropped", "Headers added"),
+        columns_of(
+            ("From partition", "id"),
+            ("From offset", "number"),
+            ("To partition", "id", "that of the key"),
+            ("Size", "size"),
+            "Headers dropped",
+            "Headers added",
+        ),
         rows,
         warning if is_same else "",
     )
 
 
 def _row(wanted: Resending, source: ConsumerRecord) -> tuple[object, ...]:
-    number = wanted.target_partition(source)
     before = [name for name, _ in source.headers]
     after = [name for name, _ in wanted.headers_of(source)]
     kept = [name for name in before if name not in wanted.dropped]
     return (
-        f"{wanted.topic} {source.partition}:{source.offset}",
-        f"{wanted.target}, partition {'of the key' if number is None else number}",
+        source.partition,
+        source.offset,
+        wanted.target_partition(source),
         record_size(source),
         ", ".join(name for name in before if name in wanted.dropped) or None,
         ", ".join(after[len(kept) :]) or None,
