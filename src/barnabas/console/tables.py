@@ -34,7 +34,19 @@ T = TypeVar("T")
 
 # How a column shows and sorts its values; "" if the template shows the cell itself.
 Kind: TypeAlias = Literal[
-    "", "text", "name", "mono", "number", "id", "ids", "change", "size", "rate", "moment", "age"
+    "",
+    "text",
+    "name",
+    "mono",
+    "number",
+    "id",
+    "ids",
+    "change",
+    "size",
+    "speed",
+    "rate",
+    "moment",
+    "age",
 ]
 
 
@@ -60,6 +72,7 @@ _FORMATS: dict[str, _Format] = {
     # The difference of two numbers.
     "change": _Format(signed, is_numeric=True),
     "size": _Format(size, is_numeric=True),
+    "speed": _Format(lambda value: f"{size(value)}/s", is_numeric=True),
     "rate": _Format(rate, is_numeric=True),
     # Milliseconds since 1970.
     "moment": _Format(moment, style="moment"),

@@ -292,8 +292,8 @@ def preview_limit(client: Client, form: Fields) -> Preview:
         "Change the limit",
         columns_of(
             ("Broker", "id"),
-            ("Limit now, per second", "size", "no limit"),
-            ("Limit after, per second", "size", "no limit"),
+            ("Limit now", "speed", "no limit"),
+            ("Limit after", "speed", "no limit"),
         ),
         rows,
         "Throttles stay after the moves, until they are removed on this page."
