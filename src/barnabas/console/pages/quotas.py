@@ -95,8 +95,9 @@ async def show_quotas(request: Request) -> Response:
     table = tabulate(
         request, columns, rows, text=lambda row: f"{row.name} {row.key}", sort="entity"
     )
+    keys = [(key, f"{key} ({unit})") for key, unit in _UNITS.items()]
     return console.page(
-        request, "quotas.html", table=table, problem=problem, keys=_UNITS, kinds=_ENTITIES
+        request, "quotas.html", table=table, problem=problem, keys=keys, kinds=_ENTITIES
     )
 
 
