@@ -12,7 +12,10 @@ import pytest
 import barnabas.console
 from barnabas.console.connect.addresses import connect_settings
 from barnabas.console.settings import ConsoleSettings
+from barnabas.serializers import SchemaRegistry
+from barnabas.serializers.schema import Schema
 from barnabas.testing.broker_process import BrokerProcess
+from barnabas.testing.registry_process import RegistryProcess
 from console_in_process import ConsoleInProcess
 from unit.console.connect_server import ConnectServer
 
@@ -21,12 +24,13 @@ FORM = re.compile(r'<form method="post".*?</form>', re.DOTALL)
 FIELD = re.compile(r"<(?:input|textarea|select) (?:[^>{]|\{\{.*?\}\}|\{%.*?%\})*>", re.DOTALL)
 # Forms that are no drafts: the response to a refused one is its page with the same texts.
 SHOWN_AGAIN = {"login.html", "schema_draft.html", "connector_form.html"}
+SUBJECT = "refused-value"
 CONNECTOR = {"cluster": "local", "name": "orders"}
 
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleInProcess]:
-    """A console of a broker with an authorizer, and of a Connect cluster."""
+    """A console of a broker with an authorizer, of a registry and of a Connect cluster."""
     directory = tmp_path_factory.mktemp("refused")
     settings = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -35,14 +39,18 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleInProce
     }
     with (
         BrokerProcess(directory, settings) as broker,
+        RegistryProcess(broker.bootstrap, directory / "registry") as registry,
         ConnectServer() as connect,
     ):
+        schemas = SchemaRegistry(registry.url)
+        schemas.register(SUBJECT, Schema('"string"'))
         connect.add("orders", state="STOPPED", table="orders")
         made = ConsoleSettings(
             broker.bootstrap,
             {},
             interval=3600.0,
             allow_changes=True,
+            registry=schemas,
             connect=connect_settings([f"local={connect.url}"], {}),
         )
         with ConsoleInProcess(made) as running:
@@ -78,6 +86,11 @@ REFUSED = {
         "/broker?id=1",
         "/broker/config",
         {"id": "1", "key": "log.retention.ms", "value": "x"},
+    ),
+    "subject": (
+        f"/schema?subject={SUBJECT}",
+        "/schemas/delete",
+        {"subject": SUBJECT, "version": "", "permanent": "1", "confirm": "refused-valeu"},
     ),
     "offsets": (
         "/connect/connector?cluster=local&name=orders",
