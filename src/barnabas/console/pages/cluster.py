@@ -64,7 +64,9 @@ async def show_cluster(request: Request) -> Response:
         request,
         "cluster.html",
         **found,
-        brokers=tabulate(request, broker_columns(rows), rows, sort="id", prefix="brokers."),
+        brokers=tabulate(
+            request, broker_columns(rows), rows, text=searched_text, sort="id", prefix="brokers."
+        ),
         problems=_problems(found, counts, rows),
         has_sample=sample is not None,
         counts=counts,
@@ -76,6 +78,7 @@ async def show_cluster(request: Request) -> Response:
             request,
             _PROCESSES,
             list(rates.processes.items()) if rates else [],
+            text=lambda row: row[0],
             sort="address",
             prefix="processes.",
         ),
@@ -192,6 +195,12 @@ def broker_row(
         release(level),
         node,
     )
+
+
+def searched_text(row: BrokerRow) -> str:
+    """Return the text of a broker in which the filter looks."""
+    state = "fenced" if row.is_fenced else "active"
+    return f"{row.id} {row.address} {row.machine} {row.rack or ''} {state}"
 
 
 def _of_node(name: str) -> Callable[[BrokerRow], Any]:
