@@ -124,9 +124,9 @@ class Linked:
 
 
 def read_all(
-    bootstrap: str, topic: str, isolation: str = "read_committed"
+    bootstrap: str, topic: str, isolation: str = "read_committed", partition: int = 0
 ) -> list[tuple[Any, ...]]:
-    """Return offset, timestamp, key, value and headers of all visible records of partition 0."""
+    """Return offset, timestamp, key, value and headers of all visible records of a partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -138,7 +138,7 @@ def read_all(
         }
     )
     found: list[tuple[Any, ...]] = []
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, partition, 0)])
     try:
         while True:
             message = consumer.poll(SECONDS)

@@ -36,14 +36,13 @@ from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import LINKS_PAGE, Entry
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link as address
-from barnabas.console.tables import Column, tabulate
+from barnabas.console.tables import Column, columns_of, tabulate
 from barnabas.replication.links.link_table import STATE, MirrorState, setting_name
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas.cli.links.mirrors import PartitionLag
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
     from barnabas.replication.links.link_table import LinkDefinition, MirrorTopic
@@ -228,7 +227,9 @@ def preview_state(client: Client, form: Fields) -> Preview:
         if state == "paused"
         else "A stopped mirror stops again if its source still has another log."
     )
-    return Preview(f"{verb} {subject}?", f"{verb} it", ("Name", "Now", "After"), rows, warning)
+    return Preview(
+        f"{verb} {subject}?", f"{verb} it", columns_of("Name", "Now", "After"), rows, warning
+    )
 
 
 def set_state(client: Client, form: Fields) -> Done:
@@ -241,10 +242,6 @@ def set_state(client: Client, form: Fields) -> Done:
         return Done(f"{verb} the mirror {topic} of link {name}", _page(name))
     change_settings(client, {setting_name(name, STATE): state})
     return Done(f"{verb} link {name}", _page(name))
-
-
-def _lag_text(lag: PartitionLag) -> str:
-    return "not known" if lag.lag is None else f"{lag.lag}"
 
 
 def _to_promote(client: Client, form: Fields) -> tuple[_Chosen, list[MirrorStatus]]:
@@ -271,7 +268,7 @@ def preview_promotion(client: Client, form: Fields) -> Preview:
     """Return the partitions that clients may write to then, with the records that are missing."""
     chosen, statuses = _to_promote(client, form)
     rows: list[tuple[object, ...]] = [
-        (each.mirror.topic, lag.partition, lag.end, _lag_text(lag))
+        (each.mirror.topic, lag.partition, lag.end, lag.lag)
         for each in statuses
         for lag in each.partitions
     ]
@@ -288,7 +285,12 @@ def preview_promotion(client: Client, form: Fields) -> Preview:
     return Preview(
         f"Make {what} of link {chosen.link.name} ordinary topics?",
         "Promote",
-        ("Topic", "Partition", "Mirror end", "Missing records"),
+        columns_of(
+            "Topic",
+            ("Partition", "number"),
+            ("Mirror end", "number"),
+            ("Missing records", "number", "not known"),
+        ),
         rows,
         warning,
     )
@@ -341,7 +343,7 @@ def preview_deletion(client: Client, form: Fields) -> Preview:
     return Preview(
         f"Delete the link {found.name} with its settings?",
         "Delete it",
-        ("Topic", "State now"),
+        columns_of("Topic", "State now"),
         rows,
         "The topics stay, and clients write to them.",
     )
