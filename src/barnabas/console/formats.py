@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from barnabas.cli.common.units import utc_text
+
+if TYPE_CHECKING:
+    from barnabas.client.topic_partition import TopicPartition
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SIZE_STEP = 1024
@@ -15,9 +20,19 @@ def name_class(name: str) -> str:
     return "name long" if len(name) > _NAME_LENGTH else "name"
 
 
+def searched_partition(partition: TopicPartition) -> str:
+    """Return the texts of a partition in which filters look: as lists and as previews show it."""
+    return f"{partition.topic}:{partition.partition} {partition}"
+
+
 def number(value: float | None) -> str:
     """Return a whole number with thin spaces between thousands; a dash for None."""
     return "–" if value is None else f"{round(value):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def signed(value: int) -> str:
+    """Return a difference of two whole numbers, with its sign."""
+    return f"{value:+,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def size(value: float | None) -> str:

@@ -14,16 +14,16 @@ from barnabas.cli.admin.transactions import (
     open_transactions,
 )
 from barnabas.cli.common.named_topics import partitions_of
-from barnabas.cli.why.reasons import duration
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
+from barnabas.console.formats import searched_partition
 from barnabas.console.forms import query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
-from barnabas.console.tables import Column, tabulate
+from barnabas.console.tables import Column, columns_of, tabulate
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -149,7 +149,13 @@ async def show_producers(request: Request) -> Response:
     failed: dict[TopicPartition, ClientError] = {}
     if topic:
         rows, failed = await console.cluster.call(lambda client: _load_producers(client, topic))
-    table = tabulate(request, _PRODUCER_COLUMNS, rows, sort="partition")
+    table = tabulate(
+        request,
+        _PRODUCER_COLUMNS,
+        rows,
+        text=lambda row: f"{searched_partition(row.partition)} {row.producer.producer_id}",
+        sort="partition",
+    )
     return console.page(request, "producers.html", table=table, topic=topic, failed=failed)
 
 
@@ -180,10 +186,15 @@ async def show_hanging(request: Request) -> Response:
         request,
         _HANGING if is_administrator else _HANGING[:-1],
         found.pop("hanging"),
-        text=lambda row: f"{row.partition} {row.producer.producer_id} {row.transactional_id or ''}",
+        text=_hanging_text,
         sort="-quiet",
     )
     return console.page(request, "hanging.html", age=age, table=table, **found)
+
+
+def _hanging_text(row: OpenTransaction) -> str:
+    partition = searched_partition(row.partition)
+    return f"{partition} {row.producer.producer_id} {row.transactional_id or ''}"
 
 
 def _quiet_ms(row: OpenTransaction) -> int:
@@ -237,9 +248,15 @@ def preview_abort(client: Client, form: Fields) -> Preview:
     found, _ = open_transactions(client, [tp])
     each = next(o for o in found if o.producer.current_transaction_start_offset == start)
     is_hanging = bool(find_hanging(client, [each]))
-    quiet = duration(age_ms(each.producer.last_timestamp))
-    row = (str(tp), start, each.producer.producer_id, each.producer.producer_epoch, quiet)
-    columns = ("Partition", "From offset", "Producer id", "Epoch", "No write for")
+    quiet = age_ms(each.producer.last_timestamp)
+    row = (tp, start, each.producer.producer_id, each.producer.producer_epoch, quiet)
+    columns = columns_of(
+        "Partition",
+        ("From offset", "number"),
+        ("Producer id", "id"),
+        ("Epoch", "number"),
+        ("No write for", "age"),
+    )
     text = "Readers of committed records do not see its records."
     if not is_hanging:
         text = (
@@ -266,9 +283,20 @@ def preview_fence(client: Client, form: Fields) -> Preview:
     """Return the transaction that ends."""
     name = form.required("id")
     found = _described(client, name)
-    partitions = " ".join(map(str, sorted(found.partitions))) or None
-    row = (name, found.state, found.producer_id, found.producer_epoch, partitions)
-    columns = ("Transactional id", "State", "Producer id", "Epoch", "Partitions")
+    row = (
+        name,
+        found.state,
+        found.producer_id,
+        found.producer_epoch,
+        tuple(sorted(found.partitions)) or None,
+    )
+    columns = columns_of(
+        "Transactional id",
+        "State",
+        ("Producer id", "id"),
+        ("Epoch", "number"),
+        ("Partitions", "ids"),
+    )
     text = "An open transaction is aborted. The producer fails with its next request."
     return Preview(f"Fence the producer of {name}?", "Fence it", columns, [row], text)
 
