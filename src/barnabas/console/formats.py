@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from barnabas.cli.common.units import utc_text
+
+if TYPE_CHECKING:
+    from barnabas.client.topic_partition import TopicPartition
 
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SIZE_STEP = 1024
@@ -13,6 +18,11 @@ _NAME_LENGTH = 20
 def name_class(name: str) -> str:
     """Return the style classes of a cell with a name."""
     return "name long" if len(name) > _NAME_LENGTH else "name"
+
+
+def searched_partition(partition: TopicPartition) -> str:
+    """Return the texts of a partition in which filters look: as lists and as previews show it."""
+    return f"{partition.topic}:{partition.partition} {partition}"
 
 
 def number(value: float | None) -> str:

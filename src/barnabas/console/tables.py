@@ -16,6 +16,7 @@ form again, to an address with these fields.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
@@ -290,16 +291,13 @@ def _sorted(rows: Sequence[T], by: Column[T] | None, is_descending: bool) -> Seq
     """Return the rows in order; rows without a value come last in both directions."""
     if by is None or by.value is None:
         return rows
-    valued: list[tuple[Any, T]] = []
-    without: list[T] = []
-    for row in rows:
-        value = by.value(row)
-        if value is None:
-            without.append(row)
-        else:
-            valued.append((value.casefold() if isinstance(value, str) else value, row))
-    valued.sort(key=lambda pair: pair[0], reverse=is_descending)
-    return [*(row for _, row in valued), *without]
+    values = [
+        value.casefold() if isinstance(value, str) else value for value in map(by.value, rows)
+    ]
+    valued = [index for index, value in enumerate(values) if value is not None]
+    valued.sort(key=values.__getitem__, reverse=is_descending)
+    without = [index for index, value in enumerate(values) if value is None]
+    return [rows[index] for index in chain(valued, without)]
 
 
 def _page_number(text: str | None) -> int:

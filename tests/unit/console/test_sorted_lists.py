@@ -116,6 +116,37 @@ def test_a_filter_looks_in_names_and_values_of_configs(console: ConsoleInProcess
     assert "table" not in rows
 
 
+@pytest.mark.parametrize(
+    ("page", "name", "query", "found", "hidden"),
+    [
+        ("/transactions/producers", "q", f"{MANY}:11", "11", "10"),
+        ("/transactions/producers", "q", f"{MANY}-11", "11", "10"),
+        ("/group", "q", f"{MANY}:11", f"{MANY}:11", f"{MANY}:10"),
+        ("/pipelines", "queries0.q", "ALPHA running", "alpha", "beta"),
+    ],
+)
+def test_a_list_is_filtered_by_words(
+    console: ConsoleInProcess, page: str, name: str, query: str, found: str, hidden: str
+) -> None:
+    rows = table_rows(console.get(page, **{"topic": MANY, "id": GROUP, name: query}).text)
+    names = [each.replace(" ", "") for each in rows]
+    assert found in names
+    assert hidden not in names
+
+
+def test_a_filter_of_brokers_looks_in_ids_addresses_and_states(console: ConsoleInProcess) -> None:
+    for query, is_found in (("127.0.0.1 active", True), ("fenced", False)):
+        page = console.get("/", **{"brokers.q": query}).text
+        assert (f"Nothing matches {query}" in page) is not is_found
+
+
+def test_a_long_list_of_producers_has_a_filter_that_keeps_its_topic(
+    console: ConsoleInProcess,
+) -> None:
+    page = console.get("/transactions/producers", topic=MANY).text
+    assert re.search(rf'name="topic" value="{MANY}">\s*<label>Partition or producer id', page)
+
+
 def test_the_difference_of_a_version_is_that_from_the_one_before_in_any_order(
     console: ConsoleInProcess,
 ) -> None:

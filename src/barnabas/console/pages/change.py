@@ -6,6 +6,7 @@ audit log has each change that a user made, that failed or that was refused.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
 from dataclasses import replace
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from barnabas.client.facade import Client
+    from barnabas.console.cluster_access import ClusterAccess
     from barnabas.console.console import Console
     from barnabas.console.tables import Column, Table
 
@@ -50,6 +52,9 @@ _CONFIRMED = "confirmed"
 _AGAIN, _FILTER = "again", "preview.q"
 # The kinds of columns whose values the audit log has as numbers.
 _COUNTS = ("number", "id", "change")
+# A broker may learn of a change a moment after the controller's response.
+_REPORT_TRIES = 8
+_REPORT_PAUSE_S = 0.25
 # Fields that no draft keeps.
 _NOT_KEPT = ("csrf", "here", "password", _CONFIRMED, _FILTER)
 
@@ -65,6 +70,8 @@ class Done(NamedTuple):
     # The state before and after the change, for the audit log; None if the form says it all.
     before: object = None
     after: object = None
+    # Returns whether the brokers report the change; None if they do with the response.
+    is_reported: Callable[[Client], bool] | None = None
 
 
 class Preview(NamedTuple):
@@ -201,6 +208,7 @@ class _Change(Generic[T]):
             if effects is not done:
                 entry.write("done")
             return console.page(request, done.template, here=_form_page(form), **done.values)
+        await wait_until_reported(console.cluster, done)
         rows = _recorded(effects) if isinstance(effects, Preview) else None
         entry.write("done", text=done.text, effects=rows, before=done.before, after=done.after)
         session.notices.append(Notice(is_error=False, text=done.text))
@@ -253,6 +261,20 @@ class _Change(Generic[T]):
             return work(cast("T", client) if self._of is None else self._of(console, client))
 
         return await console.cluster.call(run, needs_brokers=self._needs_brokers)
+
+
+async def wait_until_reported(cluster: ClusterAccess, done: Done) -> None:
+    """Wait until the brokers report a change, so that the next page shows it; at most seconds.
+
+    The change is complete in any case, so an error of a broker ends the wait.
+    """
+    if done.is_reported is None:
+        return
+    with contextlib.suppress(*_REFUSALS):
+        for _ in range(_REPORT_TRIES):
+            if await cluster.call(done.is_reported):
+                return
+            await asyncio.sleep(_REPORT_PAUSE_S)
 
 
 class _AuditEntry(NamedTuple):

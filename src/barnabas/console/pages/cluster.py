@@ -57,17 +57,19 @@ async def show_cluster(request: Request) -> Response:
         console.cluster.call(_load_cluster), _charts(history, span)
     )
     sample, rates = history.latest, history.rates
-    cluster = found["cluster"]
+    cluster, counts = found["cluster"], _counts(sample)
     rows = [broker_row(each, sample, found["levels"]) for each in cluster.brokers]
     rows += [broker_row(each, sample, {}, is_fenced=True) for each in cluster.fenced]
     return console.page(
         request,
         "cluster.html",
         **found,
-        brokers=tabulate(request, broker_columns(rows), rows, sort="id", prefix="brokers."),
-        problems=_problems(found, sample, rows),
-        sample=sample,
-        rates=rates,
+        brokers=tabulate(
+            request, broker_columns(rows), rows, text=searched_text, sort="id", prefix="brokers."
+        ),
+        problems=_problems(found, counts, rows),
+        has_sample=sample is not None,
+        counts=counts,
         totals=users_totals(rates) if rates else Totals(),
         replicas=_replicas(request, found["quorum"]),
         topics=_busiest(request, _TOPICS, rates.topics if rates else {}, "records"),
@@ -76,12 +78,35 @@ async def show_cluster(request: Request) -> Response:
             request,
             _PROCESSES,
             list(rates.processes.items()) if rates else [],
+            text=lambda row: row[0],
             sort="address",
             prefix="processes.",
         ),
         span=span,
         charts=charts,
         has_metrics=bool(console.settings.metrics),
+    )
+
+
+class Counts(NamedTuple):
+    """Numbers of the last sample; None without one. The page does not keep the sample itself."""
+
+    topics: int | None = None
+    partitions: int | None = None
+    # Partitions without a leader, or with a replica out of sync.
+    unwell: int | None = None
+    groups: int | None = None
+
+
+def _counts(sample: Sample | None) -> Counts:
+    if sample is None:
+        return Counts()
+    topics = sample.topics.values()
+    return Counts(
+        len(topics),
+        sum(each.partitions for each in topics),
+        sum(each.unwell for each in topics),
+        sample.group_count,
     )
 
 
@@ -172,6 +197,12 @@ def broker_row(
     )
 
 
+def searched_text(row: BrokerRow) -> str:
+    """Return the text of a broker in which the filter looks."""
+    state = "fenced" if row.is_fenced else "active"
+    return f"{row.id} {row.address} {row.machine} {row.rack or ''} {state}"
+
+
 def _of_node(name: str) -> Callable[[BrokerRow], Any]:
     return lambda row: None if row.node is None else getattr(row.node, name)
 
@@ -214,9 +245,7 @@ class Problem(NamedTuple):
     is_severe: bool = False
 
 
-def _problems(
-    found: dict[str, Any], sample: Sample | None, brokers: Sequence[BrokerRow]
-) -> list[Problem]:
+def _problems(found: dict[str, Any], counts: Counts, brokers: Sequence[BrokerRow]) -> list[Problem]:
     problems = []
     if found["is_quorum_lost"]:
         problems.append(Problem("The metadata quorum has no leader", "/doctor", is_severe=True))
@@ -224,9 +253,8 @@ def _problems(
     if fenced:
         text = f"Brokers do not serve clients: {', '.join(fenced[:10])}"
         problems.append(Problem(text, "/doctor", is_severe=True))
-    unwell = sum(each.unwell for each in sample.topics.values()) if sample else 0
-    if unwell:
-        text = f"Partitions without a leader, or with a replica out of sync: {unwell:,}"
+    if counts.unwell:
+        text = f"Partitions without a leader, or with a replica out of sync: {counts.unwell:,}"
         problems.append(Problem(text, "/why"))
     for each in brokers:
         if each.node is not None and each.node.error:

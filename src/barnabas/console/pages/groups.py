@@ -15,6 +15,7 @@ from barnabas.client.errors import ClientError
 from barnabas.console.access.users import Role
 from barnabas.console.cluster_history import GROUP
 from barnabas.console.console import console_of
+from barnabas.console.formats import searched_partition
 from barnabas.console.forms import query_fields
 from barnabas.console.history.charts import chosen_span
 from barnabas.console.navigation import Entry
@@ -190,7 +191,7 @@ async def show_group(request: Request) -> Response:
             request,
             _SHARE_OFFSETS if is_share else _OFFSETS,
             found["offsets"],
-            text=lambda each: f"{each.progress.partition} {each.members}",
+            text=lambda each: f"{searched_partition(each.progress.partition)} {each.members}",
             sort="partition",
         ),
         member_table=_member_table(request, found["group"]),
@@ -381,7 +382,7 @@ def _moved_table(request: Request, assignments: Sequence[Assignment], now: float
         request,
         columns,
         [row for row in rows if len(set(row.owners)) > 1],
-        text=lambda row: f"{row.partition} {' '.join(row.owners)}",
+        text=lambda row: f"{searched_partition(row.partition)} {' '.join(row.owners)}",
         sort="partition",
         prefix="moved.",
     )

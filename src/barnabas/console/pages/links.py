@@ -14,6 +14,12 @@ from barnabas.cli.links.mirrors import (
     read_table,
     set_states,
 )
+from barnabas.cli.links.promotion import (
+    PromotionError,
+    PromotionOptions,
+    begin_promotion,
+    prepare_promotion,
+)
 from barnabas.cli.links.status import (
     GroupCopy,
     LinkStatus,
@@ -43,6 +49,9 @@ if TYPE_CHECKING:
 
 _STATES = ("active", "paused")
 _NAMES_SHOWN = 5
+# A page waits at most this long for the last records of mirrors, and for the offsets of groups.
+# Brokers report twice a second.
+_PROMOTION_WAIT_S = 4.0
 
 _LINKS: tuple[Column[LinkStatus], ...] = (
     Column("link", "Link", lambda each: each.link.name),
@@ -267,9 +276,10 @@ def preview_promotion(client: Client, form: Fields) -> Preview:
     if chosen.link.groups is not None:
         copies = [each for each in find_copies(client, chosen.link) if not each.has_members]
         warning += (
-            f" The offsets of {counted(len(copies), 'group')} stay as of their last copies, which "
-            "the page of the link shows. The command `barnabas links promote` proves that they are "
-            "current."
+            f" The offsets of {counted(len(copies), 'group')} are copied once more before."
+            if not form.has("force")
+            else f" The offsets of {counted(len(copies), 'group')} stay as of their last copies, "
+            "which the page of the link shows."
         )
     what = counted(len(statuses), "mirror")
     return Preview(
@@ -287,12 +297,27 @@ def preview_promotion(client: Client, form: Fields) -> Preview:
 
 
 def promote(client: Client, form: Fields) -> Done:
-    """Make mirrors ordinary topics, to which clients write."""
+    """Make mirrors ordinary topics, to which clients write, with the checks of the command."""
     chosen, statuses = _to_promote(client, form)
-    set_states(client, chosen.mirrors, MirrorState.PROMOTING)
+    missing: list[str] = []
+    names = [form.stripped("topic")] if form.stripped("topic") else []
+    options = PromotionOptions(
+        names,
+        form.has("force"),
+        missing.append,
+        _PROMOTION_WAIT_S,
+        'check "Without missing records" to promote',
+    )
+    try:
+        prepare_promotion(client, chosen.link, chosen.mirrors, options)
+    except PromotionError as error:
+        raise FormError(str(error)) from None
+    begin_promotion(client, chosen.mirrors)
     name = chosen.link.name
     topics = some([each.mirror.topic for each in statuses], _NAMES_SHOWN)
     text = f"began to promote {counted(len(statuses), 'topic')} of link {name}: {topics}"
+    if options.force and missing:
+        text += f". {some(missing, _NAMES_SHOWN)}"
     return Done(text, _page(name))
 
 

@@ -21,6 +21,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
+from barnabas.console.formats import searched_partition
 from barnabas.console.forms import FormError
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
@@ -221,7 +222,7 @@ async def show_directories(request: Request) -> Response:
             request,
             _MOVE_COLUMNS,
             _moves(places),
-            text=lambda row: f"{row.partition} {row.broker} {row.target}",
+            text=lambda row: f"{searched_partition(row.partition)} {row.broker} {row.target}",
             sort="partition",
             prefix="moves.",
         ),

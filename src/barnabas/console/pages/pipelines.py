@@ -16,7 +16,7 @@ from barnabas.spark.pipelines.project import ProjectError
 from barnabas.spark.pipelines.runs import is_running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -41,7 +41,7 @@ async def show_pipelines(request: Request) -> Response:
         request,
         "pipelines.html",
         pipelines=[
-            {**each, "table": tabulate(request, _FLOWS, each["flows"], prefix=f"flows{index}.")}
+            {**each, "table": _flow_table(request, each["flows"], f"flows{index}.")}
             for index, each in enumerate(found)
         ],
         queries={
@@ -52,11 +52,19 @@ async def show_pipelines(request: Request) -> Response:
     )
 
 
+def _flow_table(request: Request, found: Sequence[FlowStatus], prefix: str) -> Table[FlowStatus]:
+    return tabulate(
+        request, _FLOWS, found, text=lambda flow: short_key(flow.checkpoint.key), prefix=prefix
+    )
+
+
 def _query_table(
     request: Request, found: Mapping[str, QuerySample], prefix: str
 ) -> Table[NamedQuery]:
     rows = [NamedQuery(name, each) for name, each in found.items()]
-    return tabulate(request, _QUERIES, rows, prefix=prefix)
+    return tabulate(
+        request, _QUERIES, rows, text=lambda row: f"{row.name} {row.state}", prefix=prefix
+    )
 
 
 def _load_pipeline(client: Client, directory: str) -> dict[str, Any]:

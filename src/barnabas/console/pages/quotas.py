@@ -95,8 +95,9 @@ async def show_quotas(request: Request) -> Response:
     table = tabulate(
         request, columns, rows, text=lambda row: f"{row.name} {row.key}", sort="entity"
     )
+    keys = [(key, f"{key} ({unit})") for key, unit in _UNITS.items()]
     return console.page(
-        request, "quotas.html", table=table, problem=problem, keys=_UNITS, kinds=_ENTITIES
+        request, "quotas.html", table=table, problem=problem, keys=keys, kinds=_ENTITIES
     )
 
 
@@ -137,20 +138,26 @@ def set_quota(client: Client, form: Fields) -> Done:
         label = form.label("value")
         raise FormError(f"{label}: {text} is not a number for {key}", "value") from None
     client.admin.alter_quotas(owner, {key: value})
-    return Done(f"set {key} of {entity_text(owner)} to {quota_text(value)}", _QUOTAS)
+    text = f"set {key} of {entity_text(owner)} to {quota_text(value)}"
+    return Done(text, _QUOTAS, is_reported=lambda own: _quota(own, owner, key) == value)
 
 
 def remove_quota(client: Client, form: Fields) -> Done:
     """Remove a quota of an entity."""
     owner, key = _owner(form), _key(form)
     client.admin.alter_quotas(owner, {key: None})
-    return Done(f"removed {key} of {entity_text(owner)}", _QUOTAS)
+    text = f"removed {key} of {entity_text(owner)}"
+    return Done(text, _QUOTAS, is_reported=lambda own: _quota(own, owner, key) is None)
+
+
+def _quota(client: Client, owner: QuotaEntity, key: str) -> float | None:
+    return client.admin.describe_quotas(dict(owner), strict=True).get(owner, {}).get(key)
 
 
 def preview_remove_quota(client: Client, form: Fields) -> Preview:
     """Return the quota that is removed."""
     owner, key = _owner(form), _key(form)
-    value = client.admin.describe_quotas(dict(owner), strict=True).get(owner, {}).get(key)
+    value = _quota(client, owner, key)
     if value is None:
         raise FormError(f"{entity_text(owner)} has no quota {key}")
     columns = columns_of("For", "Quota", "Limit")
@@ -224,7 +231,12 @@ def save_subscription(client: Client, form: Fields) -> Done:
         MATCH: form.stripped("match") or None,
     }
     client.admin.alter_configs(ConfigResource(ResourceType.CLIENT_METRICS, name), changes)
-    return Done(f"saved the subscription {name}", _TELEMETRY)
+    text = f"saved the subscription {name}"
+    return Done(text, _TELEMETRY, is_reported=lambda own: _subscription(own, name) is not None)
+
+
+def _subscription(client: Client, name: str) -> Subscription | None:
+    return next((each for each in _load_subscriptions(client)[0] if each.name == name), None)
 
 
 def delete_subscription(client: Client, form: Fields) -> Done:
@@ -232,13 +244,14 @@ def delete_subscription(client: Client, form: Fields) -> Done:
     name = form.required("name")
     nothing: dict[str, str | None] = dict.fromkeys((METRICS, INTERVAL_MS, MATCH))
     client.admin.alter_configs(ConfigResource(ResourceType.CLIENT_METRICS, name), nothing)
-    return Done(f"deleted the subscription {name}", _TELEMETRY)
+    text = f"deleted the subscription {name}"
+    return Done(text, _TELEMETRY, is_reported=lambda own: _subscription(own, name) is None)
 
 
 def preview_delete_subscription(client: Client, form: Fields) -> Preview:
     """Return the subscription that is deleted."""
     name = form.required("name")
-    found = next((each for each in _load_subscriptions(client)[0] if each.name == name), None)
+    found = _subscription(client, name)
     if found is None:
         raise FormError(f"there is no subscription {name}")
     columns = columns_of("Subscription", "Metrics", ("Interval (ms)", "number"), "Clients")

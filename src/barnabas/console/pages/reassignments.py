@@ -21,7 +21,7 @@ from barnabas.cli.partitions.reassign import current_replicas, read_specs
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
-from barnabas.console.formats import size
+from barnabas.console.formats import searched_partition, size
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
@@ -52,7 +52,7 @@ async def show_reassignments(request: Request) -> Response:
         request,
         columns,
         rows,
-        text=lambda row: f"{row.partition} {_nodes(row.move.replicas)}",
+        text=lambda row: f"{searched_partition(row.partition)} {_nodes(row.move.replicas)}",
         sort="partition",
     )
     return console.page(request, "reassignments.html", table=table, topic=query.stripped("topic"))
@@ -118,7 +118,11 @@ async def show_plan(request: Request) -> Response:
         found=found,
         is_asked=is_asked,
         table=tabulate(
-            request, _MOVES, found.planned, text=lambda each: str(each.partition), sort="partition"
+            request,
+            _MOVES,
+            found.planned,
+            text=lambda each: searched_partition(each.partition),
+            sort="partition",
         ),
         loads=tabulate(request, _LOADS, list(found.loads.items()), sort="broker", prefix="loads."),
         specs=" ".join(_spec(each) for each in found.planned[:MOVES_MAX]),
@@ -375,7 +379,9 @@ async def show_partitions(request: Request) -> Response:
             request,
             _PROBLEMS,
             found_problems,
-            text=lambda each: f"{each.partition} {each.problem} leader={each.leader}",
+            text=lambda each: (
+                f"{searched_partition(each.partition)} {each.problem} leader={each.leader}"
+            ),
             sort="problem",
         ),
         count=len(every),

@@ -18,6 +18,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
+from barnabas.console.formats import searched_partition
 from barnabas.console.forms import query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
@@ -148,7 +149,13 @@ async def show_producers(request: Request) -> Response:
     failed: dict[TopicPartition, ClientError] = {}
     if topic:
         rows, failed = await console.cluster.call(lambda client: _load_producers(client, topic))
-    table = tabulate(request, _PRODUCER_COLUMNS, rows, sort="partition")
+    table = tabulate(
+        request,
+        _PRODUCER_COLUMNS,
+        rows,
+        text=lambda row: f"{searched_partition(row.partition)} {row.producer.producer_id}",
+        sort="partition",
+    )
     return console.page(request, "producers.html", table=table, topic=topic, failed=failed)
 
 
@@ -179,10 +186,15 @@ async def show_hanging(request: Request) -> Response:
         request,
         _HANGING if is_administrator else _HANGING[:-1],
         found.pop("hanging"),
-        text=lambda row: f"{row.partition} {row.producer.producer_id} {row.transactional_id or ''}",
+        text=_hanging_text,
         sort="-quiet",
     )
     return console.page(request, "hanging.html", age=age, table=table, **found)
+
+
+def _hanging_text(row: OpenTransaction) -> str:
+    partition = searched_partition(row.partition)
+    return f"{partition} {row.producer.producer_id} {row.transactional_id or ''}"
 
 
 def _quiet_ms(row: OpenTransaction) -> int:
