@@ -170,6 +170,11 @@ flips: setup
 chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m chaos.campaign $(CHAOS)
 
+# Faults by chance of two linked clusters under load, and moves there and back: LINKS='--minutes 30 --seed N --kafka'
+.PHONY: link-chaos
+link-chaos: setup
+	PYTHONPATH=tests $(BIN)/python -m chaos.link_campaign $(LINKS)
+
 # Steady mixed load without faults on three brokers, judged by the checkers, with the course of memory, descriptors and
 # threads: SOAK='--minutes 30 --seed N --result FILE.json'
 .PHONY: soak

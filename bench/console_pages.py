@@ -20,7 +20,7 @@ from rich.table import Table
 from barnabas import Client
 from barnabas.client.admin.topics import NewTopic
 from barnabas.console.frame import Announcements
-from barnabas.console.serving import make_application
+from barnabas.console.serving import collect_rarely, make_application
 from barnabas.console.settings import ConsoleSettings
 from barnabas.console.site import Site
 from barnabas.runtime.loop import new_loop
@@ -154,6 +154,7 @@ async def measure(bootstrap: str, rounds: int) -> dict[str, Cost]:
     )
     site = Site(settings, Announcements(lambda _password: None))
     application = make_application(site)
+    collect_rarely()
     async with site.running(application):
         console = site.consoles[0]
         await first_sample(console)

@@ -23,7 +23,7 @@ from jvm.schema_registry import SchemaRegistryProcess
 from jvm.tool_host import ToolHost
 from repeating import failed_again
 from schedule import DurationRecorder, LongestFirst, early_first, longest_first, read_durations
-from selection import is_chosen, is_short, left_out
+from selection import is_chosen, is_collected, left_out
 from summary import SUMMARY
 
 
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SUMMARY] = []
-    if not _is_worker(config) and config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+    if _runs_chosen_paths(config):
         # Workers get the options as they are now.
         config.option.nightly = True
     failed_again.register(config)
@@ -56,6 +56,13 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def _runs_chosen_paths(config: pytest.Config) -> bool:
+    """Return whether a run includes nightly tests because the user named its paths."""
+    if _is_worker(config) or config.option.store_durations:
+        return False
+    return config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+
+
 def _is_worker(config: pytest.Config) -> bool:
     """Return whether this is a process that `pytest -n` started."""
     return hasattr(config, "workerinput")
@@ -68,8 +75,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out what `--short` does not run."""
-    return True if config.option.short and not is_short(collection_path) else None
+    """Leave out what `--short` or `--rest` does not run."""
+    return None if is_collected(config.option, collection_path) else True
 
 
 @pytest.hookimpl(trylast=True)

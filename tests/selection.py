@@ -13,10 +13,13 @@
 files below, which show that clients, brokers, replication and pipelines work. Nothing of Apache
 Kafka is run. `pytest --rest` runs what `--short` leaves out: `.ci/run` runs both, one after the
 other, so that no test runs twice.
+
+`CHECK_S_MAX` limits how long both may take (`unit/test_schedule.py`).
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -30,9 +33,13 @@ TESTS = Path(__file__).parent
 BOTH_BROKERS = ("conformance", "documents", "spark")
 # Names of Apache Kafka as the broker of a test: a version or a group protocol may follow.
 _KAFKA = "kafka"
+_NIGHTLY = "pytest.mark.nightly"
 _ANY_KAFKA = re.compile(rf"{_KAFKA}([ -](3\.9|classic|consumer))?")
 
-# Folders whose tests start no servers, or only a few.
+# A limit for the sum of the seconds in `durations.txt` of all files that `make check` runs.
+CHECK_S_MAX = 8_500
+
+# Folders whose tests start no servers, or only a few, and do not use Apache Kafka.
 SHORT_FOLDERS = ("property", "simulation", "storms", "unit")
 
 # Real processes and real clients.
@@ -82,9 +89,20 @@ def is_short(path: Path) -> bool:
     return name in SHORT_FILES
 
 
+def is_collected(options: Any, path: Path) -> bool:
+    """Return whether a run with the options `short` and `rest` looks into a file or a folder."""
+    if options.short:
+        return is_short(path)
+    return not (options.rest and _is_in_short_folder(path))
+
+
+def _is_in_short_folder(path: Path) -> bool:
+    return path.relative_to(TESTS).parts[:1] in [(name,) for name in SHORT_FOLDERS]
+
+
 def is_chosen(options: Any, item: pytest.Item) -> bool:
     """Return whether the options `short`, `rest` and `nightly` of a run include a test."""
-    is_in_short = is_short(item.path) and not needs_kafka(item)
+    is_in_short = _is_in_short_folder(item.path) or (is_short(item.path) and not needs_kafka(item))
     if (options.short and not is_in_short) or (options.rest and is_in_short):
         return False
     return options.nightly or not is_nightly(item)
@@ -95,6 +113,18 @@ def is_nightly(item: pytest.Item) -> bool:
     return item.get_closest_marker("nightly") is not None or any(
         isinstance(each, str) and each == _KAFKA for each in _parameters(item)
     )
+
+
+def is_only_nightly(path: Path) -> bool:
+    """Return whether only `make nightly` runs the tests of a file, by the marks in its text."""
+    marks: list[list[str]] = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
+            if _NIGHTLY in ast.unparse(node.value):
+                return True
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            marks.append([ast.unparse(each) for each in node.decorator_list])
+    return bool(marks) and all(_NIGHTLY in each for each in marks)
 
 
 def needs_kafka(item: pytest.Item) -> bool:

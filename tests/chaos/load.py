@@ -52,6 +52,8 @@ class LoadOptions:
     # Records per second, of each producer, all partitions together.
     rate: int = 300
     members: int = 2
+    # Of the producers, whose records carry it. Loads on one topic need different numbers.
+    first_producer: int = 0
     # Additional keys of all clients, for TLS.
     keys: Mapping[str, str] = field(default_factory=dict)
 
@@ -368,8 +370,8 @@ class Load:
         self.options = options
         self.errors = Errors()
         self.producing: list[_Producing] = [
-            LibrdkafkaProducing(0, bootstrap, options, self.errors),
-            OwnProducing(1, bootstrap, options, self.errors),
+            LibrdkafkaProducing(options.first_producer, bootstrap, options, self.errors),
+            OwnProducing(options.first_producer + 1, bootstrap, options, self.errors),
         ]
         self.reading = OwnReading(bootstrap, options, self.errors)
         self.members = [

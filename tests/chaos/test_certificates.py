@@ -59,6 +59,7 @@ def test_no_connection_is_lost_while_certificates_are_rotated(tmp_path: Path) ->
         judge(stress)
 
 
+@pytest.mark.nightly
 @pytest.mark.conformance
 def test_a_certificate_that_expires_costs_new_connections_only(tmp_path: Path) -> None:
     with stressed(OPTIONS, tmp_path) as stress:

@@ -18,7 +18,7 @@ from chaos.storage_faults import STORAGE_FAULTS
 from chaos.transactional_load import TransactionalOptions
 from scenario.stage import runs_on_kafka
 
-SECONDS = 25.0
+SECONDS = 15.0
 
 
 @pytest.mark.conformance

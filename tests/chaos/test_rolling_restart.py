@@ -12,6 +12,8 @@ from chaos.judgment import compare_replicas, unexpected_errors
 from scenario.stage import runs_on_kafka
 
 
+# `test_rolling_upgrade` restarts all brokers twice.
+@pytest.mark.nightly
 @pytest.mark.conformance
 def test_no_send_fails_while_all_brokers_are_restarted_one_by_one(tmp_path: Path) -> None:
     options = Options(seconds=0, seed=1, kafka=runs_on_kafka(), relays=False)

@@ -23,6 +23,7 @@ PARTITIONS = 6
 RELEASES = [each.release for each in kept_releases()]
 
 
+@pytest.mark.nightly
 @pytest.mark.conformance
 def test_no_send_fails_while_brokers_of_an_earlier_version_are_upgraded(tmp_path: Path) -> None:
     commit = earliest_commit()

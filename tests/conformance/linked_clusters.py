@@ -76,19 +76,31 @@ class Linked:
         finally:
             consumer.close()
 
-    def known_end(self, topic: str, partition: int) -> tuple[int, ...]:
-        """Return the end of the source's partition; empty while its leader does not respond."""
-        found = self.end(self.source, topic, partition)
-        return () if found < 0 else (found,)
+    def ends(self, topic: str, partition: int) -> tuple[int, int]:
+        """Return where the source and the mirror end; -1 for one that does not respond."""
+        return self.end(self.source, topic, partition), self.end(self.target, topic, partition)
 
     def await_mirrored(self, topic: str, partitions: int = 1) -> None:
-        """Wait until the mirror ends where the source ends."""
+        """Wait until the mirror ends where the source ends.
+
+        The source's end is read again each time: it may rise after a producer has its responses,
+        by markers of transactions, or when followers have fetched records with acks=1.
+        """
         for partition in range(partitions):
-            wanted = eventually(lambda at=partition: self.known_end(topic, at))[0]
             eventually(
-                lambda at=partition, end=wanted: self.end(self.target, topic, at) == end,
-                lambda: f"{topic}: {self.shell.run('links', 'describe', LINK).stdout}",
+                lambda at=partition: self._is_mirrored(topic, at),
+                lambda at=partition: self._lag_text(topic, at),
             )
+
+    def _is_mirrored(self, topic: str, partition: int) -> bool:
+        source, mirror = self.ends(topic, partition)
+        return mirror == source >= 0
+
+    def _lag_text(self, topic: str, partition: int) -> str:
+        source, mirror = self.ends(topic, partition)
+        found = self.shell.run("links", "describe", LINK)
+        where = f"{topic}-{partition}: the source ends at {source}, the mirror at {mirror}"
+        return f"{where}\n{found.stdout}{found.stderr}"
 
     def produce(self, topic: str, values: list[str], **config: Any) -> None:
         producer = Producer({"bootstrap.servers": self.source, **config})
@@ -112,9 +124,9 @@ class Linked:
 
 
 def read_all(
-    bootstrap: str, topic: str, isolation: str = "read_committed"
+    bootstrap: str, topic: str, isolation: str = "read_committed", partition: int = 0
 ) -> list[tuple[Any, ...]]:
-    """Return offset, timestamp, key, value and headers of all visible records of partition 0."""
+    """Return offset, timestamp, key, value and headers of all visible records of a partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -126,7 +138,7 @@ def read_all(
         }
     )
     found: list[tuple[Any, ...]] = []
-    consumer.assign([TopicPartition(topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, partition, 0)])
     try:
         while True:
             message = consumer.poll(SECONDS)

@@ -145,6 +145,7 @@ def test_the_commands_of_barnabas_run_as_written(place: Place) -> None:
     assert "request.timeout.ms=5000" in printed["barnabas profile show staging"]
 
 
+@pytest.mark.nightly
 def test_the_commands_of_kcat_run_as_written(place: Place) -> None:
     need("kcat")
     assert shutil.which("kcat")

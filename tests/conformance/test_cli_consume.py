@@ -16,6 +16,7 @@ from conformance.client_brokers import broker
 from conformance.kcat_command import kcat
 from jvm.kafka_process import KafkaProcess
 from jvm.maven import need
+from selection import nightly_rows_unless, nightly_unless
 
 pytestmark = pytest.mark.conformance
 __all__ = ["broker"]
@@ -73,20 +74,26 @@ def test_templates_print_the_same_as_kcat(records: Records) -> None:
 
 @pytest.mark.parametrize(
     ("ours", "theirs"),
-    [
-        (("--from", "beginning"), ("-o", "beginning")),
-        (("--from", "7"), ("-o", "7")),
-        (("--from", "-3"), ("-o", "-3")),
-        (("--from", f"@{FIRST_MS + 2 * HOUR_MS + 1}"), ("-o", f"s@{FIRST_MS + 2 * HOUR_MS + 1}")),
-        (("--from", "beginning", "-n", "4"), ("-o", "beginning", "-c", "4")),
-        (("--from", "beginning", "-D", ";"), ("-o", "beginning", "-D", ";")),
-        (("--from", "beginning", "-K", "->"), ("-o", "beginning", "-K", "->")),
-        (("--from", "beginning", "-K", ":", "-Z"), ("-o", "beginning", "-K", ":", "-Z")),
-        (
-            ("--from", f"@{FIRST_MS + HOUR_MS}", "--to", f"@{FIRST_MS + 3 * HOUR_MS}"),
-            ("-o", f"s@{FIRST_MS + HOUR_MS}", "-o", f"e@{FIRST_MS + 3 * HOUR_MS}"),
-        ),
-    ],
+    nightly_rows_unless(
+        lambda row: len(row[0]) > 2,
+        [
+            (("--from", "beginning"), ("-o", "beginning")),
+            (("--from", "7"), ("-o", "7")),
+            (("--from", "-3"), ("-o", "-3")),
+            (
+                ("--from", f"@{FIRST_MS + 2 * HOUR_MS + 1}"),
+                ("-o", f"s@{FIRST_MS + 2 * HOUR_MS + 1}"),
+            ),
+            (("--from", "beginning", "-n", "4"), ("-o", "beginning", "-c", "4")),
+            (("--from", "beginning", "-D", ";"), ("-o", "beginning", "-D", ";")),
+            (("--from", "beginning", "-K", "->"), ("-o", "beginning", "-K", "->")),
+            (("--from", "beginning", "-K", ":", "-Z"), ("-o", "beginning", "-K", ":", "-Z")),
+            (
+                ("--from", f"@{FIRST_MS + HOUR_MS}", "--to", f"@{FIRST_MS + 3 * HOUR_MS}"),
+                ("-o", f"s@{FIRST_MS + HOUR_MS}", "-o", f"e@{FIRST_MS + 3 * HOUR_MS}"),
+            ),
+        ],
+    ),
 )
 def test_positions_counts_and_delimiters_work_as_in_kcat(
     records: Records, ours: tuple[str, ...], theirs: tuple[str, ...]
@@ -126,7 +133,9 @@ def test_json_lines_equal_those_of_kcat(records: Records) -> None:
     )
 
 
-@pytest.mark.parametrize("layout", [">q", ">ii", ">Hb$", "qq", "c"])
+@pytest.mark.parametrize(
+    "layout", nightly_unless({">ii", "qq"}.__contains__, [">q", ">ii", ">Hb$", "qq", "c"])
+)
 def test_binary_layouts_are_decoded_as_by_kcat(records: Records, layout: str) -> None:
     topic = f"{records.topic}-longs"
     done = records.shell.run("consume", topic, "--from", "0", "-e", "-s", layout, "-K", ":")
@@ -157,7 +166,9 @@ def test_progress_is_shown_only_on_a_terminal(records: Records) -> None:
     assert "records/s" not in on_terminal
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", nightly_unless(signal.SIGINT.__eq__, [signal.SIGINT, signal.SIGTERM])
+)
 def test_a_signal_ends_the_command_and_printed_records_are_committed(
     records: Records, number: signal.Signals
 ) -> None:
@@ -196,11 +207,14 @@ def test_a_position_applies_to_partitions_without_a_committed_offset(records: Re
 
 @pytest.mark.parametrize(
     ("place", "words"),
-    [
-        ("beginning", ()),
-        ("beginning", ("-p", "0", "-p", "1")),
-        ("end", ("-X", "isolation.level=read_committed")),
-    ],
+    nightly_rows_unless(
+        ("beginning", ()).__eq__,
+        [
+            ("beginning", ()),
+            ("beginning", ("-p", "0", "-p", "1")),
+            ("end", ("-X", "isolation.level=read_committed")),
+        ],
+    ),
     ids=["member", "partitions", "committed"],
 )
 def test_a_group_continues_in_partitions_from_which_nothing_was_printed(

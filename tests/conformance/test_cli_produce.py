@@ -16,6 +16,7 @@ from conformance.client_brokers import broker
 from conformance.kcat_command import kcat
 from jvm.kafka_process import KafkaProcess
 from jvm.maven import need
+from selection import nightly_rows_unless
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,18 +50,22 @@ def both(broker: BrokerProcess | KafkaProcess) -> Both:
 
 @pytest.mark.parametrize(
     ("text", "ours", "theirs"),
-    [
-        ("a\nb\nc", (), ()),
-        ("k:v\nplain\nk2:v:w\n", ("-K", ":"), ("-K", ":")),
-        ("k=>v\n", ("-K", "=>"), ("-K", "=>")),
-        ("a;b;c", ("-D", ";"), ("-D", ";")),
-        ("a\\nb\n", ("--key", "fixed"), ("-k", "fixed")),
-        ("k:v\nw\n", ("-K", ":", "--key", "fixed"), ("-K", ":", "-k", "fixed")),
-        ("k:\n:v\n", ("-K", ":", "-Z"), ("-K", ":", "-Z")),
-        ("a\nb\n", ("-H", "h=1", "-H", "n", "-H", "e="), ("-H", "h=1", "-H", "n", "-H", "e=")),
-        ("a\nb\nc\n", ("-n", "2"), ("-c", "2")),
-        ("a\x1fb\n", ("-K", "\\x1f", "-z", "zstd"), ("-K", "\\x1f", "-z", "zstd")),
-    ],
+    nightly_rows_unless(
+        # The longest options of each sort.
+        lambda row: len(row[1]) > 2,
+        [
+            ("a\nb\nc", (), ()),
+            ("k:v\nplain\nk2:v:w\n", ("-K", ":"), ("-K", ":")),
+            ("k=>v\n", ("-K", "=>"), ("-K", "=>")),
+            ("a;b;c", ("-D", ";"), ("-D", ";")),
+            ("a\\nb\n", ("--key", "fixed"), ("-k", "fixed")),
+            ("k:v\nw\n", ("-K", ":", "--key", "fixed"), ("-K", ":", "-k", "fixed")),
+            ("k:\n:v\n", ("-K", ":", "-Z"), ("-K", ":", "-Z")),
+            ("a\nb\n", ("-H", "h=1", "-H", "n", "-H", "e="), ("-H", "h=1", "-H", "n", "-H", "e=")),
+            ("a\nb\nc\n", ("-n", "2"), ("-c", "2")),
+            ("a\x1fb\n", ("-K", "\\x1f", "-z", "zstd"), ("-K", "\\x1f", "-z", "zstd")),
+        ],
+    ),
 )
 def test_the_same_options_make_the_same_records(
     both: Both, text: str, ours: tuple[str, ...], theirs: tuple[str, ...]

@@ -23,6 +23,7 @@ from conformance.page_checks import (
     sizes,
     violations,
 )
+from selection import nightly_unless
 from server_in_thread import ServerInThread
 from tools.chromium import IS_INSTALLED, Chromium
 from unit.serializers.registry_server import RegistryServer
@@ -112,7 +113,7 @@ def pages(running: Running, browser: Chromium) -> list[str]:
     return shown
 
 
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", nightly_unless((400).__eq__, [400, 1280]))
 def test_no_page_breaks_its_policy_or_has_texts_that_overlap_or_are_cut(
     running: Running, browser: Chromium, pages: list[str], width: int
 ) -> None:

@@ -178,10 +178,16 @@ def test_chosen_messages_of_a_search_are_sent_to_another_topic(
     user.check("Choose 0:2")
     user.check("Choose 0:5")
     user.press("Send the chosen messages again")
+    assert [each["Key"] for each in user.rows("Messages")] == ["k2", "k5"]
+    user.press("Key")
+    user.press("Key")
+    assert [each["Key"] for each in user.rows("Messages")] == ["k5", "k2"]
     user.fill(To_the_topic=COPIES)
     user.type("Add headers, one", "again=yes\nby=hand")
     user.press("Preview")
-    user.sees(f"{RECORDS} 0:2", f"{COPIES}")
+    user.sees(f"2 messages .* of {RECORDS} to {COPIES}")
+    user.press("Offset")
+    assert [each["Offset"] for each in user.rows()] == ["5", "2"]
     user.press("Send")
     user.sees(f"sent 2 messages to {COPIES}")
     found = values(client, clients_bootstrap, COPIES)

@@ -6,7 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from barnabas import Client
 from barnabas.console.settings import ConsoleSettings
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
 from conformance.console_process import HOSTILE, running_console
@@ -64,11 +66,11 @@ def console(target: BrokerProcess, audit: Path) -> Iterator[ConsoleInProcess]:
         yield running
 
 
-def mirror(linked: Linked, topic: str, *, records: int = 5) -> None:
+def mirror(linked: Linked, topic: str, groups: str = "") -> None:
     """Create a topic with records in the source, and mirror it."""
     linked.create_topic(topic)
-    linked.produce(topic, [f"record-{number}" for number in range(records)])
-    linked.create_link(topic, "readers")
+    linked.produce(topic, [f"record-{number}" for number in range(5)])
+    linked.create_link(topic, groups)
     linked.await_mirrored(topic)
     eventually(lambda: linked.described()["lag"] == 0)
 
@@ -132,11 +134,59 @@ def test_a_mirror_is_promoted_only_without_lag_or_by_choice(
     assert table_rows(shown)["promoted"]["Missing records"] == "not known"
     linked.shell.ok("links", "resume", LINK)
     eventually(lambda: linked.described()["lag"] == 0)
-    done = console.change("/link/promote", name=LINK, confirmed=1)
-    assert "began to promote 1 topic of link" in done.text
-
+    assert "began to promote 1 topic of link" in promoted(console, confirmed=1)
     eventually_equal(lambda: states(linked, "promoted")[1], "promoted")
     assert "has no mirrors to promote" in console.change("/link/promote", name=LINK).text
+
+
+def promoted(console: ConsoleInProcess, **fields: object) -> str:
+    """Promote the mirrors of the link when the page finds nothing missing; return its text."""
+    return eventually(
+        lambda: (
+            text
+            if "began to promote"
+            in (text := console.change("/link/promote", name=LINK, **fields).text)
+            else ""
+        )
+    )
+
+
+def test_a_mirror_is_promoted_only_with_the_offsets_of_groups_or_by_choice(
+    linked: Linked, console: ConsoleInProcess
+) -> None:
+    mirror(linked, "grouped", "readers")
+    # A group with members in this cluster gets no offsets from the source.
+    member = Consumer({"bootstrap.servers": linked.target, "group.id": "readers"})
+    member.subscribe(["grouped"])
+    eventually(lambda: member.poll(1) is not None or bool(member.assignment()))
+    consumer = Consumer({"bootstrap.servers": linked.source, "group.id": "readers"})
+    consumer.commit(offsets=[TopicPartition("grouped", 0, 3)], asynchronous=False)
+    consumer.close()
+
+    def refusal() -> str:
+        return console.change("/link/promote", name=LINK, confirmed=1).text
+
+    eventually(lambda: "those of 1 group are missing: readers" in refusal())
+    assert states(linked, "grouped")[1] == "active"
+    assert "check &#34;Without missing records&#34; to promote what is here" in refusal()
+    shown = console.preview("/link/promote", name=LINK, force=1).text
+    assert "stay as of their last copies" in shown
+    done = promoted(console, force=1, confirmed=1)
+    assert "group offsets: those of 1 group are missing: readers" in done
+    member.close()
+    eventually_equal(lambda: states(linked, "grouped")[1], "promoted")
+
+
+def test_the_offsets_of_groups_are_copied_once_more_before_a_promotion(
+    linked: Linked, console: ConsoleInProcess
+) -> None:
+    mirror(linked, "copied", "followers")
+    consumer = Consumer({"bootstrap.servers": linked.source, "group.id": "followers"})
+    consumer.commit(offsets=[TopicPartition("copied", 0, 3)], asynchronous=False)
+    consumer.close()
+    promoted(console, confirmed=1)
+    with Client(linked.target) as client:
+        assert client.committed("followers", [("copied", 0)])["copied", 0].offset == 3
 
 
 def test_a_link_is_deleted_with_its_name_typed(linked: Linked, console: ConsoleInProcess) -> None:
@@ -144,7 +194,7 @@ def test_a_link_is_deleted_with_its_name_typed(linked: Linked, console: ConsoleI
     assert "to confirm, type" in console.change("/link/delete", name=LINK, confirm="x").text
     left = console.change("/link/delete", name=LINK, confirm=LINK)
     assert "has 1 mirror: promote them first" in left.text
-    console.change("/link/promote", name=LINK, confirmed=1)
+    promoted(console, confirmed=1)
     eventually_equal(lambda: states(linked, "deleted")[1], "promoted")
     fields = {"name": LINK, "confirm": LINK}
     assert "deleted" in table_rows(console.preview("/link/delete", **fields).text)

@@ -12,6 +12,7 @@ from barnabas.client.facade import Client
 from barnabas.serializers import AvroSerializer, SchemaRegistry
 from conformance.console_process import HOSTILE, LONG, Running, running_console
 from conformance.page_checks import poor_layout, violations
+from selection import nightly_unless
 from tools.chromium import IS_INSTALLED, Chromium
 from unit.serializers.registry_server import RegistryServer
 
@@ -57,7 +58,7 @@ def browser(running: Running) -> Iterator[Chromium]:
         yield made
 
 
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", nightly_unless((400).__eq__, [400, 1280]))
 def test_forms_keep_their_layout_and_have_no_faults(
     running: Running, browser: Chromium, width: int
 ) -> None:

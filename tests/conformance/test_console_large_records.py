@@ -18,6 +18,7 @@ from barnabas.console.messages.reading import LARGE_BYTES
 from barnabas.console.settings import ConsoleSettings, SearchLimits
 from conformance.console_brokers import SECONDS, address, client
 from console_in_process import Answer, ConsoleInProcess
+from selection import nightly_rows_unless
 
 pytestmark = pytest.mark.conformance
 __all__ = ["address", "client"]
@@ -83,12 +84,15 @@ def test_downloads_at_once_have_whole_values(console: ConsoleInProcess) -> None:
 
 @pytest.mark.parametrize(
     ("path", "fields", "size"),
-    [
-        ("/messages/download", {"from": "beginning", "format": "jsonl"}, 3 * len(VALUES[0])),
-        ("/messages/download", {"from": "beginning", "format": "csv"}, 3 * len(VALUES[0])),
-        ("/messages/download", {"limit": 3}, 3 * len(VALUES[0])),
-        ("/message/raw", {"partition": 0, "offset": 1, "part": "value"}, len(VALUES[1])),
-    ],
+    nightly_rows_unless(
+        lambda row: row[0] == "/message/raw" or row[1].get("format") == "csv",
+        [
+            ("/messages/download", {"from": "beginning", "format": "jsonl"}, 3 * len(VALUES[0])),
+            ("/messages/download", {"from": "beginning", "format": "csv"}, 3 * len(VALUES[0])),
+            ("/messages/download", {"limit": 3}, 3 * len(VALUES[0])),
+            ("/message/raw", {"partition": 0, "offset": 1, "part": "value"}, len(VALUES[1])),
+        ],
+    ),
     ids=["json lines", "csv", "newest", "raw"],
 )
 def test_a_client_that_reads_slowly_delays_no_other(

@@ -448,6 +448,13 @@ def test_records_of_all_kinds_are_written_and_sent_again_byte_for_byte(
     query = urlencode([("topic", name), ("at", "1-0"), ("at", "1-1")])
     page = console.request("GET", "/resend", query=query)
     assert "Send 2 messages" in words(page)
+    # The list sorts, and its links keep all places.
+    for order in ("place", "-place", "size", "-size"):
+        link = urlencode({"topic": name, "at": "1-0,1-1", "sort": order})
+        rows = list(table_rows(console.request("GET", "/resend", query=link).text).values())
+        found_places = [each["Offset"] for each in rows]
+        assert found_places == (["1:0", "1:1"] if order in ("place", "-size") else ["1:1", "1:0"])
+    assert rows[0]["Value"].startswith("a b")
     token = console.get("/produce").csrf
     fields = [("csrf", token), ("here", "/"), ("topic", name), ("at", "1-0"), ("at", "1-1")]
     fields += [("target", target), ("partition", "0"), ("keep_timestamp", "1"), ("drop", "a")]
@@ -455,7 +462,9 @@ def test_records_of_all_kinds_are_written_and_sent_again_byte_for_byte(
     headers = {"content-type": FORM, "origin": f"http://{HOST}"}
     body = urlencode(fields).encode()
     shown = console.request("POST", "/resend", headers=headers, body=body)
-    assert f"{name} 1:0 {target}, partition 0" in words(shown)
+    assert f"of {name} to {target}?" in words(shown)
+    copied = table_rows(shown.text)["1"]
+    assert (copied["Offset"], copied["To partition"]) == ("1", "0")
     assert "a, a fixed, resent.from.topic" in words(shown)
     assert client.list_offsets({(target, 0): "latest"})[target, 0].offset == 0
     assert f"sent 2 messages to {target}" in words(confirm(console, shown, "/resend"))

@@ -22,6 +22,7 @@ from barnabas.client.errors import BrokerError, ClientError
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.polling import poll_until, read
 from jvm.kafka_process import KafkaProcess
+from selection import nightly_unless
 from waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.conformance
@@ -76,7 +77,12 @@ def start_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[
             broker.kill()
 
 
-@pytest.fixture(params=["barnabas-classic", "kafka-classic", "kafka-consumer"])
+@pytest.fixture(
+    params=nightly_unless(
+        lambda kind: kind != "kafka-classic",
+        ["barnabas-classic", "kafka-classic", "kafka-consumer"],
+    )
+)
 def group(request: pytest.FixtureRequest, start_broker: Callable[[str], Broker]) -> Group:
     """A group protocol of a broker of each kind."""
     kind, protocol = request.param.split("-")

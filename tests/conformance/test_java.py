@@ -44,6 +44,7 @@ def test_errors_have_their_expected_names(client: ClientProgram) -> None:
     client_scenarios.errors(client)
 
 
+@pytest.mark.nightly
 def test_a_group_survives_the_death_of_members(client: ClientProgram) -> None:
     client_scenarios.rebalances(client, strategy="cooperative-sticky")
 

@@ -90,6 +90,7 @@ def committed(topic: UncoordinatedTopic, client: str, last: bytes) -> dict[int, 
     return values
 
 
+@pytest.mark.nightly
 def test_a_killed_producers_transaction_is_described_and_terminated_by_a_new_coordinator(
     tools: Tools, topic: UncoordinatedTopic
 ) -> None:

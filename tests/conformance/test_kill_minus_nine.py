@@ -28,7 +28,8 @@ GROUP = "surviving-readers"
 PARTITIONS = 3
 # The first member of a group does not wait for others.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
-KILLS = int(os.environ.get("KILLS", "20"))
+# In `make check` and in `make nightly`, unless KILLS is set.
+KILLS, NIGHTLY_KILLS = 10, 20
 SECONDS_BETWEEN_KILLS = 0.6
 DEADLINE_SECONDS = 90
 # Many small segments and index entries, so that kills hit rolls and index writes too.
@@ -167,7 +168,7 @@ def reader() -> list[Reader]:
 
 @pytest.fixture(scope="module")
 def survivor(
-    tmp_path_factory: pytest.TempPathFactory, reader: list[Reader]
+    tmp_path_factory: pytest.TempPathFactory, reader: list[Reader], pytestconfig: pytest.Config
 ) -> Iterator[tuple[BrokerProcess, Load]]:
     """A broker that was killed many times under load, and the completely acknowledged load."""
     broker = BrokerProcess(tmp_path_factory.mktemp("killed"), SETTINGS)
@@ -178,7 +179,10 @@ def survivor(
     )
     load = Load(broker.bootstrap)
     reader.append(Reader(broker.bootstrap))
-    for _ in range(KILLS):
+    kills = int(
+        os.environ.get("KILLS") or (NIGHTLY_KILLS if pytestconfig.option.nightly else KILLS)
+    )
+    for _ in range(kills):
         acknowledged, committed = load.acknowledged_count(), sum(reader[0].committed)
         eventually(
             lambda acknowledged=acknowledged, committed=committed: (
@@ -196,7 +200,7 @@ def survivor(
     eventually_equal(lambda: reader[0].committed, load.sent)
     reader[0].stop()
     sent = sum(load.sent)
-    print(f"{KILLS} kills, {sent} records, {reader[0].read} read by the group", flush=True)
+    print(f"{kills} kills, {sent} records, {reader[0].read} read by the group", flush=True)
     yield broker, load
     broker.stop()
 

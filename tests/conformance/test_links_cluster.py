@@ -99,9 +99,9 @@ def test_a_mirror_survives_killed_leaders_of_both_clusters(
         eventually_equal(lambda at=node: batch_bytes(at.data_directory, TOPIC, 0), theirs)
 
 
-def produce_to_leader(bootstrap: str, values: list[str]) -> None:
-    """Produce with one acknowledgement, each value in a batch of its own."""
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "1", "linger.ms": "0"})
+def produce_one_by_one(bootstrap: str, values: list[str]) -> None:
+    """Produce each value in a batch of its own. All replicas in the ISR have it then."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": "0"})
     for value in values:
         producer.produce(TOPIC, value.encode())
         assert producer.flush(SECONDS) == 0
@@ -116,21 +116,21 @@ def test_a_mirror_follows_an_unclean_election_of_its_source(
     topic = NewTopic(TOPIC, 1, 2, config=config)
     linked.source_admin.create_topics([topic])[TOPIC].result(SECONDS)
     linked.create_link(TOPIC)
-    produce_to_leader(source.bootstrap, [f"kept-{number}" for number in range(20)])
+    produce_one_by_one(source.bootstrap, [f"kept-{number}" for number in range(20)])
     eventually(lambda: in_sync(source.bootstrap) == 2)
     linked.await_mirrored(TOPIC)
     first = source.node(leader_of(source.bootstrap))
     (second,) = [node for node in source.brokers if node is not first]
     second.kill()
     eventually(lambda: in_sync(source.bootstrap) == 1)
-    produce_to_leader(source.bootstrap, [f"lost-{number}" for number in range(30)])
+    produce_one_by_one(source.bootstrap, [f"lost-{number}" for number in range(30)])
     linked.await_mirrored(TOPIC)
     eventually(lambda: in_sync(target.bootstrap) == 3)
     # Only a replica without the last records is left.
     first.kill()
     second.start()
     eventually(lambda: leader_of(source.bootstrap) >= 0)
-    produce_to_leader(source.bootstrap, [f"new-{number}" for number in range(50)])
+    produce_one_by_one(source.bootstrap, [f"new-{number}" for number in range(50)])
     linked.await_mirrored(TOPIC)
 
     records = read_all(target.bootstrap, TOPIC)
@@ -145,11 +145,11 @@ def test_all_replicas_of_the_old_source_discard_records_without_a_mirror(
     source: ClusterProcess, target: ClusterProcess, tmp_path: Path
 ) -> None:
     linked = linked_topic(source, target, tmp_path)
-    produce_to_leader(source.bootstrap, [f"first-{number}" for number in range(20)])
+    produce_one_by_one(source.bootstrap, [f"first-{number}" for number in range(20)])
     linked.await_mirrored(TOPIC)
     linked.shell.ok("links", "promote", LINK)
-    produce_to_leader(source.bootstrap, [f"lost-{number}" for number in range(40)])
-    produce_to_leader(target.bootstrap, [f"second-{number}" for number in range(60)])
+    produce_one_by_one(source.bootstrap, [f"lost-{number}" for number in range(40)])
+    produce_one_by_one(target.bootstrap, [f"second-{number}" for number in range(60)])
     config = tmp_path / "here.properties"
     config.write_text(f"bootstrap.servers={target.bootstrap}\n")
     words = ["links", "reverse", LINK, "--config", str(config)]

@@ -245,3 +245,19 @@ def test_metrics_have_the_states_lag_and_bytes_of_a_link(
     linked.shell.ok("links", "pause", LINK)
     eventually_equal(lambda: sample("barnabas_link_state", state="paused"), 1.0)
     assert sample("barnabas_link_state", state="active") == 0.0
+
+
+def test_settings_of_links_are_set_as_by_the_tools_of_kafka(linked: Linked) -> None:
+    shell, link = linked.shell, "barnabas.link.byhand"
+    where = ("broker", "default")
+    for wrong in (f"{link}.group.sync=300", f"{link}.security.protokol=SSL", f"{link}=active"):
+        refused = shell.run("configs", "set", *where, wrong)
+        assert refused.returncode == 1
+        assert "brokers have no key" in refused.stderr
+    pairs = {"state": "paused", "group.sync.ms": "300", "bootstrap.servers": "127.0.0.1:9"}
+    shell.ok("configs", "set", *where, *(f"{link}.{key}={value}" for key, value in pairs.items()))
+    described = shell.json("links", "describe", "byhand")
+    assert described["state"] == "paused"
+    assert described["source"] == "127.0.0.1:9"
+    shell.ok("configs", "unset", *where, *(f"{link}.{key}" for key in pairs))
+    eventually(lambda: "there is no link" in shell.run("links", "describe", "byhand").stderr)

@@ -168,6 +168,7 @@ def test_the_death_of_the_supervisor_ends_all_processes(tmp_path: Path) -> None:
         eventually(lambda: not node.living(), node.living, WAIT_S)
 
 
+@pytest.mark.nightly
 def test_a_broker_that_hangs_is_killed_after_the_timeout_of_the_stop(tmp_path: Path) -> None:
     settings = {"barnabas.node.stop.timeout.ms": "3000"}
     with NodeOfBrokers(tmp_path, 1, settings) as node:
@@ -232,6 +233,7 @@ def test_two_nodes_cannot_share_a_directory(tmp_path: Path) -> None:
         assert "is used by another node" in node.log()
 
 
+@pytest.mark.nightly
 def test_options_of_tests_mean_the_whole_node(tmp_path: Path) -> None:
     ready, temporary = tmp_path / "ready", tmp_path / "temporary"
     temporary.mkdir()

@@ -28,6 +28,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from conformance import polling
 from conformance.raw_client import RawClient
 from jvm.kafka_process import QUICK_FENCING, KafkaProcess
+from selection import nightly_unless
 from storms.campaign import SETTINGS
 
 # Limit for calls that must not wait. It is much shorter than sessions and timeouts of members.
@@ -130,7 +131,12 @@ def place(request: pytest.FixtureRequest, brokers: Callable[[str], Any]) -> Plac
     return Place(brokers(request.param), "classic")
 
 
-@pytest.fixture(params=["barnabas classic", "kafka classic", "kafka consumer"])
+@pytest.fixture(
+    params=nightly_unless(
+        lambda kind: kind != "kafka classic",
+        ["barnabas classic", "kafka classic", "kafka consumer"],
+    )
+)
 def group_place(request: pytest.FixtureRequest, brokers: Callable[[str], Any]) -> Place:
     """Each kind of broker, with each of its group protocols."""
     kind, protocol = request.param.split()

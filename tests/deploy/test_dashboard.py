@@ -16,7 +16,7 @@ from deploy.prometheus_server import CONFIGURATION, IS_INSTALLED, RULES
 from tools.grafana_dashboard import text
 from waiting import eventually
 
-HISTORIES = Path(__file__).parent / "rules_test.yml"
+HISTORIES = [Path(__file__).with_name(f"rules_{name}.yml") for name in ("test", "long_test")]
 # How long a follower is paused. It stays in the ISR, so that producers wait for it.
 SPIKE_S = 4.0
 # Numbers of a cluster in which all is well.
@@ -157,10 +157,11 @@ def test_prometheus_accepts_configuration_and_rules() -> None:
 
 def test_each_alert_fires_only_on_its_own_history() -> None:
     done = subprocess.run(
-        ["promtool", "test", "rules", HISTORIES.name], check=False, cwd=HISTORIES.parent,
+        ["promtool", "test", "rules", *HISTORIES], check=False,
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    named = set(HISTORIES.read_text().replace('"', " ").split())
+    texts = [path.read_text() for path in HISTORIES]
+    named = set(" ".join(texts).replace('"', " ").split())
     alerts = [line.split()[-1] for line in RULES.read_text().splitlines() if "- alert:" in line]
     assert not [name for name in alerts if name not in named]

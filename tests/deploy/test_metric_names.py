@@ -17,7 +17,7 @@ from deploy.dashboard_queries import DASHBOARD, panels
 from deploy.prometheus_server import ROOT, RULES
 from page_anchors import anchors
 
-HISTORIES = Path(__file__).parent / "rules_test.yml"
+HISTORIES = [Path(__file__).with_name(f"rules_{name}.yml") for name in ("test", "long_test")]
 
 
 SUFFIXES = {
@@ -49,7 +49,7 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def histories() -> list[str]:
-    tests = yaml.safe_load(HISTORIES.read_text())["tests"]
+    tests = [test for path in HISTORIES for test in yaml.safe_load(path.read_text())["tests"]]
     return [series["series"] for test in tests for series in test["input_series"]]
 
 

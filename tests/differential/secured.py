@@ -100,7 +100,7 @@ def _hosts() -> dict[str, tuple[str, list[Entry]]]:
 
 
 HOSTS = _hosts()
-# The hosts that send versions between the first and the last.
+# The hosts that send each version, and the only ones in `make check`.
 FEW_HOSTS = ("nothing", "read", "describe", "all but topic", "all but cluster")
 
 

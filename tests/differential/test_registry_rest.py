@@ -41,6 +41,7 @@ def test_barnabas_responds_as_confluents_registry(
     assert not [found for _, found in differences(schema_registry.url, conversation)]
 
 
+@pytest.mark.nightly
 def test_apicurio_responds_the_same_but_for_known_differences(apicurio: str) -> None:
     found = {
         (conversation.name, call.request): shown

@@ -11,6 +11,7 @@ import pytest
 
 from differential import transaction_walks
 from differential.transaction_walks import OPERATIONS, Walk, fewest, random_steps
+from selection import nightly_unless
 
 if TYPE_CHECKING:
     from differential.scene import Pair
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.conformance
 WALKS = 10
 
 
-@pytest.mark.parametrize("number", range(WALKS))
+@pytest.mark.parametrize("number", nightly_unless(range(4).__contains__, range(WALKS)))
 def test_a_walk_is_equal_on_both_brokers(pair: Pair, number: int) -> None:
     seed = f"suite-{number}"
     found = Walk(pair, seed).play(random_steps(seed))

@@ -45,14 +45,21 @@ NIGHTLY = (
     "docs/interop.md: A cluster",
     # It starts more of them; tests/jvm/test_migration.py migrates one node.
     "docs/migration.md: The example",
+    # Tests of directories and of full disks show the same (tests/jvm, tests/conformance).
+    "docs/interop.md: Apache Kafka on a directory of Barnabas",
+    "docs/runbook.md: 12. A disk is full",
     # It starts Spark four times.
     "docs/pipelines.md",
     # Tests of Spark (tests/spark) show the same.
+    "docs/spark.md",
     "docs/tables.md",
-    # Its rules for users and TLS have tests in tests/conformance.
+    # Their rules for users and TLS have tests in tests/conformance.
     "docs/security-cluster.md",
+    "docs/security.md",
     # The tests of the table of troubles (tests/scenario/test_troubles.py) show the same.
     "docs/runbook.md",
+    # Tests of the registry show the same.
+    "docs/schemas.md",
     "docs/runbook.md: 5. A partition is hot",
 )
 

@@ -92,6 +92,7 @@ def test_python(run, project: Path, title: str, passed: int) -> None:
     assert f"{passed} passed" in run_pytest(run, project)
 
 
+@pytest.mark.nightly
 def test_options_and_overrides(run, project: Path) -> None:
     (project / "pytest.ini").write_text(block("ini", "pytest"))
     (project / "test_page.py").write_text(
@@ -140,6 +141,7 @@ def test_go(run, project: Path) -> None:
     assert re.search(r"^ok ", run(project, "go", "test", "-count=1", "./..."), re.MULTILINE)
 
 
+@pytest.mark.nightly
 def test_users_and_rights(run, project: Path) -> None:
     (project / "pytest.ini").write_text(block("ini", "TLS, users and rights"))
     (project / "test_page.py").write_text(block("python", "TLS, users and rights"))

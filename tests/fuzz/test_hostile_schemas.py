@@ -16,7 +16,8 @@ from jvm.drawn_schemas import damaged_json, drawn_pairs
 # Each takes less than a second. Without limits, most would take hours.
 CPU_S_MAX = 20
 HOSTILE = hostile_schemas()
-DAMAGED = 600
+# `make nightly` damages more.
+DAMAGED, NIGHTLY_DAMAGED = 200, 600
 # Schemas beside which all of the others is new.
 EMPTY = {
     "AVRO": '{"type":"record","name":"R","fields":[]}',
@@ -61,13 +62,14 @@ def test_hostile_schemas_cost_a_bounded_time(name: str) -> None:
         use(*HOSTILE[name])
 
 
-def test_damaged_schemas_are_accepted_or_refused() -> None:
+def test_damaged_schemas_are_accepted_or_refused(pytestconfig: pytest.Config) -> None:
+    count = NIGHTLY_DAMAGED if pytestconfig.option.nightly else DAMAGED
     rng = random.Random(1)
     accepted = 0
-    for pair in drawn_pairs(2, DAMAGED):
+    for pair in drawn_pairs(2, count):
         texts = [_damaged(rng, pair.kind, text) for text in (pair.writer, pair.reader)]
         accepted += use(pair.kind, *texts)
-    assert DAMAGED // 20 < accepted < DAMAGED
+    assert count // 20 < accepted < count
 
 
 def _damaged(rng: random.Random, kind: str, text: str) -> str:

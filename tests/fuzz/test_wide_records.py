@@ -27,9 +27,17 @@ from barnabas.server.handlers.records import fetch, produce
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.raw_client import RawClient
 from loop_turns import loop_turns
+from selection import nightly_unless
 from waiting import eventually_equal
 
 PARTITIONS = 2_000
+# The kinds of requests that `make check` sends; `make nightly` sends all.
+CHOSEN = {
+    "produce",
+    "produce that adds partitions to a transaction",
+    "fetch of an old version",
+    "fetch, topics without partitions",
+}
 # Five bytes more for each make a request of more than 64 KB.
 VALUE = b"five!"
 _PRODUCE, _FETCH = 7, 11
@@ -104,6 +112,36 @@ def fetched(count: int) -> FetchRequest:
     )
 
 
+# The largest requests that are served, and requests that are larger, with their versions.
+SERVED: dict[str, tuple[Callable[[], ProduceRequest | FetchRequest], int]] = {
+    "produce without records": (partial(produced, produce.PARTITIONS_MAX, 1), _PRODUCE),
+    "produce": (partial(produced, produce.PARTITIONS_MAX, 1, batch()), _PRODUCE),
+    "produce of an old version": (
+        partial(produced, produce.PARTITIONS_MAX, 1, batch()),
+        _OLD_PRODUCE,
+    ),
+    "produce to many topics": (partial(produced_to_topics, produce.PARTITIONS_MAX, 1), _PRODUCE),
+    "produce in a transaction": (
+        partial(produced_in_a_transaction, produce.PARTITIONS_MAX),
+        _PRODUCE,
+    ),
+    "produce that adds partitions to a transaction": (
+        partial(produced_in_a_transaction, produce.PARTITIONS_MAX),
+        _ADDING_PRODUCE,
+    ),
+    "fetch": (partial(fetched, fetch.PARTITIONS_MAX), _FETCH),
+    "fetch of an old version": (partial(fetched, fetch.PARTITIONS_MAX), _OLD_FETCH),
+}
+REFUSED: dict[str, tuple[Callable[[], ProduceRequest | FetchRequest], int]] = {
+    "produce": (partial(produced, produce.PARTITIONS_MAX + 1, 1), _PRODUCE),
+    "fetch": (partial(fetched, fetch.PARTITIONS_MAX + 1), _FETCH),
+    "produce, topics without partitions": (partial(produced_to_topics, 400_000, 0), _PRODUCE),
+    "fetch, topics without partitions": (partial(fetched_from_topics, 400_000), _FETCH),
+    "produce, more than a message has": (partial(produced, 600_000, 1), _PRODUCE),
+    "fetch, more than a message has": (partial(fetched, 600_000), _FETCH),
+}
+
+
 def partitions_of(topic: FetchableTopicResponse | TopicProduceResponse) -> int:
     if isinstance(topic, FetchableTopicResponse):
         return len(topic.partitions)
@@ -144,32 +182,11 @@ def test_records_for_many_partitions_are_appended_in_slices_and_in_order(
 
 @pytest.mark.conformance
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "version"),
-    [
-        (partial(produced, produce.PARTITIONS_MAX, 1), _PRODUCE),
-        (partial(produced, produce.PARTITIONS_MAX, 1, batch()), _PRODUCE),
-        (partial(produced, produce.PARTITIONS_MAX, 1, batch()), _OLD_PRODUCE),
-        (partial(produced_to_topics, produce.PARTITIONS_MAX, 1), _PRODUCE),
-        (partial(produced_in_a_transaction, produce.PARTITIONS_MAX), _PRODUCE),
-        (partial(produced_in_a_transaction, produce.PARTITIONS_MAX), _ADDING_PRODUCE),
-        (partial(fetched, fetch.PARTITIONS_MAX), _FETCH),
-        (partial(fetched, fetch.PARTITIONS_MAX), _OLD_FETCH),
-    ],
-    ids=[
-        "produce without records",
-        "produce",
-        "produce of an old version",
-        "produce to many topics",
-        "produce in a transaction",
-        "produce that adds partitions to a transaction",
-        "fetch",
-        "fetch of an old version",
-    ],
-)
+@pytest.mark.parametrize("kind", nightly_unless(CHOSEN.__contains__, SERVED))
 def test_the_largest_requests_that_are_served_do_not_block_the_event_loop(
-    broker: BrokerProcess, make: Callable[[], ProduceRequest | FetchRequest], version: int
+    broker: BrokerProcess, kind: str
 ) -> None:
+    make, version = SERVED[kind]
     request_ = make()
     raw = RawClient(broker.bootstrap)
     before = loop_turns(broker.metrics_address)
@@ -187,28 +204,9 @@ def test_the_largest_requests_that_are_served_do_not_block_the_event_loop(
 
 @pytest.mark.conformance
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "version"),
-    [
-        (partial(produced, produce.PARTITIONS_MAX + 1, 1), _PRODUCE),
-        (partial(fetched, fetch.PARTITIONS_MAX + 1), _FETCH),
-        (partial(produced_to_topics, 400_000, 0), _PRODUCE),
-        (partial(fetched_from_topics, 400_000), _FETCH),
-        (partial(produced, 600_000, 1), _PRODUCE),
-        (partial(fetched, 600_000), _FETCH),
-    ],
-    ids=[
-        "produce",
-        "fetch",
-        "produce, topics without partitions",
-        "fetch, topics without partitions",
-        "produce, more than a message has",
-        "fetch, more than a message has",
-    ],
-)
-def test_more_partitions_or_topics_close_the_connection(
-    broker: BrokerProcess, make: Callable[[], ProduceRequest | FetchRequest], version: int
-) -> None:
+@pytest.mark.parametrize("kind", nightly_unless(CHOSEN.__contains__, REFUSED))
+def test_more_partitions_or_topics_close_the_connection(broker: BrokerProcess, kind: str) -> None:
+    make, version = REFUSED[kind]
     request_ = make()
     raw = RawClient(broker.bootstrap)
     before = loop_turns(broker.metrics_address)

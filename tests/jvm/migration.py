@@ -37,6 +37,8 @@ JAVA_TOPIC, RULES_TOPIC = "java", "rules"
 # broker only after the session of the stopped one, so each step takes as long as a session.
 PATIENT = {
     "broker.session.timeout.ms": "15000",
+    # Brokers of Kafka wait for the controllers, which are formatted and started after them.
+    "initial.broker.registration.timeout.ms": "600000",
     "controller.quorum.election.timeout.ms": "5000",
     "controller.quorum.election.backoff.max.ms": "3000",
     "controller.quorum.fetch.timeout.ms": "15000",

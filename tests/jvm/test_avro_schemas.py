@@ -15,13 +15,14 @@ from jvm.drawn_schemas import SchemaPair, damaged_json, drawn_pairs
 from jvm.maven import TIMEOUT_S, class_path
 
 SOURCE = Path(__file__).with_name("AvroSchemas.java")
-COUNT = 1500
+# `make nightly` compares more.
+COUNT, NIGHTLY_COUNT = 500, 1500
 
 
-def drawn(damage: bool) -> list[SchemaPair]:
+def drawn(count: int, damage: bool) -> list[SchemaPair]:
     """Return pairs; half of the damaged ones are invalid."""
     rng = random.Random(7)
-    pairs = [pair for pair in drawn_pairs(7, 3 * COUNT) if pair.kind == "AVRO"]
+    pairs = [pair for pair in drawn_pairs(7, 3 * count) if pair.kind == "AVRO"]
     if not damage:
         return pairs
     return [pair._replace(reader=damaged_json(rng, pair.reader)) for pair in pairs]
@@ -64,10 +65,11 @@ def _parsed(text: str) -> ParsedSchema | None:
 
 @pytest.mark.parametrize("damage", [False, True], ids=["valid", "damaged"])
 def test_texts_and_differences_are_those_of_java(
-    java: Callable[[list[SchemaPair]], list[list[str]]], damage: bool
+    java: Callable[[list[SchemaPair]], list[list[str]]], damage: bool, pytestconfig: pytest.Config
 ) -> None:
-    pairs = drawn(damage)
-    assert len(pairs) == COUNT
+    count = NIGHTLY_COUNT if pytestconfig.option.nightly else COUNT
+    pairs = drawn(count, damage)
+    assert len(pairs) == count
     expected = java(pairs)
     found = [ours(pair) for pair in pairs]
     different = [
@@ -76,4 +78,4 @@ def test_texts_and_differences_are_those_of_java(
         if one != other
     ]
     assert not different[:3]
-    assert sum(bool(each[2]) for each in expected) > COUNT // 20
+    assert sum(bool(each[2]) for each in expected) > count // 20

@@ -35,6 +35,7 @@ from barnabas.testing.free_ports import free_ports
 from conformance.raw_client import RawClient
 from jvm.jmx import Jmx, machine_with_jmx
 from jvm.kafka_process import KafkaProcess
+from selection import nightly_unless
 from waiting import eventually
 
 PLAIN, SMALL, KEYED, OLD = "plain", "small", "keyed", "old"
@@ -111,7 +112,7 @@ def barnabas_side(_directory: Path) -> Iterator[Side]:
         yield Side(broker.bootstrap, counts)
 
 
-@pytest.fixture(scope="module", params=["kafka", "barnabas"])
+@pytest.fixture(scope="module", params=nightly_unless("barnabas".__eq__, ["kafka", "barnabas"]))
 def side(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Side]:
     make = kafka_side if request.param == "kafka" else barnabas_side
     with make(tmp_path_factory.mktemp(request.param)) as found:

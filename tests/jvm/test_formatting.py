@@ -21,6 +21,7 @@ from jvm.barnabas_formatting import format_by_barnabas
 from jvm.java import run_java
 from jvm.joint_quorum import CLUSTER_ID, KAFKA_ID, JointQuorum
 from jvm.kafka_node import KafkaNode
+from selection import nightly_unless
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +80,10 @@ def test_voters_formatted_by_either_broker_form_one_quorum(tmp_path: Path) -> No
             node.close()
 
 
-@pytest.mark.parametrize("option", ["--standalone", "--no-initial-controllers"])
+@pytest.mark.parametrize(
+    "option",
+    nightly_unless("--standalone".__eq__, ["--standalone", "--no-initial-controllers"]),
+)
 def test_a_checkpoint_has_the_same_content_from_either_broker(tmp_path: Path, option: str) -> None:
     ours, theirs = (JointQuorum(tmp_path / name, dynamic=True).nodes[2] for name in ("us", "kafka"))
     format_by_barnabas(ours, option)

@@ -303,6 +303,7 @@ def test_open_transactions_continue_with_a_coordinator_of_the_other_kind(
         assert stage.committed() == [expected] * len(LEADERS)
 
 
+@pytest.mark.nightly
 def test_transactions_without_their_producers_are_aborted_by_a_coordinator_of_the_other_kind(
     stage: Stage, coordinator: int
 ) -> None:
@@ -322,6 +323,7 @@ def test_transactions_without_their_producers_are_aborted_by_a_coordinator_of_th
         assert stage.committed() == everywhere(parties, "found")
 
 
+@pytest.mark.nightly
 def test_prepared_ends_are_completed_by_a_coordinator_of_the_other_kind(
     stage: Stage, coordinator: int
 ) -> None:

@@ -22,7 +22,7 @@ from selection import nightly_unless
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "lab" / "schema-compatibility.md"
 # Seeds and numbers of pairs.
-SHORT = (1, 240)
+SHORT = (1, 120)
 LONG = (2, 2000)
 
 # What Apicurio refuses, and Confluent's registry accepts.

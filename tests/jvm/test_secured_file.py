@@ -23,6 +23,7 @@ from barnabas.testing.free_ports import HOST, free_ports
 from jvm.kafka_process import CLUSTER_ID, START_TIMEOUT_S, KafkaProcess
 from jvm.maven import need
 from jvm.tool_host import ToolHost
+from selection import nightly_unless
 from waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.conformance
@@ -143,7 +144,12 @@ class BarnabasWithSecuredFile(ServerProcess):
 Broker = SecuredFile | BarnabasWithSecuredFile
 
 
-@pytest.fixture(scope="module", params=[SecuredFile, BarnabasWithSecuredFile])
+@pytest.fixture(
+    scope="module",
+    params=nightly_unless(
+        lambda kind: kind is BarnabasWithSecuredFile, [SecuredFile, BarnabasWithSecuredFile]
+    ),
+)
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Broker]:

@@ -26,6 +26,7 @@ from barnabas.testing.free_ports import free_ports
 from conformance.raw_client import RawClient
 from jvm.jmx import Jmx, machine_with_jmx
 from jvm.kafka_process import KafkaProcess
+from selection import nightly_unless
 from waiting import eventually, eventually_equal
 
 pytestmark = pytest.mark.conformance
@@ -67,7 +68,7 @@ def mbean(name: str) -> tuple[str, str]:
     return f"{group}:name={last},type={kind}", attribute
 
 
-@pytest.fixture(scope="module", params=["barnabas", "kafka"])
+@pytest.fixture(scope="module", params=nightly_unless("barnabas".__eq__, ["barnabas", "kafka"]))
 def side(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Side]:

@@ -17,6 +17,7 @@ from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.records_read_back import read_back
 from platforms.masking import MACOS, masked
+from selection import nightly_unless
 from waiting import eventually
 
 # Tests that run again, in a pytest that lacks the names, on asyncio's own loop.
@@ -37,7 +38,7 @@ LONG = ("unit", "kills", "runtime")
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=["uvloop", "asyncio"])
+@pytest.fixture(params=nightly_unless("asyncio".__eq__, ["uvloop", "asyncio"]))
 def note(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file with the ids of all processes of the test, which lack the names."""
     path = tmp_path / "processes"

@@ -17,7 +17,9 @@ STORIES = sorted(Path(__file__).parent.rglob("*.txt"))
 assert STORIES, "there are no stories"
 # Stories that are similar to other stories. They run only in `make nightly`.
 NIGHTLY = {
+    "all-brokers-die-with-open-transactions",
     "all-nodes-die",
+    "alter-partition-is-delayed",
     "coordinator-dies-after-a-timeout",
     "coordinator-dies-after-the-commit",
     "coordinator-dies-before-the-abort-marker",
@@ -25,10 +27,12 @@ NIGHTLY = {
     "coordinator-dies-while-ongoing",
     "coordinator-moves-under-load",
     "data-leader-dies-before-the-marker",
+    "follower-restarts-before-its-checkpoint",
     "former-leader-has-extra-records",
     "brokers-die-under-transactions",
     "leader-is-fenced-before-the-marker",
     "leaders-change-quickly",
+    "offsets-leader-dies-while-pending",
     "paused-producer-is-fenced",
     "preferred-leader-comes-back",
     "producer-dies-in-the-middle",

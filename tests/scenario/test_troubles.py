@@ -132,6 +132,7 @@ def test_dead_quorum(cluster: ClusterProcess) -> None:
     await_recovery("dead quorum", cluster.bootstrap)
 
 
+@pytest.mark.nightly
 def test_node_that_waits_for_its_quorum(cluster: ClusterProcess) -> None:
     for node in cluster.nodes.values():
         node.kill()
@@ -151,6 +152,7 @@ def test_paused_broker(cluster: ClusterProcess) -> None:
     await_recovery("paused broker", cluster.bootstrap)
 
 
+@pytest.mark.nightly
 def test_fenced_broker(cluster: ClusterProcess) -> None:
     cluster.node(2).pause()
     with Client(cluster.node(1).address, request_timeout_ms=2000) as client:
@@ -160,6 +162,7 @@ def test_fenced_broker(cluster: ClusterProcess) -> None:
     await_recovery("fenced broker", cluster.bootstrap)
 
 
+@pytest.mark.nightly
 def test_leaders_are_not_the_preferred_ones(cluster: ClusterProcess) -> None:
     create(cluster, "led", "312")
     cluster.node(3).kill()
@@ -192,6 +195,7 @@ def commit_start(cluster: ClusterProcess, group: str, topic: str) -> None:
     eventually(lambda: barnabas(*words, "-b", cluster.bootstrap).returncode == 0)
 
 
+@pytest.mark.nightly
 def test_consumer_offsets_lacks_replicas(cluster: ClusterProcess) -> None:
     create(cluster, "read", "12")
     commit_start(cluster, "reader", "read")
@@ -236,6 +240,7 @@ def test_group_without_members_with_lag(cluster: ClusterProcess) -> None:
     await_recovery("group without members, with lag", cluster.bootstrap)
 
 
+@pytest.mark.nightly
 def test_open_transaction_delays_readers(cluster: ClusterProcess) -> None:
     create(cluster, "held", "12")
     with Client(cluster.bootstrap) as client:
@@ -349,6 +354,7 @@ def test_no_broker_at_the_port() -> None:
         thread.join()
 
 
+@pytest.mark.nightly
 def test_brokers_of_two_clusters(broker: BrokerProcess, tmp_path: Path) -> None:
     broker.start()
     with BrokerProcess(tmp_path / "other") as other:
@@ -388,6 +394,7 @@ def test_wrong_cluster_id(broker: BrokerProcess, tmp_path: Path) -> None:
     assert not any(f.verdict == "wrong" for f in run_doctor(file))
 
 
+@pytest.mark.nightly
 def test_damaged_metadata_log(broker: BrokerProcess) -> None:
     broker.start()
     for number in range(20):
@@ -459,6 +466,7 @@ def test_full_disk(broker: BrokerProcess) -> None:
         subprocess.run(["umount", str(broker.data_directory)], check=True)
 
 
+@pytest.mark.nightly
 def test_offline_directory(tmp_path: Path) -> None:
     second = tmp_path / "second"
     alone = ClusterProcess(1, directory=tmp_path / "cluster")

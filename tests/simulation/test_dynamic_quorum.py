@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from barnabas.protocol.errors import ErrorCode
 from barnabas.raft.listener import SnapshotId
 from barnabas.raft.log.snapshot import list_snapshots
+from selection import nightly_unless
 from simulation.dynamic_hosts import DynamicHosts
 from simulation.quorum_hosts import METADATA_DIRECTORY, QuorumHosts, Replica, host_name
 from simulation.quorum_storms import VOTER_CHANGES
@@ -303,7 +304,7 @@ def test_voters_survive_in_snapshots() -> None:
     assert hosts.voter_ids() == {(1, 2, 3, 4)}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", nightly_unless(range(4).__contains__, range(12)))
 @pytest.mark.parametrize("kind", VOTER_CHANGES)
 def test_no_committed_record_is_lost_during_voter_changes(kind: str, seed: int) -> None:
     VOTER_CHANGES[kind](seed)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.sim.network import NetworkConditions
+from selection import nightly_unless
 from simulation.quorum_hosts import METADATA_DIRECTORY, QuorumHosts, host_name
 from simulation.quorum_storms import FAILURES
 
@@ -62,7 +63,7 @@ def test_a_killed_leader_is_replaced_within_a_second(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("delay_ms", "disk_ms"), [(20, 50), (50, 100), (100, 200)])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", nightly_unless(range(3).__contains__, range(8)))
 def test_a_killed_leader_causes_one_election_on_a_slow_network(
     seed: int, delay_ms: int, disk_ms: int
 ) -> None:
@@ -203,7 +204,7 @@ def test_a_damaged_fetched_snapshot_is_fetched_again() -> None:
     assert not [name for name in disk.list(METADATA_DIRECTORY) if name.endswith(".part")]
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", nightly_unless(range(5).__contains__, range(15)))
 @pytest.mark.parametrize("kind", FAILURES)
 def test_no_committed_record_is_lost_under_random_failures(kind: str, seed: int) -> None:
     FAILURES[kind](seed)

@@ -62,6 +62,7 @@ def compact_and_expire(table: MaintainedTable) -> None:
     assert table.status(TARGET).files == 2
 
 
+@pytest.mark.nightly
 def test_a_delta_table_on_s3(spark: SparkSession, aws: str) -> None:
     endpoint = {"storage.aws_endpoint_url": aws, "storage.aws_allow_http": "true"}
     options = recipe("delta_on_s3") | endpoint

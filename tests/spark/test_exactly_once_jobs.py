@@ -16,7 +16,6 @@ import pytest
 from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BrokerProcess
 from jvm.kafka_process import KafkaProcess
-from selection import nightly_unless
 from spark.copies import each_row_once, write_records
 from spark.killed_job import FOREVER, TIMEOUT_S, TO_THE_END, Job
 from spark.standalone_cluster import standalone_cluster
@@ -102,7 +101,8 @@ def test_each_row_is_seen_once_after_the_job_is_killed_at_random(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", nightly_unless("between the ends".__eq__, STEPS))
+@pytest.mark.nightly
+@pytest.mark.parametrize("step", STEPS)
 def test_a_batch_is_resumed_after_its_driver_is_killed(
     step: str,
     client: Client,

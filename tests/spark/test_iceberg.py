@@ -74,6 +74,7 @@ def test_partitions_of_the_table_prune_and_keep_nulls(
     assert sorted(scan.to_arrow()["id"].to_pylist()) == list(range(1, 60, 6))
 
 
+@pytest.mark.nightly
 def test_a_rest_catalog_commits_batches_too(
     spark: SparkSession, client: Client, bootstrap: str, topic: str, table: IcebergSinkTable
 ) -> None:

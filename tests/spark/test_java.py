@@ -67,6 +67,7 @@ print(spark.read.format("barnabas").options(**options).load().columns)
 """
 
 
+@pytest.mark.nightly
 def test_workers_use_the_interpreter_of_the_session(tmp_path: Path, broker: BrokerProcess) -> None:
     """The first Python on the path lacks the package, as without an activated environment."""
     (tmp_path / "python3").symlink_to("/bin/false")

@@ -137,6 +137,7 @@ def test_a_stream_copies_each_row_once(
     assert values(read.option("kafka.isolation.level", "read_committed").load()) == list(range(40))
 
 
+@pytest.mark.nightly
 def test_certificates_and_keys_may_be_given_as_text(
     spark: SparkSession, options: Options, topics: tuple[str, str], files: TlsFiles
 ) -> None:

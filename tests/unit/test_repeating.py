@@ -12,6 +12,7 @@ import pytest
 from repeating.alone import kind_of, run_alone
 from repeating.failed_again import REPEATED_MAX
 from repeating.under_load import busy_processes, main, repeat
+from selection import nightly_unless
 
 pytest_plugins = ["pytester"]
 
@@ -225,7 +226,7 @@ def test_a_test_that_ends_its_worker_is_repeated_and_the_others_run(
     assert ("pytest ended with status -9" in result.stdout.str()) is bool(status)
 
 
-@pytest.mark.parametrize("method", ["signal", "thread"])
+@pytest.mark.parametrize("method", nightly_unless("signal".__eq__, ["signal", "thread"]))
 def test_a_test_that_exceeds_its_time_is_repeated(run: Run, method: str) -> None:
     result = run(
         "def test_slow():\n    if is_first('a'):\n        threading.Event().wait()",
@@ -246,7 +247,9 @@ def test_it(server, number):
 """
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two workers"])
+@pytest.mark.parametrize(
+    "options", nightly_unless(bool, [(), ("-n", "2")]), ids=["one process", "two workers"]
+)
 def test_a_fixture_of_a_module_that_fails_is_one_failure(
     run: Run, options: tuple[str, ...]
 ) -> None:
@@ -286,7 +289,9 @@ def test_all_tests_of_the_file_are_repeated_after_a_failed_teardown(
     assert result.ret == 1
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "one worker"])
+@pytest.mark.parametrize(
+    "options", nightly_unless(bool, [(), ("-n", "1")]), ids=["one process", "one worker"]
+)
 def test_a_failed_teardown_of_the_session_is_not_repeated(
     run: Run, pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:
@@ -302,7 +307,9 @@ def test_a_failed_teardown_of_the_session_is_not_repeated(
     assert result.ret == 1
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two workers"])
+@pytest.mark.parametrize(
+    "options", nightly_unless(bool, [(), ("-n", "2")]), ids=["one process", "two workers"]
+)
 def test_an_error_of_collection_fails_the_run(
     run: Run, pytester: pytest.Pytester, options: tuple[str, ...]
 ) -> None:

@@ -78,6 +78,16 @@ def test_the_short_selection_names_what_exists(name: str) -> None:
     assert selection.is_short(selection.TESTS / name)
 
 
+def test_the_rest_does_not_collect_the_folders_of_the_short_selection() -> None:
+    rest = SimpleNamespace(short=False, rest=True)
+    for folder in selection.SHORT_FOLDERS:
+        assert not selection.is_collected(rest, selection.TESTS / folder)
+    # Some tests of these files use Apache Kafka.
+    for file in selection.SHORT_FILES:
+        assert selection.is_collected(rest, selection.TESTS / file)
+    assert selection.is_collected(rest, selection.TESTS)
+
+
 @pytest.mark.parametrize("folder", ["unit", "conformance", "jvm"])
 @pytest.mark.parametrize("broker", ["barnabas", "kafka-3.9"])
 def test_the_short_selection_and_the_rest_are_all_tests(folder: str, broker: str) -> None:
@@ -141,3 +151,37 @@ def test_a_parameter_of_other_folders_is_not_a_broker() -> None:
 def test_the_table_of_durations_names_files_that_exist() -> None:
     missing = [name for name in read_durations() if not (selection.TESTS.parent / name).is_file()]
     assert not missing
+
+
+@pytest.mark.parametrize(
+    ("text", "is_nightly"),
+    [
+        ("pytestmark = [pytest.mark.nightly, pytest.mark.slow]\ndef test_a(): ...", True),
+        ("@pytest.mark.nightly\ndef test_a(): ...", True),
+        ("@pytest.mark.nightly\ndef test_a(): ...\ndef test_b(): ...", False),
+        ("pytestmark = pytest.mark.slow\ndef test_a(): ...", False),
+        ("TestMachine = Machine.TestCase", False),
+    ],
+)
+def test_files_of_which_only_the_nightly_run_has_tests_are_recognized(
+    text: str, is_nightly: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text(text)
+    assert selection.is_only_nightly(path) is is_nightly
+
+
+def test_the_tests_of_make_check_take_no_longer_than_their_limit() -> None:
+    seconds = {
+        file: taken
+        for file, taken in read_durations().items()
+        if not selection.is_only_nightly(selection.TESTS.parent / file)
+    }
+    longest = sorted(seconds, key=lambda file: -seconds[file])[:10]
+    total = sum(seconds.values())
+    assert total <= selection.CHECK_S_MAX, (
+        f"the files of make check take {total:.0f} s, more than {selection.CHECK_S_MAX}: leave "
+        "variants to the nightly run (nightly_unless and the mark nightly in tests/selection.py) "
+        "or make tests cheaper; then measure the changed files (pytest -n 3 --store-durations). "
+        f"The longest: {', '.join(f'{file} {seconds[file]:.0f} s' for file in longest)}"
+    )

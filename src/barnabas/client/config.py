@@ -431,6 +431,13 @@ def keys_with_servers(
     return {"bootstrap_servers": bootstrap_servers, **given}
 
 
+def is_known(key: str) -> bool:
+    """Return whether the client has a key, with dots or underscores, or ignores it."""
+    name = _attribute(key)
+    is_used = any(each.name == name for each in fields(ClientConfig)) or name in _LEVEL_KEYS
+    return is_used or name in IGNORED or name in ONLY_VALUES
+
+
 def is_secret(key: str) -> bool:
     """Return whether the value of a key, with dots or underscores, must not be shown."""
     name = _attribute(key)

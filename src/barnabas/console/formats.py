@@ -30,6 +30,11 @@ def number(value: float | None) -> str:
     return "–" if value is None else f"{round(value):,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
+def signed(value: int) -> str:
+    """Return a difference of two whole numbers, with its sign."""
+    return f"{value:+,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
 def size(value: float | None) -> str:
     """Return a number of bytes with a unit; a dash for None and negative numbers."""
     if value is None or value < 0:

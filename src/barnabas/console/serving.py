@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,12 @@ if TYPE_CHECKING:
     from barnabas.console.settings import ConsoleSettings
 
 
+# Thresholds of the garbage collector, as those of a broker, but with more full collections: closed
+# clients leave cycles. With 10,000 topics, a response has 60,000 objects and a sample several times
+# as many. Python's own thresholds would collect them all at each page.
+_GC_THRESHOLDS = (10_000, 2, 50)
+
+
 def serve(
     settings: ConsoleSettings,
     on_ready: Callable[[str], None],
@@ -98,8 +105,16 @@ def serve(
     Raises:
         OSError: The audit log cannot be opened.
     """
+    collect_rarely()
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(_serve(settings, on_ready, Announcements(on_password, on_notice)))
+
+
+def collect_rarely() -> None:
+    """Set up the garbage collector of a process that serves the console."""
+    # Imported objects live forever, so freeze excludes them from collections.
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 async def _serve(

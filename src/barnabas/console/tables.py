@@ -16,10 +16,13 @@ form again, to an address with these fields.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
-from barnabas.console.formats import name_class
+from barnabas.cli.why.reasons import duration
+from barnabas.console.formats import moment, name_class, number, rate, signed, size
 from barnabas.console.frame import frame_of
 from barnabas.console.rendering import paged
 
@@ -30,9 +33,53 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# How the macro shows a value; "" if the template shows the cell itself.
-Kind: TypeAlias = Literal["", "text", "name", "mono", "number", "size", "rate", "moment"]
-_NUMERIC = ("number", "size", "rate")
+# How a column shows and sorts its values; "" if the template shows the cell itself.
+Kind: TypeAlias = Literal[
+    "",
+    "text",
+    "name",
+    "mono",
+    "number",
+    "id",
+    "ids",
+    "change",
+    "size",
+    "speed",
+    "rate",
+    "moment",
+    "age",
+]
+
+
+class _Format(NamedTuple):
+    """How the values of a kind are shown."""
+
+    show: Callable[[Any], str]
+    # Whether the cells are numbers, which stand at the right.
+    is_numeric: bool = False
+    # Style class of the cells; "" if it depends on the length of the text.
+    style: str = ""
+
+
+_FORMATS: dict[str, _Format] = {
+    "text": _Format(str),
+    "name": _Format(str),
+    "mono": _Format(str, style="mono"),
+    "number": _Format(number, is_numeric=True),
+    # Of a broker or a producer: without spaces between thousands.
+    "id": _Format(str, is_numeric=True),
+    # Several of them: a sequence.
+    "ids": _Format(lambda value: ", ".join(map(str, value))),
+    # The difference of two numbers.
+    "change": _Format(signed, is_numeric=True),
+    "size": _Format(size, is_numeric=True),
+    "speed": _Format(lambda value: f"{size(value)}/s", is_numeric=True),
+    "rate": _Format(rate, is_numeric=True),
+    # Milliseconds since 1970.
+    "moment": _Format(moment, style="moment"),
+    # Milliseconds.
+    "age": _Format(duration, is_numeric=True),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +91,12 @@ class Column(Generic[T]):
         label: Header.
         value: Returns the value of a row, for sorting, and for showing if there is a kind. None:
             the table cannot be sorted by the column.
-        kind: How the value is shown.
+        kind: How the value is shown; None and "" are shown as `absent`.
         numeric: Whether the cells are numbers, for columns without a kind.
         is_shown: Whether the column is shown unless the address chooses columns.
         hint: Explains the header.
         style: Style class of the cells, for columns without a kind.
+        absent: The text of a cell without a value.
     """
 
     key: str
@@ -59,20 +107,26 @@ class Column(Generic[T]):
     is_shown: bool = True
     hint: str = ""
     style: str = ""
+    absent: str = "–"
 
     @property
     def is_numeric(self) -> bool:
         """Whether the cells are numbers, which stand at the right."""
-        return self.numeric or self.kind in _NUMERIC
+        return self.numeric or (self.kind != "" and _FORMATS[self.kind].is_numeric)
+
+    def shown(self, row: T) -> str:
+        """Return the text of the cell of a row, for columns with a kind."""
+        assert self.value is not None, self.key
+        value = self.value(row)
+        return self.absent if value is None or value == "" else _FORMATS[self.kind].show(value)
 
     def cell_class(self, row: T) -> str:
         """Return the style classes of the cell of a row."""
         if self.is_numeric:
             return "n"
-        if self.kind in {"mono", "moment"}:
-            return self.kind
-        if self.style:
-            return self.style
+        style = _FORMATS[self.kind].style if self.kind else self.style
+        if style:
+            return style
         return name_class(str(self.value(row))) if self.value is not None else ""
 
 
@@ -147,6 +201,20 @@ class Table(Generic[T]):
         return {key: value for key, value in merged.items() if value is not None}
 
 
+def columns_of(*specs: str | tuple[str, Kind] | tuple[str, Kind, str]) -> list[Column[Any]]:
+    """Return the columns of rows that are tuples.
+
+    Args:
+        specs: For each place in the tuples the header, with the kind of the values and the text of
+            a cell without a value. A header alone is that of texts.
+    """
+    found: list[Column[Any]] = []
+    for index, spec in enumerate(specs):
+        label, kind, absent, *_ = (spec, "text", "–") if isinstance(spec, str) else (*spec, "–")
+        found.append(Column(f"{index}", label, itemgetter(index), kind, absent=absent))
+    return found
+
+
 def tabulate(
     request: Request,
     columns: Sequence[Column[T]],
@@ -173,9 +241,9 @@ def tabulate(
     if chosen:
         fields[prefix + "cols"] = ",".join(each.key for each in shown)
     query = fields.get(prefix + "q", "").strip()
-    matching = rows if text is None else _matching(rows, text, query)
+    found = rows if text is None else matching(rows, text, query)
     by, is_descending = _order(columns, fields.get(prefix + "sort", ""), sort)
-    page = paged(_sorted(matching, by, is_descending), _page_number(fields.get(prefix + "page")))
+    page = paged(_sorted(found, by, is_descending), _page_number(fields.get(prefix + "page")))
     return Table(
         all_columns=columns,
         columns=shown,
@@ -201,7 +269,7 @@ def _shown(columns: Sequence[Column[T]], chosen: Sequence[str]) -> list[Column[T
     return [each for each in columns if each is columns[0] or each.key in keys]
 
 
-def _matching(rows: Sequence[T], text: Callable[[T], str], query: str) -> Sequence[T]:
+def matching(rows: Sequence[T], text: Callable[[T], str], query: str) -> Sequence[T]:
     """Return the rows whose text has all words of the query, in any case."""
     words = query.casefold().split()
     if not words:
@@ -223,16 +291,13 @@ def _sorted(rows: Sequence[T], by: Column[T] | None, is_descending: bool) -> Seq
     """Return the rows in order; rows without a value come last in both directions."""
     if by is None or by.value is None:
         return rows
-    valued: list[tuple[Any, T]] = []
-    without: list[T] = []
-    for row in rows:
-        value = by.value(row)
-        if value is None:
-            without.append(row)
-        else:
-            valued.append((value.casefold() if isinstance(value, str) else value, row))
-    valued.sort(key=lambda pair: pair[0], reverse=is_descending)
-    return [*(row for _, row in valued), *without]
+    values = [
+        value.casefold() if isinstance(value, str) else value for value in map(by.value, rows)
+    ]
+    valued = [index for index, value in enumerate(values) if value is not None]
+    valued.sort(key=values.__getitem__, reverse=is_descending)
+    without = [index for index, value in enumerate(values) if value is None]
+    return [rows[index] for index in chain(valued, without)]
 
 
 def _page_number(text: str | None) -> int:

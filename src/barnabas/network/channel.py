@@ -7,6 +7,7 @@ response or a `NetworkError`.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -309,13 +310,21 @@ class Channel(FramedHandler):
         elif reason is None:
             detail = f"{self.address}: {error or 'closed by the broker'}"
             reason = NetworkError(NetworkErrorKind.DISCONNECTED, detail)
-        failed = list(self._pending.values())
+        failed = deque(self._pending.values())
         self._pending.clear()
         self._timeouts.close()
-        for pending in failed:
-            pending.on_response(None, reason)
-        if self._is_logged_in:
-            self._on_closed(self, reason)
+        self._fail(failed, reason)
+
+    def _fail(self, failed: deque[_Pending], reason: NetworkError) -> None:
+        """Fail requests, then notify the owner. An exception of a callback does not skip others."""
+        try:
+            while failed:
+                failed.popleft().on_response(None, reason)
+        finally:
+            if failed:
+                self._timer.call_soon(partial(self._fail, failed, reason))
+            elif self._is_logged_in:
+                self._on_closed(self, reason)
 
     def _on_failed(self, error: OSError) -> None:
         self._connecting = None

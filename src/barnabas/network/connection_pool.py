@@ -7,6 +7,7 @@ for the next attempt at the end of the backoff.
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -205,6 +206,9 @@ class ConnectionPool:
         if slot.ready and error.kind is NetworkErrorKind.CLOSED:
             slot.channel = None
             slot.ready = False
+            if slot.waiting:
+                # They came while the idle channel was being closed.
+                self._open(slot)
             return
         self._on_failure(slot, error)
 
@@ -236,6 +240,16 @@ class ConnectionPool:
             self._watch_idle(slot, channel, rest_ms)
 
     def _report(self, slot: _Slot, channel: Channel | None, error: NetworkError | None) -> None:
-        waiting, slot.waiting = slot.waiting, []
-        for on_ready in waiting:
-            on_ready(channel, error)
+        waiting, slot.waiting = deque(slot.waiting), []
+        self._call(waiting, channel, error)
+
+    def _call(
+        self, waiting: deque[OnReady], channel: Channel | None, error: NetworkError | None
+    ) -> None:
+        """Call the waiting callers. An exception of one does not skip the others."""
+        try:
+            while waiting:
+                waiting.popleft()(channel, error)
+        finally:
+            if waiting:
+                self._dependencies.timer.call_soon(partial(self._call, waiting, channel, error))

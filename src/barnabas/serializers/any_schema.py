@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.serializers.lookups import SchemaDeserializer
-from barnabas.serializers.schema import SchemaType
+from barnabas.serializers.schema import SchemaType, check_json_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,20 @@ class AnyDeserializer(SchemaDeserializer):
     """
 
     def decoder(self, schema_id: int, schema: Schema) -> Callable[[bytes], Any]:
-        """Return a function from the bytes of a record to its value."""
+        """Return a function from the bytes of a record to its value.
+
+        The function raises `WireFormatError`, also for a record whose JSON exceeds its limit.
+        """
+        decode = self._decoder(schema_id, schema)
+
+        def checked(data: bytes) -> Any:
+            value = decode(data)
+            check_json_size(value, len(data))
+            return value
+
+        return checked
+
+    def _decoder(self, schema_id: int, schema: Schema) -> Callable[[bytes], Any]:
         match schema.kind:
             case SchemaType.AVRO:
                 from barnabas.serializers.avro import AvroDeserializer
@@ -33,7 +46,6 @@ class AnyDeserializer(SchemaDeserializer):
             case SchemaType.PROTOBUF:
                 from barnabas.serializers.protobuf import ProtobufDeserializer, message_as_json
 
-                decode = ProtobufDeserializer(self.registry, for_json=True).decoder(
-                    schema_id, schema
-                )
+                protobuf = ProtobufDeserializer(self.registry, for_json=True)
+                decode = protobuf.decoder(schema_id, schema)
                 return lambda data: message_as_json(decode(data))

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from google.protobuf import message_factory
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
@@ -36,17 +37,20 @@ from barnabas.serializers.proto_types import (
 )
 from barnabas.serializers.schema import (
     HEADER_BYTES,
+    MEMBER_BYTES,
     Schema,
     SchemaReference,
     SchemaType,
     decode_indexes,
     encode_header,
     encode_indexes,
+    json_limit,
+    too_much_json,
     values_limit,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
@@ -247,7 +251,8 @@ def message_as_json(message: Message) -> dict[str, Any]:
     """Return a message in Protobuf's JSON mapping, with the names of the schema and all defaults.
 
     Raises:
-        WireFormatError: The message has a part without such a form, or too many fields.
+        WireFormatError: The message has a part without such a form, too many fields, or too long
+            names for them.
     """
     _check_size(message)
     try:
@@ -262,32 +267,72 @@ def message_as_json(message: Message) -> dict[str, Any]:
     return found
 
 
+class _Shape(NamedTuple):
+    """What a message of a type without content has as JSON."""
+
+    fields: int
+    # Bytes of the names, and of the enum symbols that are defaults.
+    length: int
+
+
+def _shape(kind: Descriptor) -> _Shape:
+    fields = kind.fields
+    names = sum(len(each.name) + MEMBER_BYTES for each in fields)
+    symbols = (each.enum_type.values[0].name for each in fields if each.enum_type is not None)
+    return _Shape(len(fields), names + sum(map(len, symbols)))
+
+
 def _check_size(message: Message) -> None:
-    """Check the number of fields with their defaults, which two bytes of a record can make."""
-    widths: dict[Descriptor, int] = {}
+    """Check the fields with their defaults, which two bytes of a record can make, and their names.
+
+    The names are counted before the JSON is made: each message has them anew.
+    """
+    shapes: dict[Descriptor, _Shape] = {}
     size = message.ByteSize()
-    limit, count, pending = values_limit(size), 0, [message]
+    limit, bytes_limit = values_limit(size), json_limit(size)
+    count, length, pending = 0, 0, [message]
     while pending:
         each = pending.pop()
         kind = each.DESCRIPTOR
-        width = widths.get(kind)
-        if width is None:
-            width = widths[kind] = len(kind.fields)
-        count += width
+        shape = shapes.get(kind)
+        if shape is None:
+            shape = shapes[kind] = _shape(kind)
+        count += shape.fields
+        length += shape.length
         if count > limit:
             raise _too_many_fields(size)
         if kind.full_name == "google.protobuf.Any":
             pending += _packed(each)
             continue
         for field, value in each.ListFields():
-            if field.message_type is None:
-                continue
-            if isinstance(value, Message):
-                pending.append(value)
-            elif field.message_type.GetOptions().map_entry:
-                pending += [inner for inner in value.values() if isinstance(inner, Message)]
-            else:
-                pending += value
+            length += _symbols_length(field, value)
+            pending += _messages_of(field, value)
+        if length > bytes_limit:
+            raise too_much_json(size)
+
+
+def _messages_of(field: FieldDescriptor, value: Any) -> Iterable[Message]:
+    """Return the messages that are the value of a field."""
+    if field.message_type is None:
+        return ()
+    if isinstance(value, Message):
+        return (value,)
+    if field.message_type.GetOptions().map_entry:
+        return [inner for inner in value.values() if isinstance(inner, Message)]
+    found: Iterable[Message] = value
+    return found
+
+
+def _symbols_length(field: FieldDescriptor, value: Any) -> int:
+    """Return the length of the enum symbols that are the value of a field."""
+    kind, values = field.enum_type, value
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        kind, values = field.message_type.fields_by_name["value"].enum_type, value.values()
+    if kind is None:
+        return 0
+    numbers = Counter(values if field.is_repeated else (values,))
+    known = kind.values_by_number
+    return sum(len(known[each].name) * times for each, times in numbers.items() if each in known)
 
 
 def _too_many_fields(size: int) -> WireFormatError:

@@ -11,7 +11,9 @@ first message of the file, is a single zero byte.
 
 A schema can make values of few bytes or none: nulls in a list, fields that are not set. So all
 decoders have one limit for the values of a record, `values_limit`. JSON, and other formats that
-describe themselves, need at least a byte for each value, and so never reach it.
+describe themselves, need at least a byte for each value, and so never reach it. The names of fields
+and of enum symbols are in the schema, and in the JSON of each value. So that JSON has a limit too,
+`json_limit`.
 Source: the page "Wire format" of the Schema Registry's documentation.
 """
 
@@ -41,6 +43,11 @@ _VARINT_BYTES_MAX = 10
 # Limit for the values of a record: so many in any case, and so many for each byte.
 _VALUES_MAX = 100_000
 VALUES_PER_BYTE_MAX = 8
+# Limit for the JSON of a record: so many bytes in any case, and so many for each byte.
+_JSON_BYTES_MAX = 2 * 1024 * 1024
+_JSON_BYTES_PER_BYTE_MAX = 64
+# What JSON has for a member besides the name and the value: quotation marks, colon, comma, spaces.
+MEMBER_BYTES = 6
 
 
 def values_limit(size: int) -> int:
@@ -49,6 +56,44 @@ def values_limit(size: int) -> int:
     Values are those of all levels: lists, records, their fields, and defaults of fields.
     """
     return _VALUES_MAX + VALUES_PER_BYTE_MAX * size
+
+
+def json_limit(size: int) -> int:
+    """Return the limit for the JSON of a record of this many bytes."""
+    return _JSON_BYTES_MAX + _JSON_BYTES_PER_BYTE_MAX * size
+
+
+def too_much_json(size: int) -> WireFormatError:
+    """Return the error of a record of this many bytes whose JSON exceeds the limit."""
+    return WireFormatError(
+        f"the record has more than {json_limit(size)} bytes as JSON, the limit for {size} bytes: "
+        f"the names of its fields, or its enum symbols, are long and many"
+    )
+
+
+def check_json_size(value: Any, size: int) -> None:
+    """Check how large the JSON of a decoded value is, before it is made.
+
+    Args:
+        value: Lists, dictionaries, and values in them. They may share names and texts.
+        size: Number of bytes of the record.
+
+    Raises:
+        WireFormatError: The JSON exceeds the limit for the record.
+    """
+    limit, length, pending = json_limit(size), 0, [value]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, dict):
+            length += sum(map(len, map(str, each))) + MEMBER_BYTES * len(each)
+            pending += each.values()
+        elif isinstance(each, list | tuple):
+            length += len(each)
+            pending += each
+        else:
+            length += len(each) if isinstance(each, str | bytes) else 1
+        if length > limit:
+            raise too_much_json(size)
 
 
 class SchemaType(enum.StrEnum):

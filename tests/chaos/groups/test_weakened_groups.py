@@ -136,7 +136,7 @@ def locks_do_not_time_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LockTimeouts, "expire", expire)
 
 
-@share_rule("former owner", style="late", seconds=4.0)
+@share_rule("former owner", style="late", seconds=4.0, is_long=True)
 def acknowledgements_of_former_owners_are_accepted(patch: pytest.MonkeyPatch) -> None:
     real_batch, real_offsets = acknowledgement.refuse_batch, acknowledgement.refuse_offsets
     patch.setattr(acknowledgement, "refuse_batch", lambda run, _: real_batch(run, run.member_id))
@@ -210,7 +210,7 @@ def released_records_are_archived(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(acknowledgement, "released_state", lambda *_: RecordState.ARCHIVED)
 
 
-@share_rule("delivered again", style="kills")
+@share_rule("delivered again", style="kills", is_long=True)
 def states_are_not_written(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         StateWriter, "write", lambda _self, _states, on_written: on_written(ErrorCode.NONE)
@@ -252,7 +252,7 @@ def a_new_share_coordinator_forgets_updates(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShareStateShard, "_replay_update", replay_update)
 
 
-@share_rule("lost", "locked for ever", INVARIANT, style="kills")
+@share_rule("lost", "locked for ever", INVARIANT, style="kills", is_long=True)
 def a_new_leader_skips_records_that_were_in_flight(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(InFlightRecords, "is_gap_window_active", property(lambda _: False))
 
@@ -357,7 +357,7 @@ def a_new_coordinator_forgets_members(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GroupMap, "replay", replay)
 
 
-@member_rule("zombie served", "unassigned", "unprocessed", style="failover")
+@member_rule("zombie served", "unassigned", "unprocessed", style="failover", is_long=True)
 def sessions_are_not_armed_after_loading(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerMembership, "start_timers", lambda *_: None)
 

@@ -221,7 +221,7 @@ TOPIC_KEYS = {
 }
 
 
-@case(INCREMENTAL, [1])
+@case(INCREMENTAL, [1], is_nightly=True)
 def spellings_of_values(scene: Scene) -> None:
     """Compare the descriptions of values that are set in unusual spellings."""
     topic = scene.topic()
@@ -238,7 +238,7 @@ def spellings_of_values(scene: Scene) -> None:
             scene.compare(changing(kind, name, (key, DELETE, None)))
 
 
-@case(INCREMENTAL, [1])
+@case(INCREMENTAL, [1], is_nightly=True)
 def sizes_that_grow_by_halves(scene: Scene) -> None:
     """A change may at most double or halve a size, for one broker and for all brokers."""
     for key in ("log.cleaner.threads", "num.replica.fetchers"):

@@ -116,6 +116,108 @@ def test_what_barnabas_cannot_do_stops_the_move_with_advice(
     assert any(says in text for text in found["stops"]), found
 
 
+SASL = """\
+process.roles=broker
+node.id=1
+controller.quorum.voters=2@127.0.0.1:9093
+controller.listener.names=CONTROLLER
+listeners=SASL://127.0.0.1:9092
+inter.broker.listener.name=SASL
+listener.security.protocol.map=SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
+"""
+KAFKA_SECURITY = "org.apache.kafka.common.security"
+PLAIN = f'{KAFKA_SECURITY}.plain.PlainLoginModule required user_a="b";'
+
+TOKEN_CLIENT = 'clientId="a" clientSecret="b"'
+TOKEN_KEYS = """\
+sasl.oauthbearer.jwks.endpoint.url=https://127.0.0.1/keys
+sasl.oauthbearer.token.endpoint.url=https://127.0.0.1/token
+sasl.oauthbearer.expected.audience=kafka
+sasl.oauthbearer.expected.issuer=https://127.0.0.1
+"""
+
+
+def secured(directory: Path, mechanism: str, jaas: str | None, lines: str = "") -> Path:
+    """Write the file of a node whose clients log in, without a data directory."""
+    text = f"{SASL}log.dirs={directory}/absent\nsasl.enabled.mechanisms={mechanism}\n"
+    text += f"sasl.mechanism.inter.broker.protocol={mechanism}\n{lines}"
+    if jaas is not None:
+        text += f"listener.name.sasl.{mechanism.lower()}.sasl.jaas.config={jaas}\n"
+    file = directory / "server.properties"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "jaas", "lines"),
+    [
+        ("PLAIN", PLAIN[:-1] + ' username="a" password="b";', ""),
+        (
+            "SCRAM-SHA-512",
+            f'{KAFKA_SECURITY}.scram.ScramLoginModule required username="a" password="b";',
+            "",
+        ),
+        (
+            "OAUTHBEARER",
+            f"{KAFKA_SECURITY}.oauthbearer.OAuthBearerLoginModule required {TOKEN_CLIENT};",
+            TOKEN_KEYS,
+        ),
+    ],
+)
+def test_the_login_modules_of_kafka_move(
+    mechanism: str, jaas: str, lines: str, tmp_path: Path
+) -> None:
+    status, found = check(secured(tmp_path, mechanism, jaas, lines))
+    assert (status, found["stops"]) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "jaas", "says"),
+    [
+        ("PLAIN", None, "in a JAAS file (java.security.auth.login.config)"),
+        ("PLAIN", PLAIN[:-3], "quote the value"),
+        ("PLAIN", f"KafkaServer {{ {PLAIN} }};", "in a JAAS file"),
+        ("PLAIN", f"{PLAIN} {PLAIN}", "with one login module"),
+        ("PLAIN", "com.sun.security.auth.module.LdapLoginModule required;", "another mechanism"),
+        ("GSSAPI", "com.sun.security.auth.module.Krb5LoginModule required;", "while Apache Kafka"),
+        ("AWS_MSK_IAM", "software.amazon.msk.auth.iam.IAMLoginModule required;", "while Apache"),
+    ],
+)
+def test_a_login_that_cannot_move_is_one_finding_with_its_remedy(
+    mechanism: str, jaas: str | None, says: str, tmp_path: Path
+) -> None:
+    status, found = check(secured(tmp_path, mechanism, jaas))
+    assert status == 1
+    (only,) = found["stops"]
+    assert says in only
+
+
+def test_an_empty_list_of_listeners_is_a_finding(tmp_path: Path) -> None:
+    status, found = check(node(tmp_path, "listeners=\n"))
+    assert status == 1
+    assert any("listeners: '' is not allowed" in text for text in found["stops"])
+
+
+@pytest.mark.parametrize("text", ["", "# comments only\n" * 1000, "bootstrap.servers=a:9092\n"])
+def test_a_file_of_another_kind_is_not_taken_for_a_node_with_zookeeper(
+    text: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(text)
+    status, found = check(file)
+    assert status == 1
+    (only,) = found["stops"]
+    assert "process.roles is not given" in only
+    assert "ZooKeeper" not in only
+
+
+def test_a_line_names_only_some_of_many_unknown_keys(tmp_path: Path) -> None:
+    lines = "".join(f"plug.in.key.{number}=1\n" for number in range(100))
+    _, found = check(node(tmp_path, lines))
+    (only,) = found["but"]
+    assert "and 80 more" in only
+
+
 def test_all_values_that_stop_the_move_are_told_at_once(tmp_path: Path) -> None:
     lines = "authorizer.class.name=com.example.A\nprincipal.builder.class=com.example.B\n"
     _, found = check(node(tmp_path, lines))
@@ -140,6 +242,32 @@ def test_the_directory_of_another_node_stops_the_move(tmp_path: Path) -> None:
     status, found = check(node(tmp_path, node_id=2))
     assert status == 1
     assert any("belongs to node 2" in text for text in found["stops"])
+
+
+def test_damaged_metadata_stops_the_move_and_is_not_changed(tmp_path: Path) -> None:
+    file = node(tmp_path)
+    (snapshot,) = (tmp_path / "data" / "__cluster_metadata-0").glob("*.checkpoint")
+    snapshot.chmod(0o600)
+    snapshot.write_bytes(b"damaged")
+    status, found = check(file)
+    assert status == 1
+    assert any("Committed metadata is damaged" in text for text in found["stops"])
+    assert snapshot.read_bytes() == b"damaged"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [("garbage", "lacks version"), ("version=0\nbroker.id=1\n", "Apache Kafka 3.9")],
+)
+def test_the_identity_of_another_kind_of_directory_stops_the_move(
+    content: str, says: str, tmp_path: Path
+) -> None:
+    file = node(tmp_path)
+    (tmp_path / "data" / "meta.properties").write_text(content)
+    status, found = check(file)
+    assert status == 1
+    (only,) = found["stops"]
+    assert says in only
 
 
 def test_a_tiered_topic_stops_the_move(tmp_path: Path) -> None:

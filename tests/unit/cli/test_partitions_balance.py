@@ -161,6 +161,7 @@ def test_broker_loads_count_replicas_and_preferred_leaders() -> None:
     }
 
 
+@pytest.mark.nightly
 def test_ten_thousand_partitions_are_planned() -> None:
     chance = random.Random(1)
     brokers = list(range(30))

@@ -180,10 +180,10 @@ def test_partitions_that_moved_are_sorted_by_their_owners(console: ConsoleInProc
 PURGE = {"name": MANY, "to": "offset", "offset": 1}
 
 
-def previewed(console: ConsoleInProcess, query: str) -> list[list[str]]:
+def previewed(console: ConsoleInProcess, query: str, **more: str) -> list[list[str]]:
     """Return the rows of a preview, whose form is sent to an address with this query."""
     console.forms_page = f"/topic?name={MANY}"
-    fields = {"csrf": console.token, "here": console.forms_page, **PURGE}
+    fields = {"csrf": console.token, "here": console.forms_page, **PURGE, **more}
     body = urlencode(fields).encode()
     headers = {"content-type": FORM, "origin": f"http://{HOST}"}
     answer = console.request("POST", "/topic/purge", query, headers, body)
@@ -202,7 +202,7 @@ def test_a_preview_is_sorted_by_sending_its_form_again(console: ConsoleInProcess
     names = [row[0] for row in previewed(console, "")]
     assert len(names) == 12
     backwards = [row[0] for row in previewed(console, "sort=-0")]
-    # Numbers in texts are numbers.
+    # Numbers of partitions are numbers.
     assert backwards == [f"{MANY}-{number}" for number in range(11, -1, -1)]
     assert sorted(names) == sorted(backwards)
 
@@ -219,3 +219,28 @@ def test_the_headers_of_a_preview_are_buttons_of_a_form_without_the_confirmation
     assert re.search(
         r'<button class="link" form="again" formaction="/topic/purge\?sort=[^"]+">Partition<', page
     )
+
+
+def test_a_preview_is_filtered_and_changes_all_rows(console: ConsoleInProcess) -> None:
+    rows = previewed(console, "sort=-0", **{"preview.q": "many-11"})
+    assert not rows
+    rows = previewed(console, "sort=-0", **{"preview.q": "partitions-1"})
+    assert [row[0] for row in rows] == [f"{MANY}-{number}" for number in (11, 10, 1)]
+    console.forms_page = f"/topic?name={MANY}"
+    page = console.preview("/topic/purge", **PURGE, **{"preview.q": "partitions-1"}).text
+    assert "3 of 12 rows are shown. The button below applies to all of them." in page
+    limits = re.search(r'name="limits" value="([^"]*)"', page)
+    assert limits is not None
+    assert len(limits[1].split()) == 12
+    # The filter belongs to the page, and not to the change.
+    confirmation = page[page.rindex("<form") :]
+    assert 'name="confirmed"' in confirmation
+    assert "preview.q" not in confirmation
+
+
+def test_the_audit_log_has_counts_of_a_preview_as_numbers(console: ConsoleInProcess) -> None:
+    console.forms_page = f"/topic?name={TOPIC}"
+    fields = {"name": TOPIC, "partitions": "5"}
+    console.change("/topic/partitions", **fields, confirmed="1")
+    effects = console.console.shared.audit.entries[0]["effects"]
+    assert effects == [["Topic", "Partitions now", "Partitions after"], [TOPIC, 3, 5]]

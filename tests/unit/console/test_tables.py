@@ -11,10 +11,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 
+from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.frame import Announcements, Frame, Shared
 from barnabas.console.rendering import ROWS_MAX, Renderer, assets
 from barnabas.console.settings import ConsoleSettings
-from barnabas.console.tables import Column, Table, tabulate
+from barnabas.console.tables import Column, Kind, Table, columns_of, tabulate
 
 
 class Thing(NamedTuple):
@@ -47,8 +48,9 @@ def table(address: str = "/things", things: list[Thing] = THINGS, **options: Any
     settings = ConsoleSettings("127.0.0.1:1", {})
     shared = Shared(settings, Announcements(print))
     scope["app"].state.frame = Frame(shared, settings, options.pop("mounted", ""))
-    chosen = {"text": lambda each: each.name, "sort": "name", **options}
-    return tabulate(Request(scope), COLUMNS, things, **chosen)
+    columns = options.pop("columns", COLUMNS)
+    chosen = {"text": lambda each: str(each[0]), "sort": "name", **options}
+    return tabulate(Request(scope), columns, things, **chosen)
 
 
 def names(shown: Table[Thing]) -> list[str]:
@@ -167,3 +169,32 @@ def test_the_address_tells_whether_a_table_is_asked_for() -> None:
     assert not table("/things?sort=name", prefix="other.").is_asked
     assert table("/things?other.sort=name", prefix="other.").is_asked
     assert table("/things?other.q=a", prefix="other.").is_asked
+
+
+@pytest.mark.parametrize(
+    ("kind", "ascending", "texts"),
+    [
+        ("text", ["Alpha", "beta"], ["Alpha", "beta"]),
+        ("text", [TopicPartition("t", 9), TopicPartition("t", 10)], ["t-9", "t-10"]),
+        ("number", [9, 1000], ["9", "1\N{NARROW NO-BREAK SPACE}000"]),
+        ("id", [9, 1000], ["9", "1000"]),
+        ("ids", [(2, 11), (10, 1)], ["2, 11", "10, 1"]),
+        ("change", [-2000, 3], ["-2\N{NARROW NO-BREAK SPACE}000", "+3"]),
+        ("size", [900, 2048, 3 * 1024**3], ["900 B", "2.0 KiB", "3.0 GiB"]),
+        ("speed", [900, 2048], ["900 B/s", "2.0 KiB/s"]),
+        ("moment", [0, 86_400_000], ["1970-01-01 00:00:00.000Z", "1970-01-02 00:00:00.000Z"]),
+        ("age", [59_000, 60_000, 7_200_000], ["59 s", "60 s", "2 h"]),
+    ],
+)
+def test_a_column_sorts_values_and_shows_their_texts(
+    kind: Kind, ascending: list[Any], texts: list[str]
+) -> None:
+    columns = columns_of(("Value", kind, "unknown"))
+    things: Any = [*((value,) for value in reversed(ascending)), (None,)]
+    address = {"": "/things?sort=0", "-": "/things?sort=-0"}
+    shown = {
+        order: [columns[0].shown(row) for row in table(each, things, columns=columns).rows]
+        for order, each in address.items()
+    }
+    # Cells without a value come last in both orders.
+    assert shown == {"": [*texts, "unknown"], "-": [*reversed(texts), "unknown"]}

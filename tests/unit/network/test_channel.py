@@ -129,6 +129,53 @@ def test_sending_on_a_closed_channel_fails_asynchronously() -> None:
     assert client.answers[0][1].kind is NetworkErrorKind.DISCONNECTED
 
 
+def test_a_caller_that_comes_while_an_idle_channel_is_closed_gets_a_new_one() -> None:
+    world, broker, client = client_of(1, PoolSettings(idle_max_ms=1_000))
+    idle = client.channel()
+    client.ready.clear()
+    assert world.run_until(lambda: not idle.is_open)
+    client.acquire()
+    assert client.ready == []
+    assert world.run_until(lambda: bool(client.ready))
+    channel, error = client.ready[0]
+    assert error is None
+    assert channel is not idle
+    assert broker.accepted == 2
+
+
+def failing(_result: object, _error: NetworkError | None) -> None:
+    raise KeyError("a callback with a fault")
+
+
+def test_a_callback_that_raises_does_not_keep_other_requests_from_failing() -> None:
+    world, broker, client = client_of(1)
+    broker.answering = False
+    channel = client.channel()
+    channel.send(ApiVersionsRequest(), 0, failing, 60_000)
+    client.send(channel, timeout_ms=60_000)
+    assert world.run_until(lambda: channel.in_flight == 2 and broker.requests == 1)
+    world.host("b").kill()
+    with pytest.raises(KeyError):
+        world.run_for(10_000)
+    assert world.run_until(lambda: bool(client.answers))
+    assert client.answers[0][1].kind is NetworkErrorKind.DISCONNECTED
+    # The pool knows that the channel is lost, and connects again.
+    client.ready.clear()
+    client.acquire()
+    assert world.run_until(lambda: bool(client.ready))
+    assert client.ready[0][1].kind is NetworkErrorKind.CONNECT_FAILED
+
+
+def test_a_caller_that_raises_does_not_keep_others_from_the_channel() -> None:
+    world, _, client = client_of(1)
+    client.pool.acquire(client.node, failing)
+    client.acquire()
+    with pytest.raises(KeyError):
+        world.run_for(10_000)
+    assert world.run_until(lambda: bool(client.ready))
+    assert client.ready[0][0] is not None
+
+
 def test_callers_share_one_connection_attempt() -> None:
     world, broker, client = client_of(1)
     for _ in range(3):

@@ -166,6 +166,14 @@ class ReplicaSet:
         )
         return ReplicaManager(LEADER, ReplicationConfig(), self.logs, parts)
 
+    def restart(self) -> None:
+        """Start the broker with the metadata that it has, on the logs that there are."""
+        self.manager = self.new_manager()
+        delta = ClusterDelta(ClusterImage())
+        for record, _ in self.image.to_records():
+            delta.replay(record)
+        self.changes = self.manager.apply_delta(delta, delta.apply(Provenance()))
+
     def create_topic(self, topic_id: bytes) -> None:
         self.replay(
             TopicRecord(name=TOPIC, topic_id=topic_id),

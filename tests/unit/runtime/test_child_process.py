@@ -186,14 +186,14 @@ def test_the_template_ignores_signals_of_the_terminal(forking: ForkStarter) -> N
     assert forking.parent_id == template
 
 
-# It starts a child, prints its id, and waits to be killed.
+# It starts a child, prints the ids of the template and of the child, and waits to be killed.
 _PARENT = """
 import os, sys
 from barnabas.runtime.forked_process import ForkStarter
 starter = ForkStarter(sys.argv[1:])
 child = starter.start(["wait"], os.environ)
 child.stdout.readline()
-print(starter.parent_id, flush=True)
+print(starter.parent_id, child.pid, flush=True)
 sys.stdin.read()
 """
 
@@ -203,8 +203,12 @@ def test_the_template_ends_when_its_parent_is_killed() -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as parent:
         assert parent.stdout is not None
-        template = int(parent.stdout.readline())
-        identity = process_identity(template)
-        assert identity is not None
+        template, child = map(int, parent.stdout.readline().split())
+        identities = {each: process_identity(each) for each in (template, child)}
+        assert None not in identities.values()
         parent.kill()
-    eventually(lambda: process_identity(template) != identity)
+    eventually(lambda: process_identity(template) != identities[template])
+    # The child outlives both, and would wait for its signal for ever.
+    assert process_identity(child) == identities[child]
+    os.kill(child, signal.SIGUSR1)
+    eventually(lambda: process_identity(child) != identities[child])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from selection import nightly_unless
 from waiting import eventually
 
 pytest_plugins = ["pytester"]
@@ -351,7 +352,9 @@ def processes(pattern: str) -> list[int]:
     return [int(line) for line in found.stdout.split()]
 
 
-@pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "options", nightly_unless(lambda words: not words, [[], ["-n", "2"]]), ids=["alone", "xdist"]
+)
 def test_brokers_end_with_a_killed_pytest_and_leave_nothing(
     pytester: pytest.Pytester, temporary: Path, tmp_path: Path, options: list[str]
 ) -> None:

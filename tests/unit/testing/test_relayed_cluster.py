@@ -78,7 +78,8 @@ def test_the_addresses_of_the_relays_are_advertised(cluster: RelayedCluster) -> 
 def test_a_broker_that_is_cut_off_leaves_the_isr_and_returns(cluster: RelayedCluster) -> None:
     with Producer(cluster.bootstrap, acks="all") as producer:
         with Admin(cluster.bootstrap) as admin:
-            admin.create_topics([NewTopic("cut", 1, 3)])
+            # A client would wait for the leader until its request times out.
+            admin.create_topics([NewTopic("cut", assignments={0: [1, 2, 3]})])
         producer.send("cut", b"before").result()
         cluster.isolate(3)
         eventually(lambda: 3 not in isr(cluster, "cut"))

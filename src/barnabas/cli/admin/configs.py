@@ -164,7 +164,11 @@ def _check_broker_keys(client: Client, resource: ConfigResource, keys: Iterable[
 
     # Apache Kafka describes throttles only when they are set.
     known = {key.name for key in BROKER_KEYS}
-    unknown = [key for key in keys if key not in known and not key.startswith(_LISTENER_PREFIX)]
+    unknown = [
+        key
+        for key in keys
+        if key not in known and not key.startswith(_LISTENER_PREFIX) and not _is_of_link(key)
+    ]
     if not unknown:
         return
     # The defaults of all brokers are described without the keys that are not set.
@@ -179,6 +183,18 @@ def _check_broker_keys(client: Client, resource: ConfigResource, keys: Iterable[
         if key not in known:
             hint = f"; did you mean {close[0]}?" if (close := _similar(key, known)) else ""
             fail(f"brokers have no key {key}{hint} (--force sets it anyway)")
+
+
+def _is_of_link(key: str) -> bool:
+    """Whether a key is a setting of a link. Kafka's tools set these too."""
+    from barnabas.replication.links.link_table import client_key_of, is_setting
+
+    if not is_setting(key):
+        return False
+    from barnabas.client.config import is_known
+
+    client_key = client_key_of(key)
+    return client_key is None or is_known(client_key)
 
 
 @contextmanager

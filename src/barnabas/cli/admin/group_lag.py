@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Task,
     )
     from barnabas.client.admin.share_groups import ShareOffset
+    from barnabas.client.admin.topics import TopicState
     from barnabas.client.facade import Client
     from barnabas.client.group.group_offsets import CommittedOffset
     from barnabas.client.topic_partition import TopicPartition
@@ -221,13 +222,17 @@ def _ends(
             wanted.update(tp for member in description.members for tp in member.assignment)
     if not wanted:
         return {}
-    topics = client.describe_topics()
-    led = [
-        tp
-        for tp in sorted(wanted)
-        if tp.topic in topics and tp.partition in topics[tp.topic].available
-    ]
+    # A cluster may have many more topics than the groups read.
+    topics = client.admin.describe_topic_partitions(sorted({tp.topic for tp in wanted}))
+    led = [tp for tp in sorted(wanted) if _has_leader(topics.get(tp.topic), tp.partition)]
     return end_offsets(client, led)
+
+
+def _has_leader(topic: TopicState | ClientError | None, number: int) -> bool:
+    """Return whether a partition exists and has a leader."""
+    if topic is None or isinstance(topic, ClientError) or number not in topic.partitions:
+        return False
+    return topic.partitions[number].leader >= 0
 
 
 def known_offsets(

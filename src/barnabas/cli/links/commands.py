@@ -19,13 +19,14 @@ from barnabas.cli.common.tables import header_option
 from barnabas.cli.common.units import Size
 from barnabas.cli.links.directions import fail_back, reverse_link
 from barnabas.cli.links.display import echo_link, echo_links
-from barnabas.cli.links.mirrors import change, delete_link, read_table, set_states
-from barnabas.cli.links.promotion import (
-    GroupOffsetsCheck,
-    await_no_lag,
-    promote_mirrors,
-    report_missing,
+from barnabas.cli.links.mirrors import (
+    change,
+    delete_link,
+    read_settings,
+    read_table,
+    set_states,
 )
+from barnabas.cli.links.promotion import PromotionOptions, prepare_promotion, promote_mirrors
 from barnabas.cli.links.status import load_link, load_links
 from barnabas.replication.links.link_table import (
     ACLS,
@@ -133,8 +134,17 @@ def create(
     with connected(options) as client:
         if given["acls"]:
             client.admin.describe_acls()
-        if name in read_table(client).links:
-            fail(f"link {name} exists already; delete it first, or choose another name")
+        known = read_settings(client, name)
+        if known:
+            # The command may have been interrupted. Secrets are not known, so not compared.
+            other = [key for key in settings if known.get(key, "") not in (settings[key], None)]
+            if other:
+                fail(
+                    f"link {name} exists already, with another value of {', '.join(other)}; delete "
+                    "it first, or choose another name"
+                )
+            echo(f"link {name} exists already, with these settings")
+            return
         if source_id and client.describe_cluster().cluster_id == source_id:
             fail("the source is this cluster itself; give the address of another cluster")
         change(client, {setting_name(name, key): value for key, value in settings.items()})
@@ -261,22 +271,18 @@ def promote(name: str, names: Sequence[str], force: bool, options: ClientOptions
     with connected(options) as client:
         table = read_table(client)
         link = _find(table, name)
-        chosen = [each for each in _chosen(table, name, names) if each.is_read_only]
-        if not chosen:
+        chosen = _chosen(table, name, names)
+        topics = [each.topic for each in chosen if each.state is not MirrorState.CONFLICT]
+        left = [each for each in chosen if each.is_read_only]
+        if not topics:
             fail(f"link {name} has no mirrors to promote")
-        groups = None
-        if link.groups is not None and not link.is_paused:
-            groups = GroupOffsetsCheck(client, link, names)
-        if force:
-            report_missing(client, chosen)
-            if groups is not None:
-                groups.report_missing()
-        else:
-            await_no_lag(client, link, chosen)
-            if groups is not None:
-                groups.await_copied()
-        promote_mirrors(client, link, chosen)
-    echo(f"promoted {counted(len(chosen), 'topic')}: {', '.join(each.topic for each in chosen)}")
+        if left:
+            prepare_promotion(client, link, left, PromotionOptions(names, force))
+            promote_mirrors(client, link, left)
+    if left:
+        echo(f"promoted {counted(len(left), 'topic')}: {', '.join(each.topic for each in left)}")
+    else:
+        echo(f"promoted already: {', '.join(topics)}")
 
 
 def _source_options(link: LinkDefinition, source_file: Path | None) -> ClientOptions:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common import terminal
 from barnabas.cli.common.output import fail
 from barnabas.cli.common.printable import counted
 from barnabas.cli.links.mirrors import change, read_table
-from barnabas.cli.links.promotion import GroupOffsetsCheck, await_no_lag, promote_mirrors
-from barnabas.cli.links.reversal import Clusters, NewMirrors, unmirrored_text
+from barnabas.cli.links.promotion import (
+    GroupOffsetsCheck,
+    PromotionOptions,
+    await_no_lag,
+    promote_mirrors,
+)
+from barnabas.cli.links.reversal import (
+    Clusters,
+    NewMirrors,
+    end_truncation,
+    unmirrored_text,
+)
 from barnabas.cli.links.status import may_have_links
 from barnabas.replication.links.link_table import (
     ACLS,
@@ -62,11 +72,11 @@ def reverse_link(
     new = NewMirrors(Clusters(here, other), link.name, topics, settings)
     if not new.topics:
         fail(f"link {link.name} has no promoted topics")
-    _refuse(new.problem())
-    new.compare()
-    _accept_losses(new, discard=discard)
-    new.fence()
     with _unfenced_on_failure(new):
+        _refuse(new.problem())
+        new.compare()
+        _accept_losses(new, discard=discard)
+        new.fence()
         _refuse(new.await_committed())
         # Producers of the old source may have gone on until now.
         new.compare()
@@ -101,11 +111,15 @@ def fail_back(here: Client, other: Client, link: LinkDefinition) -> list[str]:
         fail(f"{missing[0]} is not created yet in the source: repeat the command in some seconds")
     if not new.topics:
         fail(f"link {link.name} has no topics to move back")
-    _refuse(new.problem())
-    new.fence()
-    with _unfenced_on_failure(new):
+    # If the promotion has begun, clients may write there: then the topics here stay read-only.
+    has_begun = any(not each.is_mirrored for each in mirrors)
+    with nullcontext() if has_begun else _unfenced_on_failure(new):
+        _refuse(new.problem())
+        new.fence()
         _refuse(new.await_committed())
         _bring_up_to_date(other, opposite, mirrors)
+    # An interrupted reversal may have left it.
+    end_truncation(other, link.name)
     left = [each for each in mirrors if each.is_read_only]
     if left:
         promote_mirrors(other, opposite, left)
@@ -126,9 +140,10 @@ def _bring_up_to_date(client: Client, link: LinkDefinition, mirrors: list[Mirror
             f"link {link.name} or a mirror of it is not active in the other cluster: see `barnabas "
             f"links describe {link.name}` there, and resume it"
         )
-    await_no_lag(client, link, fetched)
+    options = PromotionOptions([each.topic for each in fetched])
+    await_no_lag(client, link, fetched, options)
     if link.groups is not None:
-        GroupOffsetsCheck(client, link, [each.topic for each in fetched]).await_copied()
+        GroupOffsetsCheck(client, link, options.names).await_copied(options)
 
 
 def _check_cluster(other: Client, link: LinkDefinition) -> None:
@@ -197,13 +212,13 @@ def _accept_losses(new: NewMirrors, *, discard: bool, asks: bool = True) -> None
 
 @contextmanager
 def _unfenced_on_failure(new: NewMirrors) -> Iterator[None]:
-    """Make topics writable again if the command ends before it has changed more."""
+    """Make topics writable again if the command fails before it has changed more."""
     is_done = False
     try:
         yield
         is_done = True
     finally:
-        if not is_done:
+        if not is_done and new.is_fenced:
             new.unfence()
 
 

@@ -15,6 +15,8 @@ from barnabas.replication.links.link_table import (
     LinkTable,
     MirrorState,
     MirrorTopic,
+    is_setting,
+    link_prefix,
     read_links,
     report_name,
     setting_name,
@@ -67,10 +69,25 @@ class PartitionLag(NamedTuple):
 
 def read_table(client: Client) -> LinkTable:
     """Return the links and mirror topics of the cluster. Secrets are missing."""
+    return read_links({name: value or "" for name, value in _configs(client).items()})
+
+
+def read_settings(client: Client, link: str) -> dict[str, str | None]:
+    """Return the settings of a link by their keys; None for a secret. Empty without the link."""
+    prefix = link_prefix(link)
+    return {
+        name.removeprefix(prefix): value
+        for name, value in _configs(client).items()
+        if name.startswith(prefix) and is_setting(name)
+    }
+
+
+def _configs(client: Client) -> dict[str, str | None]:
+    """Return the configs of all brokers; None for a secret."""
     found = client.admin.describe_configs([ALL_BROKERS_RESOURCE])[ALL_BROKERS_RESOURCE]
     if isinstance(found, ClientError):
         raise found
-    return read_links({entry.name: entry.value or "" for entry in found})
+    return {entry.name: entry.value for entry in found}
 
 
 def change(client: Client, changes: Mapping[str, str | None]) -> None:
@@ -81,7 +98,8 @@ def change(client: Client, changes: Mapping[str, str | None]) -> None:
 def set_states(client: Client, mirrors: Iterable[MirrorTopic], state: MirrorState) -> None:
     """Set the state of mirrors, and forget why they have stopped."""
     changed = [replace(each, state=state, reason="") for each in mirrors]
-    change(client, {each.config_name: each.config_value for each in changed})
+    if changed:
+        change(client, {each.config_name: each.config_value for each in changed})
 
 
 def delete_link(client: Client, link: LinkDefinition, mirrors: Iterable[MirrorTopic]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.common.output import fail
 from barnabas.cli.common.printable import counted, echo
 from barnabas.cli.links.mirrors import change, find_lags, read_table, set_states
 from barnabas.cli.links.status import OFFSETS_TOPIC
-from barnabas.client.errors import UnknownTopicError
+from barnabas.client.errors import ClientError, UnknownTopicError
 from barnabas.replication.links.link_table import (
     PROMOTION,
     GroupReport,
@@ -20,7 +20,7 @@ from barnabas.replication.links.link_table import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from barnabas.cli.links.mirrors import PartitionLag
     from barnabas.client.facade import Client
@@ -37,11 +37,37 @@ _GROUPS_S = 60.0
 _END_S = 120.0
 
 
-def await_no_lag(client: Client, link: LinkDefinition, mirrors: Sequence[MirrorTopic]) -> None:
+class PromotionError(ClientError):
+    """Mirrors cannot be promoted now. The message says why, and what to do."""
+
+
+class PromotionOptions(NamedTuple):
+    """The choices of the operator, and the limits of a page or of a command."""
+
+    # The topics that the operator has named; empty for all mirrors of the link.
+    names: Sequence[str] = ()
+    # Whether to promote what is here, and to report only what is missing.
+    force: bool = False
+    # Receives what the promotion waits for, and what is missing.
+    report: Callable[[str], object] = partial(echo, err=True)
+    # Limit of each wait in seconds; None for the limits of commands.
+    limit_s: float | None = None
+    # How the operator sets `force`, for messages.
+    forcing: str = "promote with --force"
+
+
+def await_no_lag(
+    client: Client,
+    link: LinkDefinition,
+    mirrors: Sequence[MirrorTopic],
+    options: PromotionOptions,
+) -> None:
     """Wait until each partition has all records, by a response of the source from now on.
 
-    Fails if the source does not respond.
+    Raises:
+        PromotionError: the source does not respond, or the limit has passed.
     """
+    began = time.monotonic()
     first: dict[tuple[str, int], int] = {}
     heard: dict[tuple[str, int], float] = {}
     reported = ""
@@ -58,14 +84,19 @@ def await_no_lag(client: Client, link: LinkDefinition, mirrors: Sequence[MirrorT
         ]
         if silent or (missing and not lags):
             where = missing[0] if not silent else f"{silent[0].topic}-{silent[0].partition}"
-            fail(
+            raise PromotionError(
                 f"the source does not respond for {where}: find the reason by "
-                f"`barnabas links describe {link.name}`, or promote with --force what is here"
+                f"`barnabas links describe {link.name}`, or {options.forcing} what is here"
             )
-        text = f"waiting for {counted(len(open_ones), 'partition')}"
+        text = f"waiting for {counted(len(open_ones) or len(missing), 'partition')}"
+        if options.limit_s is not None and now - began > options.limit_s:
+            raise PromotionError(
+                f"{text}: the mirrors do not have all records yet, or the source does not respond. "
+                f"Repeat it in some seconds, or {options.forcing} what is here"
+            )
         if text != reported:
             reported = text
-            echo(text, err=True)
+            options.report(text)
         time.sleep(_POLL_S)
 
 
@@ -90,14 +121,16 @@ def _is_done(
     return False
 
 
-def report_missing(client: Client, mirrors: Sequence[MirrorTopic]) -> None:
-    """Show how many records of each partition are known to be missing."""
+def _report_missing(
+    client: Client, mirrors: Sequence[MirrorTopic], report: Callable[[str], object]
+) -> None:
+    """Report how many records of each partition are known to be missing."""
     for each in find_lags(client, mirrors, with_times=False):
         where = f"{each.topic}-{each.partition}"
         if each.lag is None:
-            echo(f"{where}: the source's end is not known", err=True)
+            report(f"{where}: the source's end is not known")
         elif each.lag:
-            echo(f"{where}: {each.lag} records are missing", err=True)
+            report(f"{where}: {each.lag} records are missing")
 
 
 class GroupOffsetsCheck:
@@ -109,30 +142,35 @@ class GroupOffsetsCheck:
         # The clock makes the token: two promotions of one link do not begin in one nanosecond.
         self._request = PromotionRequest(f"{time.time_ns():x}", frozenset(topics))
 
-    def await_copied(self) -> None:
-        """Wait until all brokers show that no offset is missing; fail if offsets stay missing."""
+    def await_copied(self, options: PromotionOptions) -> None:
+        """Wait until all brokers show that no offset is missing.
+
+        Raises:
+            PromotionError: offsets stay missing.
+        """
         self._ask()
-        deadline = time.monotonic() + _GROUPS_S
+        deadline = time.monotonic() + (_GROUPS_S if options.limit_s is None else options.limit_s)
         while not self._is_complete():
             if time.monotonic() > deadline:
                 self._withdraw()
-                fail(
+                raise PromotionError(
                     f"group offsets are not copied: {self._summary()}. A group with members in "
                     "this cluster gets no offsets: stop its consumers here. Otherwise see the logs "
-                    "of the brokers, or promote with --force what is here"
+                    f"of the brokers, or {options.forcing} what is here"
                 )
             time.sleep(_POLL_S)
         self._withdraw()
 
-    def report_missing(self) -> None:
-        """Show which offsets are missing as of the last copies."""
+    def report_missing(self, options: PromotionOptions) -> None:
+        """Report which offsets are missing as of the last copies."""
         self._ask()
-        deadline = time.monotonic() + _FIRST_REPORT_S
+        limit_s = _FIRST_REPORT_S if options.limit_s is None else options.limit_s
+        deadline = time.monotonic() + limit_s
         brokers = len(self._client.describe_cluster().brokers)
         while len(self._reports()) < brokers and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         if not self._is_complete():
-            echo(f"group offsets: {self._summary()}", err=True)
+            options.report(f"group offsets: {self._summary()}")
         self._withdraw()
 
     def _ask(self) -> None:
@@ -175,9 +213,51 @@ class GroupOffsetsCheck:
         return "; ".join(parts) or "the source did not confirm that the last copies are current"
 
 
+def prepare_promotion(
+    client: Client,
+    link: LinkDefinition,
+    mirrors: Sequence[MirrorTopic],
+    options: PromotionOptions,
+) -> None:
+    """Wait until mirrors have all records and group offsets; with `force`, report what is missing.
+
+    Those whose promotion has begun are left out: nothing is fetched any more.
+
+    Raises:
+        PromotionError: records or offsets are missing.
+    """
+    mirrored = [each for each in mirrors if each.state is not MirrorState.PROMOTING]
+    if not mirrored:
+        return
+    groups = None
+    if link.groups is not None and not link.is_paused:
+        groups = GroupOffsetsCheck(client, link, options.names)
+    if options.force:
+        _report_missing(client, mirrored, options.report)
+        if groups is not None:
+            groups.report_missing(options)
+    else:
+        await_no_lag(client, link, mirrored, options)
+        if groups is not None:
+            groups.await_copied(options)
+
+
+def begin_promotion(client: Client, mirrors: Sequence[MirrorTopic]) -> None:
+    """Make mirrors ordinary topics, as soon as the brokers have aborted open transactions.
+
+    Those whose promotion has begun may be ordinary topics by now, to which clients write.
+    """
+    begun = MirrorState.PROMOTING
+    set_states(client, [each for each in mirrors if each.state is not begun], begun)
+
+
 def promote_mirrors(client: Client, link: LinkDefinition, mirrors: Sequence[MirrorTopic]) -> None:
-    """Make mirrors ordinary topics. Wait until the brokers have aborted open transactions."""
-    set_states(client, mirrors, MirrorState.PROMOTING)
+    """Make mirrors ordinary topics. Wait until the brokers have aborted open transactions.
+
+    Raises:
+        PromotionError: that takes too long.
+    """
+    begin_promotion(client, mirrors)
     deadline = time.monotonic() + _END_S
     names = {each.topic for each in mirrors}
     while True:
@@ -187,7 +267,7 @@ def promote_mirrors(client: Client, link: LinkDefinition, mirrors: Sequence[Mirr
         if not open_ones:
             return
         if time.monotonic() > deadline:
-            fail(
+            raise PromotionError(
                 f"{counted(len(open_ones), 'topic')} cannot be written to yet, for example "
                 f"{open_ones[0]}. The brokers go on aborting transactions of the source: check by "
                 f"`barnabas partitions --unwell` whether all partitions have leaders, and by "

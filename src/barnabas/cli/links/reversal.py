@@ -24,6 +24,7 @@ from barnabas.cli.links.unmirrored import find_unmirrored
 from barnabas.client.errors import ClientError, UnknownTopicError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.replication.links.link_table import (
+    NEXT_ON_TRUNCATION,
     ON_TRUNCATION,
     STATE,
     LinkTable,
@@ -87,6 +88,15 @@ class NewMirrors:
         # The topics that become mirrors.
         self.topics = [name for name in topics if name in self._theirs]
         self._unmirrored: list[Unmirrored] = []
+        # Whether topics are read-only by this command, or by an interrupted one.
+        self.is_fenced = any(self._is_fenced(self._table.mirrors.get(name)) for name in topics)
+
+    def _is_fenced(self, mirror: MirrorTopic | None) -> bool:
+        """Whether an interrupted command has made a topic read-only."""
+        link = self._table.links.get(self._link)
+        if mirror is None or mirror.link != self._link or link is None:
+            return False
+        return mirror.state is MirrorState.PAUSED and link.is_paused
 
     @property
     def unmirrored(self) -> list[Unmirrored]:
@@ -153,6 +163,7 @@ class NewMirrors:
         }
         if self._settings:
             changes[setting_name(self._link, STATE)] = str(MirrorState.PAUSED)
+        self.is_fenced = True
         change(self._target, changes | self._states(MirrorState.PAUSED))
 
     def unfence(self) -> None:
@@ -163,9 +174,13 @@ class NewMirrors:
         if not self._settings:
             changes = {}
         for name in self.topics:
-            mirror, config = self._table.mirrors.get(name), self._mirror(name, MirrorState.PAUSED)
-            is_known = mirror is not None and mirror.link == self._link
-            changes[config.config_name] = mirror.config_value if mirror and is_known else None
+            before, fenced = self._table.mirrors.get(name), self._mirror(name, MirrorState.PAUSED)
+            if before is None or before.link != self._link:
+                changes[fenced.config_name] = None
+                continue
+            if self._is_fenced(before):
+                before = self._mirror(name, MirrorState.PROMOTED)
+            changes[fenced.config_name] = before.config_value
         change(self._target, changes)
 
     def await_committed(self) -> str:
@@ -196,8 +211,14 @@ class NewMirrors:
         """Begin to mirror. Records that only the new mirrors have are removed."""
         changes = self._states(MirrorState.ACTIVE)
         changes[setting_name(self._link, STATE)] = str(MirrorState.ACTIVE)
+        link = self._table.links.get(self._link)
         if self._unmirrored:
+            policy = TruncationPolicy.STOP if link is None else link.on_truncation
+            if link is not None and link.next_on_truncation is not None:
+                # An interrupted command has changed the policy.
+                policy = link.next_on_truncation
             changes[setting_name(self._link, ON_TRUNCATION)] = str(TruncationPolicy.FOLLOW)
+            changes[setting_name(self._link, NEXT_ON_TRUNCATION)] = str(policy)
         change(self._target, changes)
 
     def await_verified(self) -> str:
@@ -217,7 +238,7 @@ class NewMirrors:
             lags = find_lags(self._target, new)
             known = [each for each in lags if each.responded_ms is not None]
             if len(known) >= wanted:
-                self._end_truncation()
+                end_truncation(self._target, self._link)
                 return ""
             if time.monotonic() > deadline:
                 return (
@@ -228,19 +249,28 @@ class NewMirrors:
                 )
             time.sleep(_POLL_S)
 
-    def _end_truncation(self) -> None:
-        """Set the policy of the link that it had before."""
-        if self._unmirrored:
-            link = self._table.links.get(self._link)
-            before = None if link is None else str(link.on_truncation)
-            change(self._target, {setting_name(self._link, ON_TRUNCATION): before})
-
     def _states(self, state: MirrorState) -> dict[str, str | None]:
         mirrors = [self._mirror(name, state) for name in self.topics]
         return {each.config_name: each.config_value for each in mirrors}
 
     def _mirror(self, name: str, state: MirrorState) -> MirrorTopic:
         return MirrorTopic(self._link, name, state, self._theirs[name].topic_id)
+
+
+def end_truncation(client: Client, name: str) -> None:
+    """Set the policy that a link had before its mirrors were allowed to remove records."""
+    link = read_table(client).links.get(name)
+    if link is None or link.next_on_truncation is None:
+        return
+    policy = link.next_on_truncation
+    is_default = policy is TruncationPolicy.STOP
+    change(
+        client,
+        {
+            setting_name(name, ON_TRUNCATION): None if is_default else str(policy),
+            setting_name(name, NEXT_ON_TRUNCATION): None,
+        },
+    )
 
 
 def _describe(client: Client, topics: Sequence[str]) -> dict[str, TopicState]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import counted, some
-from barnabas.cli.log.segment_files import is_locked, needs_recovery
+from barnabas.cli.log.segment_files import METADATA_TOPIC, is_locked, needs_recovery
 from barnabas.cli.log.verify_directory import topics_with_config
+from barnabas.raft.log.metadata_check import MetadataDamagedError, check_metadata
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.process import environment
 from barnabas.server.configs.config import log_directories
@@ -50,6 +51,8 @@ _ROLES = "process.roles"
 _LISTENER_KEYS = ("listeners", "controller.listener.names")
 _ZOOKEEPER = "zookeeper."
 _DIRECTORY_KEYS = ("log.dir", "log.dirs")
+_METADATA_LOG = f"{METADATA_TOPIC}-0"
+_AS_USER = "run the check as the user of the broker"
 _REPORTERS = ("metric.reporters", "kafka.metrics.reporters")
 _JMX_REPORTER = "org.apache.kafka.common.metrics.JmxReporter"
 # What takes the place of a plug-in.
@@ -63,6 +66,11 @@ _REPLACEMENTS = {
     "sasl.server.callback.handler.class": "let clients log in by SCRAM-SHA-512, OAUTHBEARER or "
     "certificates: docs/security.md",
     "client.quota.callback.class": "set the quotas of users and clients: `barnabas quotas set`",
+    "sasl.enabled.mechanisms": "give all clients one of these mechanisms while Apache Kafka still "
+    "runs, then enable no other one: docs/security.md",
+    "sasl.jaas.config": "if the text is in a JAAS file (java.security.auth.login.config), move it "
+    "to this key; clients of login modules that are not Kafka's need another mechanism, such as "
+    "SCRAM-SHA-512: docs/security.md",
 }
 _PROVIDER_REMEDY = (
     "Java classes are not loaded: write the secrets to files that only the broker's user can read, "
@@ -79,6 +87,8 @@ _KAFKA_PACKAGE = "org.apache.kafka."
 _KAFKA_DIRECTORY = "/tmp/kafka-logs"  # noqa: S108 - named, never written
 # One wrong value can hide the next one, so the check is repeated without it.
 _REPEATS_MAX = 20
+# A line names so many keys, and the number of the others.
+_NAMES_MAX = 20
 
 
 def check_properties(path: str, found: Diagnosis) -> None:
@@ -89,11 +99,18 @@ def check_properties(path: str, found: Diagnosis) -> None:
         found.wrong(f"{path}: {error}", "correct the file; Kafka refuses it too")
         return
     except OSError as error:
-        found.unexamined(f"{path}: {error.strerror}", "run the check as the user of the broker")
+        found.unexamined(f"{path}: {error.strerror}", _AS_USER)
         return
     readable = resolve_readable(text, RealDisk(), environment())
     given = {RENAMED_KEYS.get(name, name): value for name, value in readable.properties.items()}
     if _uses_zookeeper(given, found):
+        return
+    if _ROLES not in text:
+        found.wrong(
+            f"{path}: {_ROLES} is not given, so it is not the server.properties of a node with "
+            "KRaft",
+            "give the file with which the node starts",
+        )
         return
     allowed = check_keys(given, found, path)
     if readable.refused_providers or readable.missing:
@@ -132,9 +149,8 @@ def _report_unresolved(readable: Readable, path: str, found: Diagnosis) -> None:
 def _uses_zookeeper(given: Mapping[str, str], found: Diagnosis) -> bool:
     """Report a node of a cluster with ZooKeeper. Return whether it is one."""
     keys = sorted(name for name in given if name.startswith(_ZOOKEEPER))
-    if _ROLES not in given:
-        reason = f"{keys[0]} is given" if keys else f"{_ROLES} is not given"
-        found.wrong(f"this is a node of a cluster with ZooKeeper: {reason}", _TO_KRAFT)
+    if _ROLES not in given and keys:
+        found.wrong(f"this is a node of a cluster with ZooKeeper: {keys[0]} is given", _TO_KRAFT)
         return True
     if given.get("zookeeper.metadata.migration.enable", "").strip().lower() == "true":
         found.wrong(
@@ -164,7 +180,7 @@ def check_keys(given: Mapping[str, str], found: Diagnosis, source: str) -> dict[
         if refusal is not None:
             found.wrong(f"{source}: {refusal}", _remedy(name, f"correct {name}, or remove it"))
     allowed = {name: value for name, value in given.items() if refusals[name] is None}
-    listeners = BROKER_KEYS.parse({key: given[key] for key in _LISTENER_KEYS if key in given})
+    listeners = BROKER_KEYS.parse({key: allowed[key] for key in _LISTENER_KEYS if key in allowed})
     known = [name for name in allowed if name in BROKER_KEYS or is_listener_key(listeners, name)]
     if known:
         found.ok(f"{source}: {counted(len(known), 'key')} with the same meaning")
@@ -193,7 +209,7 @@ def _report_without_effect(given: Mapping[str, str], found: Diagnosis, source: s
             unknown.append(name)
     for reason, names in by_reason.items():
         found.note(
-            f"{source}: {', '.join(sorted(names))}: no effect: {reason}",
+            f"{source}: {some(sorted(names), _NAMES_MAX)}: no effect: {reason}",
             "they may stay in the file",
         )
     if of_confluent:
@@ -204,7 +220,7 @@ def _report_without_effect(given: Mapping[str, str], found: Diagnosis, source: s
         )
     if unknown:
         found.note(
-            f"{source}: {', '.join(sorted(unknown))}: no effect: brokers of Apache Kafka 4.4 and "
+            f"{source}: {some(sorted(unknown), _NAMES_MAX)}: no effect: brokers of Kafka 4.4 and "
             "of Barnabas have no such key",
             "if a plug-in of Kafka reads one of them, look for what replaces the plug-in",
         )
@@ -259,6 +275,9 @@ def _check_together(given: Mapping[str, str], found: Diagnosis) -> None:
             # `check_keys` reports unknown keys.
             read_configuration(remaining, warns=False)
         except ConfigError as error:
+            # A start would refuse the key without its value too: that is not another finding.
+            if error.key in given and error.key not in remaining:
+                return
             otherwise = f"correct {error.key}; docs/security.md has examples"
             found.wrong(str(error), _remedy(error.key, otherwise))
             if error.key not in remaining:
@@ -290,7 +309,7 @@ def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> 
         found.wrong(str(error), "run that command while Apache Kafka still runs")
         return
     except OSError as error:
-        found.unexamined(f"{path}: {error.strerror}", "run the check as the user of the broker")
+        found.unexamined(f"{path}: {error.strerror}", _AS_USER)
         return
     if meta is None:
         found.note(f"{path} is not formatted", "the first start formats it")
@@ -301,14 +320,31 @@ def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> 
             "use the server.properties of that node",
         )
         return
+    is_running = is_locked(f"{path}/{LOCK_FILE}")
+    # A running broker changes the files of the metadata log.
+    if not is_running and not _has_intact_metadata(path, found):
+        return
     _check_tiered_topics(path, found)
-    if is_locked(f"{path}/{LOCK_FILE}"):
+    if is_running:
         state = "in use: stop the broker before the move"
     elif needs_recovery(path):
         state = "not closed cleanly: the first start recovers its logs"
     else:
         state = "closed cleanly"
     found.ok(f"{path}: node {meta.node_id} of cluster {meta.cluster_id}, {state}")
+
+
+def _has_intact_metadata(path: str, found: Diagnosis) -> bool:
+    """Report damage of the metadata log for which a start refuses the directory."""
+    try:
+        check_metadata(RealDisk(), f"{path}/{_METADATA_LOG}", None)
+    except MetadataDamagedError as error:
+        found.wrong(str(error), "do so before the move, and start Apache Kafka on it once")
+        return False
+    except OSError as error:
+        found.unexamined(f"{path}/{_METADATA_LOG}: {error.strerror}", _AS_USER)
+        return False
+    return True
 
 
 def _check_tiered_topics(path: str, found: Diagnosis) -> None:

@@ -289,6 +289,7 @@ def json_writer(
 def _reader(name: str, registry: SchemaRegistry, schema: str | None) -> Callable[[bytes], Any]:
     """Return a function from bytes to a JSON value."""
     from barnabas.serializers.errors import RegistryError
+    from barnabas.serializers.schema import check_json_size
 
     deserializer: SchemaDeserializer
     convert: Callable[[Any], Any] | None = None
@@ -310,7 +311,10 @@ def _reader(name: str, registry: SchemaRegistry, schema: str | None) -> Callable
             value = deserializer(data)
         except RegistryError as error:
             raise ClientError(str(error)) from None
-        return value if convert is None else convert(value)
+        if convert is not None:
+            value = convert(value)
+        check_json_size(value, len(data))
+        return value
 
     return read
 

@@ -14,12 +14,19 @@ from barnabas.client.admin.sender import (
     raise_failed,
 )
 from barnabas.client.errors import BrokerError, ClientError, error_or_none
-from barnabas.client.topic_partition import K, TopicPartition, as_partition, numbers_by_topic
+from barnabas.client.topic_partition import (
+    K,
+    TopicPartition,
+    as_partition,
+    as_partitions,
+    numbers_by_topic,
+)
 from barnabas.protocol.messages.log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
+    DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
@@ -111,11 +118,21 @@ def _move_replicas(
 
 
 def describe_log_dirs(
-    sender: AdminSender, nodes: Iterable[int], *, once: bool = False
+    sender: AdminSender,
+    nodes: Iterable[int],
+    partitions: Iterable[tuple[str, int]] | None = None,
+    *,
+    once: bool = False,
 ) -> Plan[dict[int, list[LogDirectory] | ClientError]]:
     """Describe the log directories of brokers.
 
     With `once` the plan makes one attempt, and an unknown broker gets an error in the result.
+
+    Args:
+        sender: sends the requests.
+        nodes: ids of the brokers.
+        partitions: the partitions whose replicas the result has; None means all partitions.
+        once: whether to make one attempt.
 
     Returns:
         The directories, or an error, for each broker id.
@@ -149,7 +166,13 @@ def describe_log_dirs(
             )
         return directories
 
-    call = fixed_call(DescribeLogDirsRequest(topics=None), read)
+    topics = None
+    if partitions is not None:
+        topics = [
+            DescribableLogDirTopic(topic=topic, partitions=numbers)
+            for topic, numbers in numbers_by_topic(as_partitions(partitions)).items()
+        ]
+    call = fixed_call(DescribeLogDirsRequest(topics=topics), read)
     return (yield from sender.send_each(dict.fromkeys(wanted, call), once=once))
 
 

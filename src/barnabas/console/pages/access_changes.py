@@ -17,6 +17,7 @@ from barnabas.client.errors import BrokerError
 from barnabas.console.access.users import Role
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, change
+from barnabas.console.tables import columns_of
 
 if TYPE_CHECKING:
     import enum
@@ -68,7 +69,7 @@ def preview_acl(_client: Client, form: Fields) -> Preview:
         acl.pattern_type.name,
         acl.host,
     )
-    columns = ("Principal", "Permission", "Operation", "Resource", "Pattern", "Host")
+    columns = columns_of("Principal", "Permission", "Operation", "Resource", "Pattern", "Host")
     warning = ""
     if acl.permission is AclPermission.DENY:
         warning = "This entry denies operations. Other entries may allow them after it is deleted."
@@ -125,7 +126,7 @@ def preview_user(_client: Client, form: Fields) -> Preview:
     return Preview(
         f"Delete the user {user} for {mechanism.name}?",
         "Delete it",
-        ("User", "Mechanism"),
+        columns_of("User", "Mechanism"),
         [(user, mechanism.name)],
         "Programs with this password can no longer log in by this mechanism.",
     )

@@ -9,10 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import re
 from dataclasses import replace
-from itertools import repeat
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 import click
@@ -28,7 +25,7 @@ from barnabas.console.connect.rest import ConnectError
 from barnabas.console.console import console_of
 from barnabas.console.forms import NO_DRAFT, Draft, Fields, FormError, form_fields
 from barnabas.console.missing_rights import missing_right
-from barnabas.console.tables import Column, tabulate
+from barnabas.console.tables import matching, tabulate
 from barnabas.serializers.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
     from barnabas.client.facade import Client
     from barnabas.console.cluster_access import ClusterAccess
     from barnabas.console.console import Console
-    from barnabas.console.tables import Table
+    from barnabas.console.tables import Column, Table
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -51,17 +48,15 @@ _REFUSALS = (
 )  # fmt: skip
 # The field of a form whose preview the user has seen.
 _CONFIRMED = "confirmed"
+# Id of the form that a preview sends again to sort its rows, and its field that filters them.
+_AGAIN, _FILTER = "again", "preview.q"
+# The kinds of columns whose values the audit log has as numbers.
+_COUNTS = ("number", "id", "change")
 # A broker may learn of a change a moment after the controller's response.
 _REPORT_TRIES = 8
 _REPORT_PAUSE_S = 0.25
-# Id of the form that a preview sends again, to sort it.
-_AGAIN = "again"
-_NUMBER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-_SIZE = re.compile(r"([0-9.]+) ([KMGTP]?)i?B", re.ASCII)
-_SIZE_PREFIXES = "KMGTP"
-_DIGITS = re.compile(r"(\d+)", re.ASCII)
 # Fields that no draft keeps.
-_SECRET = ("csrf", "here", "password", _CONFIRMED)
+_NOT_KEPT = ("csrf", "here", "password", _CONFIRMED, _FILTER)
 
 
 class Done(NamedTuple):
@@ -85,8 +80,9 @@ class Preview(NamedTuple):
     question: str
     # The text of the button that confirms.
     button: str
-    columns: tuple[str, ...]
-    rows: list[tuple[object, ...]]
+    # Those of the rows, as `columns_of` makes them.
+    columns: Sequence[Column[Any]]
+    rows: Sequence[tuple[object, ...]]
     # A consequence that the rows do not show.
     warning: str = ""
     # Fields that the confirmation adds to those of the form, so that it does what was shown.
@@ -213,7 +209,7 @@ class _Change(Generic[T]):
                 entry.write("done")
             return console.page(request, done.template, here=_form_page(form), **done.values)
         await wait_until_reported(console.cluster, done)
-        rows = [effects.columns, *effects.rows] if isinstance(effects, Preview) else None
+        rows = _recorded(effects) if isinstance(effects, Preview) else None
         entry.write("done", text=done.text, effects=rows, before=done.before, after=done.after)
         session.notices.append(Notice(is_error=False, text=done.text))
         return console.redirect(done.page)
@@ -314,62 +310,41 @@ class _AuditEntry(NamedTuple):
         console.shared.audit.add(actor, console.title, self.path, fields, result, **more)
 
 
-class _Cell(NamedTuple):
-    """A value of a preview, in the order in which people sort: numbers in texts are numbers."""
-
-    # Numbers come before texts.
-    is_text: bool
-    key: tuple[Any, ...]
-    text: str
-
-    @classmethod
-    def of(cls, value: object) -> _Cell | None:
-        """Return a cell; None for a value that is not known."""
-        if value is None:
-            return None
-        text = str(value)
-        if isinstance(value, int | float):
-            return cls(False, (value,), text)
-        if _NUMBER.fullmatch(text):
-            return cls(False, (int(text),), text)
-        if size := _SIZE.fullmatch(text):
-            power = _SIZE_PREFIXES.index(size[2]) + 1 if size[2] else 0
-            return cls(False, (float(size[1]) * 1024**power,), text)
-        # Texts and digits in turn.
-        parts = _DIGITS.split(text.casefold())
-        parts[1::2] = [f"{len(digits):06}{digits}" for digits in parts[1::2]]
-        return cls(True, tuple(parts), text)
-
-    def __str__(self) -> str:
-        """Return the text that the page shows."""
-        return self.text
-
-
-def _preview_table(request: Request, shown: Preview) -> Table[Sequence[_Cell | None]]:
-    """Return the rows of a preview as a table that is sorted by sending the form again."""
-    rows = [tuple(map(_Cell.of, row)) for row in shown.rows]
-    columns: list[Column[Sequence[_Cell | None]]] = [
-        Column(
-            f"{index}",
-            label,
-            itemgetter(index),
-            numeric=bool(rows) and not any(cell is None or cell.is_text for cell in cells),
-        )
-        for index, (label, cells) in enumerate(
-            zip(shown.columns, zip(*rows, strict=True) if rows else repeat(()), strict=False)
-        )
+def _recorded(shown: Preview) -> list[list[object]]:
+    """Return the headers and the rows of a preview for the audit log."""
+    return [
+        [each.label for each in shown.columns],
+        *([_recorded_cell(column, row) for column in shown.columns] for row in shown.rows),
     ]
-    return replace(tabulate(request, columns, rows), form=_AGAIN)
+
+
+def _recorded_cell(column: Column[Any], row: tuple[object, ...]) -> object:
+    """Return a count as a number, and other values as the page shows them."""
+    value = None if column.value is None else column.value(row)
+    return value if column.kind in _COUNTS and value is not None else column.shown(row)
+
+
+def _preview_table(request: Request, shown: Preview, query: str) -> Table[tuple[object, ...]]:
+    """Return the rows of a preview that match a filter, as a table whose form is sent again."""
+
+    def text(row: tuple[object, ...]) -> str:
+        return " ".join(each.shown(row) for each in shown.columns)
+
+    table = tabulate(request, shown.columns, matching(shown.rows, text, query))
+    return replace(table, form=_AGAIN, query=query, total_unfiltered=len(shown.rows))
 
 
 def _preview_page(request: Request, path: str, form: Fields, shown: Preview) -> Response:
     # Browsers end lines with CRLF, and a template prints a CR as an escape.
-    fields = [(name, value.replace("\r\n", "\n")) for name, value in form.all_but("csrf", "here")]
+    fields = [
+        (name, value.replace("\r\n", "\n")) for name, value in form.all_but("csrf", "here", _FILTER)
+    ]
     return console_of(request).page(
         request,
         "preview.html",
         preview=shown,
-        table=_preview_table(request, shown),
+        table=_preview_table(request, shown, form.stripped(_FILTER)),
+        filter_field=_FILTER,
         action=path,
         fields=fields,
         confirmed_fields=[*fields, *shown.settled, (_CONFIRMED, "1")],
@@ -378,7 +353,7 @@ def _preview_page(request: Request, path: str, form: Fields, shown: Preview) -> 
 
 
 def _draft(path: str, form: Fields, problem: str = "", field: str = "") -> Draft:
-    return Draft(path, Fields(form.all_but(*_SECRET)), problem, field)
+    return Draft(path, Fields(form.all_but(*_NOT_KEPT)), problem, field)
 
 
 def _form_page(form: Fields) -> str:

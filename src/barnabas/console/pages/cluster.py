@@ -57,7 +57,7 @@ async def show_cluster(request: Request) -> Response:
         console.cluster.call(_load_cluster), _charts(history, span)
     )
     sample, rates = history.latest, history.rates
-    cluster = found["cluster"]
+    cluster, counts = found["cluster"], _counts(sample)
     rows = [broker_row(each, sample, found["levels"]) for each in cluster.brokers]
     rows += [broker_row(each, sample, {}, is_fenced=True) for each in cluster.fenced]
     return console.page(
@@ -67,9 +67,9 @@ async def show_cluster(request: Request) -> Response:
         brokers=tabulate(
             request, broker_columns(rows), rows, text=searched_text, sort="id", prefix="brokers."
         ),
-        problems=_problems(found, sample, rows),
-        sample=sample,
-        rates=rates,
+        problems=_problems(found, counts, rows),
+        has_sample=sample is not None,
+        counts=counts,
         totals=users_totals(rates) if rates else Totals(),
         replicas=_replicas(request, found["quorum"]),
         topics=_busiest(request, _TOPICS, rates.topics if rates else {}, "records"),
@@ -85,6 +85,28 @@ async def show_cluster(request: Request) -> Response:
         span=span,
         charts=charts,
         has_metrics=bool(console.settings.metrics),
+    )
+
+
+class Counts(NamedTuple):
+    """Numbers of the last sample; None without one. The page does not keep the sample itself."""
+
+    topics: int | None = None
+    partitions: int | None = None
+    # Partitions without a leader, or with a replica out of sync.
+    unwell: int | None = None
+    groups: int | None = None
+
+
+def _counts(sample: Sample | None) -> Counts:
+    if sample is None:
+        return Counts()
+    topics = sample.topics.values()
+    return Counts(
+        len(topics),
+        sum(each.partitions for each in topics),
+        sum(each.unwell for each in topics),
+        sample.group_count,
     )
 
 
@@ -223,9 +245,7 @@ class Problem(NamedTuple):
     is_severe: bool = False
 
 
-def _problems(
-    found: dict[str, Any], sample: Sample | None, brokers: Sequence[BrokerRow]
-) -> list[Problem]:
+def _problems(found: dict[str, Any], counts: Counts, brokers: Sequence[BrokerRow]) -> list[Problem]:
     problems = []
     if found["is_quorum_lost"]:
         problems.append(Problem("The metadata quorum has no leader", "/doctor", is_severe=True))
@@ -233,9 +253,8 @@ def _problems(
     if fenced:
         text = f"Brokers do not serve clients: {', '.join(fenced[:10])}"
         problems.append(Problem(text, "/doctor", is_severe=True))
-    unwell = sum(each.unwell for each in sample.topics.values()) if sample else 0
-    if unwell:
-        text = f"Partitions without a leader, or with a replica out of sync: {unwell:,}"
+    if counts.unwell:
+        text = f"Partitions without a leader, or with a replica out of sync: {counts.unwell:,}"
         problems.append(Problem(text, "/why"))
     for each in brokers:
         if each.node is not None and each.node.error:

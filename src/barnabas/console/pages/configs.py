@@ -9,7 +9,7 @@ from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
-from barnabas.console.tables import Column, tabulate
+from barnabas.console.tables import Column, columns_of, tabulate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +95,7 @@ def preview_config(client: Client, resource: ConfigResource, form: Fields) -> Pr
         "its default" if value is None else "secret" if is_secret else value,
     )
     verb = "Reset" if value is None else "Change"
-    columns = ("Config", "Now", "Source now", "After")
+    columns = columns_of("Config", "Now", "Source now", "After")
     return Preview(f"{verb} {key} of {resource}?", f"{verb} it", columns, [row])
 
 

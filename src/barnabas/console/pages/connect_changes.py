@@ -14,6 +14,7 @@ from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, Shown, change
 from barnabas.console.pages.connect import form_values, offset_row
 from barnabas.console.rendering import link
+from barnabas.console.tables import columns_of
 
 if TYPE_CHECKING:
     from barnabas.client.facade import Client
@@ -92,7 +93,7 @@ def preview_save(clusters: Clusters, form: Fields) -> Preview | Shown:
         return Shown("connector_form.html", values)
     before = {key: value for key, value in present.items() if key not in _OWN_FIELDS}
     rows: list[tuple[object, ...]] = list(config_changes(before, config, secrets))
-    columns = ("Config", "Now", "After")
+    columns = columns_of("Config", "Now", "After")
     if is_new:
         return Preview(f"Create the connector {name}?", "Create it", columns, rows)
     warning = "Connect restarts the tasks of the connector." if rows else ""
@@ -122,7 +123,7 @@ def preview_delete(clusters: Clusters, form: Fields) -> Preview:
     found = cluster.connector(name)
     states = " ".join(each.state for each in found.status.tasks) or "none"
     row = (name, found.type, found.plugin, found.state, states, ", ".join(cluster.topics(name)))
-    columns = ("Connector", "Type", "Plug-in", "State", "Tasks", "Topics")
+    columns = columns_of("Connector", "Type", "Plug-in", "State", "Tasks", "Topics")
     text = "Its config is lost. Its topics, its offsets and the group of a sink stay."
     return Preview(f"Delete the connector {name}?", "Delete it", columns, [row], text)
 
@@ -145,7 +146,7 @@ def preview_alter(clusters: Clusters, form: Fields) -> Preview:
         for partition, after in wanted
         if present.get(partition) != after
     ]
-    columns = ("Partition", "Now", "After")
+    columns = columns_of("Partition", "Now", "After")
     text = "A source may read records again or leave some out; a sink may write them again."
     return Preview(f"Move the offsets of {name}?", "Move them", columns, rows, text)
 
@@ -163,7 +164,7 @@ def preview_reset(clusters: Clusters, form: Fields) -> Preview:
     _need_stopped(cluster, name)
     rows: list[tuple[object, ...]] = [offset_row(each) for each in cluster.offsets(name)]
     text = "The connector begins again: it may copy all records a second time."
-    columns = ("Partition", "Offset that is removed")
+    columns = columns_of("Partition", "Offset that is removed")
     return Preview(f"Remove all offsets of {name}?", "Remove them", columns, rows, text)
 
 

@@ -21,6 +21,7 @@ from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.pages.configs import change_config, preview_config
 from barnabas.console.plans.offset_plans import offsets_csv, planned_offsets
 from barnabas.console.rendering import attachment, link
+from barnabas.console.tables import columns_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -89,10 +90,10 @@ def preview_reset(client: Client, form: Fields) -> Preview:
     moves = planned_offsets(client, _idle(client, name), form)
     rows: list[tuple[object, ...]] = [
         (
-            str(each.partition),
+            each.partition,
             each.before,
             each.after,
-            None if each.before is None else f"{each.after - each.before:+d}",
+            None if each.before is None else each.after - each.before,
             "the nearest offset of the log" if each.clipped else "",
         )
         for each in moves
@@ -101,7 +102,13 @@ def preview_reset(client: Client, form: Fields) -> Preview:
     return Preview(
         f"Move the offsets of {name} in {len(moves)} partitions?",
         "Move them",
-        ("Partition", "Now", "After", "By", "Note"),
+        columns_of(
+            "Partition",
+            ("Now", "number"),
+            ("After", "number"),
+            ("By", "change"),
+            ("Note", "text", ""),
+        ),
         rows,
         f"{clipped} of the offsets are outside of the logs." if clipped else "",
         # Records that arrive meanwhile do not change what was shown.
@@ -145,9 +152,9 @@ def preview_deleted_offsets(client: Client, form: Fields) -> Preview:
     """Return the offsets that are deleted."""
     name, topic = form.required("id"), form.required("topic")
     chosen = _chosen_offsets(client, form)
-    rows: list[tuple[object, ...]] = [(str(tp), offset) for tp, offset in chosen]
+    rows: list[tuple[object, ...]] = [(tp, offset) for tp, offset in chosen]
     warning = "Members that read the topic again begin where auto.offset.reset says."
-    columns = ("Partition", "Offset that is deleted")
+    columns = columns_of("Partition", ("Offset that is deleted", "number"))
     question = f"Delete the offsets of {topic} in {name}?"
     return Preview(question, "Delete them", columns, rows, warning)
 
@@ -165,8 +172,8 @@ def preview_deleted_group(client: Client, form: Fields) -> Preview:
     name = form.required("id")
     form.confirm(name)
     positions = group_positions(client, _idle(client, name))
-    rows: list[tuple[object, ...]] = [(str(tp), offset) for tp, offset in sorted(positions.items())]
-    columns = ("Partition", "Offset that is deleted")
+    rows: list[tuple[object, ...]] = [(tp, offset) for tp, offset in sorted(positions.items())]
+    columns = columns_of("Partition", ("Offset that is deleted", "number"))
     return Preview(f"Delete the group {name}?", "Delete it", columns, rows)
 
 
@@ -192,8 +199,8 @@ def preview_removal(client: Client, form: Fields) -> Preview:
     """Return the member, and the partitions that other members get."""
     name, member = form.required("id"), _chosen_member(client, form)
     reads = ", ".join(f"{tp.topic}:{tp.partition}" for tp in member.assignment[:50])
-    row = (member.instance_id or "–", member.member_id, member.client_id, member.host, reads)
-    columns = ("Instance", "Member", "Client", "Host", "Reads")
+    row = (member.instance_id, member.member_id, member.client_id, member.host, reads)
+    columns = columns_of("Instance", "Member", "Client", "Host", "Reads")
     warning = (
         "The group rebalances. A program that still runs joins again; a static member that was "
         "removed is fenced."

@@ -14,6 +14,12 @@ from barnabas.cli.links.mirrors import (
     read_table,
     set_states,
 )
+from barnabas.cli.links.promotion import (
+    PromotionError,
+    PromotionOptions,
+    begin_promotion,
+    prepare_promotion,
+)
 from barnabas.cli.links.status import (
     GroupCopy,
     LinkStatus,
@@ -30,20 +36,22 @@ from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import LINKS_PAGE, Entry
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link as address
-from barnabas.console.tables import Column, tabulate
+from barnabas.console.tables import Column, columns_of, tabulate
 from barnabas.replication.links.link_table import STATE, MirrorState, setting_name
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from barnabas.cli.links.mirrors import PartitionLag
     from barnabas.client.facade import Client
     from barnabas.console.forms import Fields
     from barnabas.replication.links.link_table import LinkDefinition, MirrorTopic
 
 _STATES = ("active", "paused")
 _NAMES_SHOWN = 5
+# A page waits at most this long for the last records of mirrors, and for the offsets of groups.
+# Brokers report twice a second.
+_PROMOTION_WAIT_S = 4.0
 
 _LINKS: tuple[Column[LinkStatus], ...] = (
     Column("link", "Link", lambda each: each.link.name),
@@ -219,7 +227,9 @@ def preview_state(client: Client, form: Fields) -> Preview:
         if state == "paused"
         else "A stopped mirror stops again if its source still has another log."
     )
-    return Preview(f"{verb} {subject}?", f"{verb} it", ("Name", "Now", "After"), rows, warning)
+    return Preview(
+        f"{verb} {subject}?", f"{verb} it", columns_of("Name", "Now", "After"), rows, warning
+    )
 
 
 def set_state(client: Client, form: Fields) -> Done:
@@ -232,10 +242,6 @@ def set_state(client: Client, form: Fields) -> Done:
         return Done(f"{verb} the mirror {topic} of link {name}", _page(name))
     change_settings(client, {setting_name(name, STATE): state})
     return Done(f"{verb} link {name}", _page(name))
-
-
-def _lag_text(lag: PartitionLag) -> str:
-    return "not known" if lag.lag is None else f"{lag.lag}"
 
 
 def _to_promote(client: Client, form: Fields) -> tuple[_Chosen, list[MirrorStatus]]:
@@ -262,7 +268,7 @@ def preview_promotion(client: Client, form: Fields) -> Preview:
     """Return the partitions that clients may write to then, with the records that are missing."""
     chosen, statuses = _to_promote(client, form)
     rows: list[tuple[object, ...]] = [
-        (each.mirror.topic, lag.partition, lag.end, _lag_text(lag))
+        (each.mirror.topic, lag.partition, lag.end, lag.lag)
         for each in statuses
         for lag in each.partitions
     ]
@@ -270,27 +276,48 @@ def preview_promotion(client: Client, form: Fields) -> Preview:
     if chosen.link.groups is not None:
         copies = [each for each in find_copies(client, chosen.link) if not each.has_members]
         warning += (
-            f" The offsets of {counted(len(copies), 'group')} stay as of their last copies, which "
-            "the page of the link shows. The command `barnabas links promote` proves that they are "
-            "current."
+            f" The offsets of {counted(len(copies), 'group')} are copied once more before."
+            if not form.has("force")
+            else f" The offsets of {counted(len(copies), 'group')} stay as of their last copies, "
+            "which the page of the link shows."
         )
     what = counted(len(statuses), "mirror")
     return Preview(
         f"Make {what} of link {chosen.link.name} ordinary topics?",
         "Promote",
-        ("Topic", "Partition", "Mirror end", "Missing records"),
+        columns_of(
+            "Topic",
+            ("Partition", "number"),
+            ("Mirror end", "number"),
+            ("Missing records", "number", "not known"),
+        ),
         rows,
         warning,
     )
 
 
 def promote(client: Client, form: Fields) -> Done:
-    """Make mirrors ordinary topics, to which clients write."""
+    """Make mirrors ordinary topics, to which clients write, with the checks of the command."""
     chosen, statuses = _to_promote(client, form)
-    set_states(client, chosen.mirrors, MirrorState.PROMOTING)
+    missing: list[str] = []
+    names = [form.stripped("topic")] if form.stripped("topic") else []
+    options = PromotionOptions(
+        names,
+        form.has("force"),
+        missing.append,
+        _PROMOTION_WAIT_S,
+        'check "Without missing records" to promote',
+    )
+    try:
+        prepare_promotion(client, chosen.link, chosen.mirrors, options)
+    except PromotionError as error:
+        raise FormError(str(error)) from None
+    begin_promotion(client, chosen.mirrors)
     name = chosen.link.name
     topics = some([each.mirror.topic for each in statuses], _NAMES_SHOWN)
     text = f"began to promote {counted(len(statuses), 'topic')} of link {name}: {topics}"
+    if options.force and missing:
+        text += f". {some(missing, _NAMES_SHOWN)}"
     return Done(text, _page(name))
 
 
@@ -316,7 +343,7 @@ def preview_deletion(client: Client, form: Fields) -> Preview:
     return Preview(
         f"Delete the link {found.name} with its settings?",
         "Delete it",
-        ("Topic", "State now"),
+        columns_of("Topic", "State now"),
         rows,
         "The topics stay, and clients write to them.",
     )

@@ -25,7 +25,7 @@ from barnabas.console.formats import searched_partition
 from barnabas.console.forms import FormError
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
-from barnabas.console.tables import Column, tabulate
+from barnabas.console.tables import Column, columns_of, tabulate
 from barnabas.protocol.primitives import uuid_to_string
 
 if TYPE_CHECKING:
@@ -111,6 +111,9 @@ def _age(timestamp: int, now: int, *, leads: bool) -> int | None:
     return None if leads or timestamp < 0 else max(0, now - timestamp)
 
 
+_VOTERS = columns_of(("Node", "id"), "Change")
+
+
 def add_voter(client: Client, form: Fields) -> Done:
     """Make an observer a voter."""
     node, found = form.number("node"), client.admin.describe_quorum()
@@ -132,7 +135,7 @@ def preview_add_voter(client: Client, form: Fields) -> Preview:
     rows: list[tuple[object, ...]] = [(each.node_id, "stays") for each in found.voters]
     text = f"{after // 2 + 1} of the {after} voters must then be available."
     rows.append((node, "becomes a voter"))
-    return Preview(f"Make node {node} a voter?", "Add it", ("Node", "Change"), rows, text)
+    return Preview(f"Make node {node} a voter?", "Add it", _VOTERS, rows, text)
 
 
 def remove_voter(client: Client, form: Fields) -> Done:
@@ -155,7 +158,7 @@ def preview_remove_voter(client: Client, form: Fields) -> Preview:
         (each.node_id, "removed" if each.node_id == node else "stays") for each in found.voters
     ]
     text = f"{left // 2 + 1} of the {left} voters must then be available."
-    return Preview(f"Remove voter {node}?", "Remove it", ("Node", "Change"), rows, text)
+    return Preview(f"Remove voter {node}?", "Remove it", _VOTERS, rows, text)
 
 
 class MoveRow(NamedTuple):
@@ -278,8 +281,8 @@ def preview_move_replica(client: Client, form: Fields) -> Preview:
     holder = next((each for each in found if tp in each.replicas), None)
     if holder is None:
         raise FormError(f"broker {broker} has no replica of {tp}")
-    row = (str(tp), broker, holder.path, path, holder.replicas[tp].size)
-    columns = ("Partition", "Broker", "From", "To", "Bytes")
+    row = (tp, broker, holder.path, path, holder.replicas[tp].size)
+    columns = columns_of("Partition", ("Broker", "id"), "From", "To", ("Size", "size"))
     return Preview(f"Move the replica of {tp}?", "Move it", columns, [row])
 
 
@@ -338,7 +341,7 @@ def preview_feature(client: Client, form: Fields) -> Preview:
     text = "Brokers of versions that do not support the level can no longer join."
     if kind is UpgradeType.SAFE_DOWNGRADE:
         text = "The cluster stops using the functions of the higher level."
-    columns = ("Feature", "Now", "After")
+    columns = columns_of("Feature", ("Now", "number"), ("After", "number"))
     return Preview(f"Set {name} to {level}?", "Set it", columns, [(name, now, level)], text)
 
 

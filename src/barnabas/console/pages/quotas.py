@@ -16,7 +16,7 @@ from barnabas.console.formats import size
 from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
-from barnabas.console.tables import Column, tabulate
+from barnabas.console.tables import Column, columns_of, tabulate
 from barnabas.metadata.client_metrics_configs import INTERVAL_MS, MATCH, METRICS
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def preview_remove_quota(client: Client, form: Fields) -> Preview:
     value = _quota(client, owner, key)
     if value is None:
         raise FormError(f"{entity_text(owner)} has no quota {key}")
-    columns = ("For", "Quota", "Limit")
+    columns = columns_of("For", "Quota", "Limit")
     row = (entity_text(owner), key, quota_text(value))
     text = "Without it, the next more general quota applies, if there is one."
     return Preview("Remove this quota?", "Remove it", columns, [row], text)
@@ -254,7 +254,7 @@ def preview_delete_subscription(client: Client, form: Fields) -> Preview:
     found = _subscription(client, name)
     if found is None:
         raise FormError(f"there is no subscription {name}")
-    columns = ("Subscription", "Metrics", "Interval (ms)", "Clients")
+    columns = columns_of("Subscription", "Metrics", ("Interval (ms)", "number"), "Clients")
     text = "Clients stop pushing these metrics."
     return Preview(f"Delete the subscription {name}?", "Delete it", columns, [tuple(found)], text)
 

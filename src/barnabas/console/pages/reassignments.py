@@ -26,7 +26,7 @@ from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.plans.move_plans import MOVES_MAX, MovePlan, load_plan
-from barnabas.console.tables import Column, tabulate
+from barnabas.console.tables import Column, columns_of, tabulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -176,12 +176,10 @@ def preview_moves(client: Client, form: Fields) -> Preview:
     sizes = known_sizes(client)
     rows: list[tuple[object, ...]] = [
         (
-            str(each.partition),
-            _nodes(each.before),
-            _nodes(each.after),
-            size(len(each.adding) * sizes[each.partition])
-            if each.partition in sizes
-            else "unknown",
+            each.partition,
+            each.before,
+            each.after,
+            len(each.adding) * sizes[each.partition] if each.partition in sizes else None,
         )
         for each in planned
     ]
@@ -193,7 +191,12 @@ def preview_moves(client: Client, form: Fields) -> Preview:
             f"each broker. The throttles stay until they are removed on the page of reassignments."
         )
     text = f"of {planned[0].partition}" if len(planned) == 1 else f"of {len(planned)} partitions"
-    columns = ("Partition", "Replicas now", "Replicas after", "Copied")
+    columns = columns_of(
+        "Partition",
+        ("Replicas now", "ids"),
+        ("Replicas after", "ids"),
+        ("Copied", "size", "unknown"),
+    )
     return Preview(f"Move the replicas {text}?", "Move them", columns, rows, warning)
 
 
@@ -228,9 +231,9 @@ def preview_cancellation(client: Client, form: Fields) -> Preview:
     for tp, move in sorted(moving.items()):
         now = found[tp.topic].partitions[tp.partition].replicas
         after = [node for node in move.replicas if node not in move.adding]
-        rows.append((str(tp), _nodes(now), _nodes(after)))
+        rows.append((tp, now, after))
     what = rows[0][0] if form.has("topic") else f"{len(rows)} partitions"
-    columns = ("Partition", "Replicas now", "Replicas after")
+    columns = columns_of("Partition", ("Replicas now", "ids"), ("Replicas after", "ids"))
     return Preview(f"Cancel the move of {what}?", "Cancel the move", columns, rows)
 
 
@@ -285,15 +288,17 @@ def preview_limit(client: Client, form: Fields) -> Preview:
     """Return the limit of each broker now, and after the change."""
     planned, throttle = _moving(client), _throttle(form)
     brokers = sorted({node for each in planned for node in (*each.before, *each.adding)})
-    after = "no limit" if throttle is None else f"{size(throttle)}/s"
     rows: list[tuple[object, ...]] = [
-        (broker, "no limit" if now is None else f"{size(now)}/s", after)
-        for broker, now in broker_limits(client, brokers).items()
+        (broker, now, throttle) for broker, now in broker_limits(client, brokers).items()
     ]
     return Preview(
         f"Change the limit of {counted(len(planned), 'move')}?",
         "Change the limit",
-        ("Broker", "Limit now", "Limit after"),
+        columns_of(
+            ("Broker", "id"),
+            ("Limit now", "speed", "no limit"),
+            ("Limit after", "speed", "no limit"),
+        ),
         rows,
         "Throttles stay after the moves, until they are removed on this page."
         if throttle is not None
@@ -318,7 +323,7 @@ def preview_throttles(client: Client, _form: Fields) -> Preview:
     moving = client.admin.list_reassignments()
     warning = f"{len(moving)} partitions still move, and then without a limit." if moving else ""
     question = "Remove the throttles of replication from these topics and from all brokers?"
-    return Preview(question, "Remove them", ("Topic",), rows, warning)
+    return Preview(question, "Remove them", columns_of("Topic"), rows, warning)
 
 
 def remove_throttles(client: Client, _form: Fields) -> Done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.routing import Route
@@ -13,6 +14,7 @@ from barnabas.console.forms import FormError, query_fields
 from barnabas.console.messages.record_view import record_size
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
+from barnabas.console.tables import Column, columns_of, tabulate
 from barnabas.console.writing.resending import RECORDS_MAX, Resending, chosen_places, read_sources
 
 if TYPE_CHECKING:
@@ -23,8 +25,39 @@ if TYPE_CHECKING:
     from barnabas.client.fetch.record_set import ConsumerRecord
     from barnabas.console.forms import Fields
     from barnabas.console.messages.masking import Masks
+    from barnabas.console.messages.record_view import ShownMessage
 
-_KEY_BYTES = 60
+# Bytes of a key and of a value in the list of chosen messages.
+_LISTED_BYTES = 200
+
+
+class _Source(NamedTuple):
+    """A chosen message, and what the page shows of it."""
+
+    record: ConsumerRecord
+    shown: ShownMessage
+
+
+_SOURCES: tuple[Column[_Source], ...] = (
+    Column("place", "Offset", lambda row: (row.record.partition, row.record.offset)),
+    Column("time", "Time", lambda row: row.record.timestamp, style="time"),
+    Column("key", "Key", lambda row: row.shown.key.text, style="value"),
+    Column("value", "Value", lambda row: row.shown.value.text, style="value"),
+    Column("size", "Size", lambda row: record_size(row.record), "size"),
+    Column(
+        "headers",
+        "Headers",
+        lambda row: ", ".join(name for name, _ in row.record.headers),
+        "name",
+    ),
+)
+
+
+def _source_text(row: _Source) -> str:
+    """Return what the filter looks in: the place, and the masked texts of the message."""
+    headers = " ".join(f"{name} {value.text}" for name, value in row.shown.headers)
+    place = f"{row.record.partition}:{row.record.offset}"
+    return f"{place} {row.shown.key.text} {row.shown.value.text} {headers}"
 
 
 async def show_resend(request: Request) -> Response:
@@ -34,16 +67,18 @@ async def show_resend(request: Request) -> Response:
     sources = await console.cluster.call(lambda client: read_sources(client, topic, places))
     view = console.record_view(request)
     await view.look_up(sources)
-    shown = await view.show_all(sources, _KEY_BYTES)
+    shown = await view.show_all(sources, _LISTED_BYTES)
     names = sorted({name for each in sources for name, _ in each.headers})
+    rows = [_Source(*pair) for pair in zip(sources, shown, strict=True)]
+    table = tabulate(request, _SOURCES, rows, text=_source_text, sort="place")
+    texts = [f"{partition}-{offset}" for partition, offset in places]
     return console.page(
         request,
         "resend.html",
         topic=topic,
-        places=[f"{partition}-{offset}" for partition, offset in places],
-        sources=[
-            (each, one.key, record_size(each)) for each, one in zip(sources, shown, strict=True)
-        ],
+        places=texts,
+        # Links of the table name all places, which are several fields of the address.
+        table=replace(table, fields={**table.fields, "at": ",".join(texts)}),
         total=sum(map(record_size, sources)),
         names=names,
         records_max=RECORDS_MAX,
@@ -90,20 +125,27 @@ def preview_resend(cluster: MaskedCluster, form: Fields) -> Preview:
     return Preview(
         f"Send {len(sources)} messages ({total}) of {wanted.topic} to {wanted.target}?",
         "Send them",
-        ("From", "To", "Bytes", "Headers dropped", "Headers added"),
+        columns_of(
+            ("From partition", "id"),
+            ("Offset", "number"),
+            ("To partition", "id", "that of the key"),
+            ("Size", "size"),
+            "Headers dropped",
+            "Headers added",
+        ),
         rows,
         warning if is_same else "",
     )
 
 
 def _row(wanted: Resending, source: ConsumerRecord) -> tuple[object, ...]:
-    number = wanted.target_partition(source)
     before = [name for name, _ in source.headers]
     after = [name for name, _ in wanted.headers_of(source)]
     kept = [name for name in before if name not in wanted.dropped]
     return (
-        f"{wanted.topic} {source.partition}:{source.offset}",
-        f"{wanted.target}, partition {'of the key' if number is None else number}",
+        source.partition,
+        source.offset,
+        wanted.target_partition(source),
         record_size(source),
         ", ".join(name for name in before if name in wanted.dropped) or None,
         ", ".join(after[len(kept) :]) or None,

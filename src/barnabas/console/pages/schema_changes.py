@@ -19,6 +19,7 @@ from barnabas.console.pages.schemas import (
     registry_of,
 )
 from barnabas.console.rendering import link
+from barnabas.console.tables import columns_of
 from barnabas.registry.config import IMPORT, LEVELS, MODES
 from barnabas.serializers.errors import RegistryError
 
@@ -68,7 +69,7 @@ def preview_register(schemas: Schemas, form: Fields) -> Preview | Shown:
     numbers = existing_versions(registry, subject)
     rows = _changed_lines(registry, subject, numbers, schema)
     what = f"a new version of {subject}" if numbers else f"the first version of {subject}"
-    return Preview(f"Register {what}?", "Register it", ("Change", "Line"), rows)
+    return Preview(f"Register {what}?", "Register it", columns_of("Change", "Line"), rows)
 
 
 def _changed_lines(
@@ -126,7 +127,9 @@ def preview_delete(schemas: Schemas, form: Fields) -> Preview:
     rows: list[tuple[object, ...]] = [
         (each, *_identity(registry, subject, each), topic or None) for each in numbers[:_ROWS_MAX]
     ]
-    columns = ("Version", "Id", "Schemas that refer to it", "Topic of the cluster")
+    columns = columns_of(
+        ("Version", "number"), ("Id", "id"), "Schemas that refer to it", "Topic of the cluster"
+    )
     if permanent:
         text = "Records that were written with these schemas can never be read again."
         question = f"Delete {_named(subject, number)} for ever?"

@@ -16,7 +16,7 @@ from barnabas.console.formats import moment
 from barnabas.console.forms import FormError
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, Shown, change
-from barnabas.console.tables import Column, tabulate
+from barnabas.console.tables import Column, columns_of, tabulate
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def expire(client: Client, form: Fields) -> Done:
 def preview_expire(client: Client, form: Fields) -> Preview:
     """Return the token that is removed."""
     token = _token(client, form)
-    columns = ("Token id", "Owner", "Expires")
-    row = (token.token_id, token.owner, moment(token.expiry_timestamp))
+    columns = columns_of("Token id", "Owner", ("Expires", "moment"))
+    row = (token.token_id, token.owner, token.expiry_timestamp)
     text = "Programs that log in with this token can no longer do so."
     return Preview("Remove this token?", "Remove it", columns, [row], text)
 

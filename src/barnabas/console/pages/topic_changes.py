@@ -9,10 +9,10 @@ from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.users import Role
-from barnabas.console.formats import size
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
+from barnabas.console.tables import columns_of
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def preview_partitions(client: Client, form: Fields) -> Preview:
     return Preview(
         f"Add {count - before} partitions to {name}?",
         "Add them",
-        ("Topic", "Partitions now", "Partitions after"),
+        columns_of("Topic", ("Partitions now", "number"), ("Partitions after", "number")),
         [(name, before, count)],
         "New records of a key may go to another partition than its old ones. The number of "
         "partitions can never become smaller.",
@@ -60,9 +60,9 @@ def preview_deletion(client: Client, form: Fields) -> Preview:
     name = form.required("name")
     form.confirm(name)
     spans = _spans(client, name)
-    columns = ("Partition", "Records", "Bytes")
+    columns = columns_of("Partition", ("Records", "number"), ("Size", "size", "unknown"))
     rows: list[tuple[object, ...]] = [
-        (str(each.partition), each.end - each.start, _size_text(each.size)) for each in spans
+        (each.partition, each.end - each.start, each.size) for each in spans
     ]
     warning = "The records cannot be restored. Programs that write may create the topic anew."
     return Preview(f"Delete the topic {name}?", "Delete it", columns, rows, warning)
@@ -85,10 +85,6 @@ def _spans(client: Client, name: str) -> list[_Span]:
     leaders = {each.leader for each in topic.partitions.values() if each.leader >= 0}
     sizes = known_sizes(client, leaders)
     return [_Span(tp, starts[tp].offset, ends[tp].offset, sizes.get(tp)) for tp in wanted]
-
-
-def _size_text(value: float | None) -> str:
-    return "unknown" if value is None else size(value)
 
 
 def purge(client: Client, form: Fields) -> Done:
@@ -118,13 +114,18 @@ def preview_purge(client: Client, form: Fields) -> Preview:
             after = limits[each.partition]
             gone, count = after - each.start, each.end - each.start
             share = None if each.size is None or not count else each.size * gone / count
-            about = _size_text(0 if not gone else share)
-            rows.append((str(each.partition), each.start, after, gone, about))
-    total = sum(int(str(row[3])) for row in rows)
+            rows.append((each.partition, each.start, after, gone, share if gone else 0))
+    total = sum(limits[each.partition] - each.start for each in spans if each.partition in limits)
     return Preview(
         f"Delete {total} records of {name}?",
         "Delete them",
-        ("Partition", "Start now", "Start after", "Records deleted", "Bytes, about"),
+        columns_of(
+            "Partition",
+            ("Start now", "number"),
+            ("Start after", "number"),
+            ("Records deleted", "number"),
+            ("Size, about", "size", "unknown"),
+        ),
         rows,
         "The records cannot be restored. Brokers free the disk when a whole segment is deleted.",
         # Records that arrive meanwhile stay.
@@ -187,9 +188,9 @@ def preview_election(client: Client, form: Fields) -> Preview:
     """Return the partitions that get another leader."""
     name = form.stripped("name")
     rows: list[tuple[object, ...]] = [
-        (str(tp), leader, preferred) for tp, leader, preferred in _not_preferred(client, name)
+        (tp, leader, preferred) for tp, leader, preferred in _not_preferred(client, name)
     ]
-    columns = ("Partition", "Leader now", "Preferred leader")
+    columns = columns_of("Partition", ("Leader now", "id"), ("Preferred leader", "id"))
     question = f"Elect the preferred leaders of {name or 'all topics'}?"
     return Preview(question, "Elect them", columns, rows)
 

@@ -21,6 +21,7 @@ from barnabas.console.plans.topic_settings import (
     typed_configs,
 )
 from barnabas.console.rendering import link
+from barnabas.console.tables import columns_of
 from barnabas.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -87,14 +88,15 @@ def preview_creation(client: Client, form: Fields) -> Preview | None:
         ("replicas", defaults.replicas, wanted.replication_factor),
     )
     rows: list[tuple[object, ...]] = [
-        (label, default, default if number < 0 else number, "")
+        (label, str(default), str(default if number < 0 else number), None)
         for label, default, number in numbers
+        if number >= 0 or default is not None
     ]
     rows += [
         (key, inherited.get(key), value, config_meaning(key, value))
         for key, value in sorted(wanted.configs.items())
     ]
-    columns = ("Setting", "Default", "Value", "Which means")
+    columns = columns_of("Setting", "Default", "Value", "Which means")
     return Preview(f"Create the topic {wanted.name}?", "Create it", columns, rows)
 
 
@@ -140,7 +142,7 @@ def preview_configs(client: Client, form: Fields) -> Preview:
         before = None if known is None else known.inherited if known.own is None else known.own
         after = value if value is not None else (known.inherited if known else None)
         rows.append((key, _meant(key, before), _meant(key, after), _source(value)))
-    columns = ("Config", "Now", "After", "Source after")
+    columns = columns_of("Config", "Now", "After", "Source after")
     return Preview(f"Change the configs of {name}?", "Change them", columns, rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from starlette.routing import Route
 
@@ -34,38 +34,77 @@ if TYPE_CHECKING:
     from barnabas.console.history.topic_facts import TopicFact
 
 
+T = TypeVar("T")
+
+
+class TopicFigures(NamedTuple):
+    """The figures of topics by name, as far as they are known."""
+
+    samples: Mapping[str, TopicSample]
+    rates: Mapping[str, TopicRates]
+    # Groups that have committed an offset of the topic, or read it.
+    groups: Mapping[str, int]
+    facts: Mapping[str, TopicFact]
+
+    def of(self, names: Sequence[str]) -> TopicFigures:
+        """Return the figures of some topics. They do not keep a whole sample in memory."""
+        return TopicFigures(
+            _only(names, self.samples),
+            _only(names, self.rates),
+            _only(names, self.groups),
+            _only(names, self.facts),
+        )
+
+
+def _only(names: Sequence[str], found: Mapping[str, T]) -> dict[str, T]:
+    return {name: found[name] for name in names if name in found}
+
+
 class ListedTopic(NamedTuple):
-    """A row of the list; the numbers are those of the last samples."""
+    """A row of the list. Its figures are looked up when they are used: few rows are shown."""
 
     name: str
-    sample: TopicSample | None
-    rates: TopicRates | None
-    # Groups that have committed an offset of the topic, or read it.
-    groups: int
-    # None until it is read.
-    fact: TopicFact | None
+    figures: TopicFigures
+
+    @property
+    def sample(self) -> TopicSample | None:
+        """The topic in the last sample; None without one."""
+        return self.figures.samples.get(self.name)
+
+    @property
+    def fact(self) -> TopicFact | None:
+        """What changes rarely; None until it is read."""
+        return self.figures.facts.get(self.name)
+
+    @property
+    def groups(self) -> int:
+        """Number of groups that read the topic."""
+        return self.figures.groups.get(self.name, 0)
 
     @property
     def records(self) -> int | None:
         """Number of offsets between the start and the end of the logs; None if it is unknown."""
-        start = None if self.fact is None else self.fact.start_offsets
-        if self.sample is None or start is None:
+        sample, fact = self.sample, self.fact
+        if sample is None or fact is None or fact.start_offsets is None:
             return None
         # The start is newer than the sample, so that it may have moved past the end of that time.
-        return max(0, self.sample.end_offsets - start)
+        return max(0, sample.end_offsets - fact.start_offsets)
 
     @property
     def is_compacted(self) -> bool:
         """Whether the logs have gaps where records were compacted."""
-        return self.fact is not None and "compact" in self.fact.cleanup_policy
+        fact = self.fact
+        return fact is not None and "compact" in fact.cleanup_policy
 
     def sampled(self, name: str) -> Any:
         """Return a field of the sample; None without one."""
-        return None if self.sample is None else getattr(self.sample, name)
+        sample = self.sample
+        return None if sample is None else getattr(sample, name)
 
     def rate(self, name: str) -> Any:
         """Return a field of the rates; None without one."""
-        return None if self.rates is None else getattr(self.rates, name)
+        rates = self.figures.rates.get(self.name)
+        return None if rates is None else getattr(rates, name)
 
 
 _LISTED: list[Column[ListedTopic]] = [
@@ -123,12 +162,15 @@ async def show_topics(request: Request) -> Response:
 
     by_fact = query.stripped("sort").removeprefix("-") in _FACTS
     facts = await read(names) if by_fact else {}
-    rows = _listed(console.history, names, facts)
+    figures = _figures(console.history, facts)
+    rows = [ListedTopic(name, figures) for name in names]
     table = tabulate(request, _LISTED, rows, text=lambda each: each.name, sort="name")
+    shown = [each.name for each in table.rows]
     if not by_fact and _FACTS & {each.key for each in table.columns}:
-        facts = await read([each.name for each in table.rows])
-        shown = [each._replace(fact=facts.get(each.name)) for each in table.rows]
-        table = replace(table, rows=shown)
+        figures = figures._replace(facts=await read(shown))
+    # The console keeps the rows of the latest pages.
+    figures = figures.of(shown)
+    table = replace(table, rows=[ListedTopic(name, figures) for name in shown])
     return console.page(
         request,
         "topics.html",
@@ -139,16 +181,13 @@ async def show_topics(request: Request) -> Response:
     )
 
 
-def _listed(
-    history: History, names: Iterable[str], facts: Mapping[str, TopicFact]
-) -> list[ListedTopic]:
-    samples = history.latest.topics if history.latest else {}
-    rates = history.rates.topics if history.rates else {}
-    groups = history.groups_by_topic()
-    return [
-        ListedTopic(name, samples.get(name), rates.get(name), groups.get(name, 0), facts.get(name))
-        for name in names
-    ]
+def _figures(history: History, facts: Mapping[str, TopicFact]) -> TopicFigures:
+    return TopicFigures(
+        history.latest.topics if history.latest else {},
+        history.rates.topics if history.rates else {},
+        history.groups_by_topic(),
+        facts,
+    )
 
 
 class ShownPartition(NamedTuple):
@@ -340,7 +379,8 @@ def _sizes(client: Client, snapshots: Sequence[PartitionSnapshot]) -> dict[int, 
     """Return the bytes of the largest replica by partition; empty if brokers do not say."""
     nodes = {node for each in snapshots for node in each.state.isr}
     wanted: dict[TopicPartition, int] = {each.partition: -1 for each in snapshots}
-    for directories in client.admin.describe_log_dirs(sorted(nodes), once=True).values():
+    described = client.admin.describe_log_dirs(sorted(nodes), wanted, once=True)
+    for directories in described.values():
         for directory in () if isinstance(directories, ClientError) else directories:
             for tp, replica in directory.replicas.items():
                 if tp in wanted:

@@ -14,7 +14,6 @@ from barnabas.cli.admin.transactions import (
     open_transactions,
 )
 from barnabas.cli.common.named_topics import partitions_of
-from barnabas.cli.why.reasons import duration
 from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.users import Role
@@ -24,7 +23,7 @@ from barnabas.console.forms import query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
-from barnabas.console.tables import Column, tabulate
+from barnabas.console.tables import Column, columns_of, tabulate
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -249,9 +248,15 @@ def preview_abort(client: Client, form: Fields) -> Preview:
     found, _ = open_transactions(client, [tp])
     each = next(o for o in found if o.producer.current_transaction_start_offset == start)
     is_hanging = bool(find_hanging(client, [each]))
-    quiet = duration(age_ms(each.producer.last_timestamp))
-    row = (str(tp), start, each.producer.producer_id, each.producer.producer_epoch, quiet)
-    columns = ("Partition", "From offset", "Producer id", "Epoch", "No write for")
+    quiet = age_ms(each.producer.last_timestamp)
+    row = (tp, start, each.producer.producer_id, each.producer.producer_epoch, quiet)
+    columns = columns_of(
+        "Partition",
+        ("From offset", "number"),
+        ("Producer id", "id"),
+        ("Epoch", "number"),
+        ("No write for", "age"),
+    )
     text = "Readers of committed records do not see its records."
     if not is_hanging:
         text = (
@@ -278,9 +283,20 @@ def preview_fence(client: Client, form: Fields) -> Preview:
     """Return the transaction that ends."""
     name = form.required("id")
     found = _described(client, name)
-    partitions = " ".join(map(str, sorted(found.partitions))) or None
-    row = (name, found.state, found.producer_id, found.producer_epoch, partitions)
-    columns = ("Transactional id", "State", "Producer id", "Epoch", "Partitions")
+    row = (
+        name,
+        found.state,
+        found.producer_id,
+        found.producer_epoch,
+        tuple(sorted(found.partitions)) or None,
+    )
+    columns = columns_of(
+        "Transactional id",
+        "State",
+        ("Producer id", "id"),
+        ("Epoch", "number"),
+        ("Partitions", "ids"),
+    )
     text = "An open transaction is aborted. The producer fails with its next request."
     return Preview(f"Fence the producer of {name}?", "Fence it", columns, [row], text)
 

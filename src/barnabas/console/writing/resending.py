@@ -38,13 +38,15 @@ Header = tuple[str, bytes | None]
 
 
 def chosen_places(form: Fields) -> list[tuple[int, int]]:
-    """Return the partitions and offsets of the checked boxes, each `PARTITION-OFFSET`, in order.
+    """Return the partitions and offsets that the fields `at` have, in order.
+
+    Each is `PARTITION-OFFSET`. Checked boxes have a field each; a link has one with commas.
 
     Raises:
         FormError: There are none or too many, or a place has another form.
     """
     places = set()
-    for text in form.texts("at"):
+    for text in ",".join(form.texts("at")).split(",") if form.has("at") else ():
         fits = _PLACE.fullmatch(text)
         if fits is None:
             raise FormError(f"{text} is not a partition and an offset: write PARTITION-OFFSET")

@@ -140,8 +140,14 @@ class IntactEnd(NamedTuple):
     is_missing_segment: bool = False
 
 
-def check_metadata(disk: Disk, directory: str, damage: DamageRegister) -> None:
-    """Check the log and the snapshots. A damaged snapshot that is not needed is renamed.
+def check_metadata(disk: Disk, directory: str, damage: DamageRegister | None) -> None:
+    """Check the log and the snapshots.
+
+    Args:
+        disk: the disk with the directory.
+        directory: the directory of the metadata log.
+        damage: gets a damaged snapshot that is not needed, which is renamed. None: nothing is
+            changed.
 
     Raises:
         MetadataDamagedError: committed metadata is damaged or missing.
@@ -172,7 +178,9 @@ def check_metadata(disk: Disk, directory: str, damage: DamageRegister) -> None:
         )
 
 
-def _check_snapshots(disk: Disk, directory: str, intact: IntactEnd, damage: DamageRegister) -> int:
+def _check_snapshots(
+    disk: Disk, directory: str, intact: IntactEnd, damage: DamageRegister | None
+) -> int:
     """Return the end offset of the latest intact snapshot; 0 if there is none."""
     snapshots = list_snapshots(disk, directory)
     for snapshot in reversed(snapshots):
@@ -185,6 +193,8 @@ def _check_snapshots(disk: Disk, directory: str, intact: IntactEnd, damage: Dama
             is_needed = intact.start > max(older, default=0) or intact.end < snapshot.end_offset
             if is_needed or (snapshot == BOOTSTRAP_SNAPSHOT and not intact.end):
                 raise MetadataDamagedError(path, str(error)) from error
+            if damage is None:
+                continue
             disk.rename(path, f"{path}.damaged")
             action = (
                 "renamed with the suffix .damaged; the log has all of its records; no action "

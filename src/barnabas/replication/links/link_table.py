@@ -44,6 +44,8 @@ GROUP_SYNC_MS = "group.sync.ms"
 ACLS = "acls"
 # What mirrors do if the source has lost records, see `TruncationPolicy`.
 ON_TRUNCATION = "on.truncation"
+# Set while `links reverse --discard` lets mirrors remove records: the policy that follows.
+NEXT_ON_TRUNCATION = "on.truncation.next"
 # A promotion that waits for group offsets, see `PromotionRequest`.
 PROMOTION = "promotion"
 LINK_SETTINGS = frozenset(
@@ -55,6 +57,7 @@ LINK_SETTINGS = frozenset(
         ACLS,
         BYTES_PER_SECOND,
         GROUP_SYNC_MS,
+        NEXT_ON_TRUNCATION,
         ON_TRUNCATION,
         PROMOTION,
     }
@@ -199,6 +202,8 @@ class LinkDefinition(msgspec.Struct, frozen=True):
     # Whether the link is paused because the source mirrors its topics now.
     is_reversed: bool = False
     on_truncation: TruncationPolicy = TruncationPolicy.STOP
+    # The policy that a command sets when the mirrors have removed records; None without one.
+    next_on_truncation: TruncationPolicy | None = None
     copies_acls: bool = False
     # The access control entries that the link has added, or is about to add, by their config.
     acls: Mapping[str, Acl] = {}
@@ -261,6 +266,15 @@ def client_key_of(config_name: str) -> str | None:
     return key if _is_client_key(key) else None
 
 
+def is_setting(config_name: str) -> bool:
+    """Return whether a config stores a setting of a link, or a key of its client."""
+    if not config_name.startswith(LINK_PREFIX):
+        return False
+    name, _, key = config_name.removeprefix(LINK_PREFIX).partition(".")
+    is_named = bool(key) and LINK_NAME.fullmatch(name) is not None
+    return is_named and (key in LINK_SETTINGS or _is_client_key(key))
+
+
 def _is_client_key(key: str) -> bool:
     return key not in LINK_SETTINGS and not key.startswith((_TOPIC_KEY, _REPORT_KEY, _ACL_KEY))
 
@@ -316,6 +330,7 @@ def _link(name: str, settings: Mapping[str, str]) -> LinkDefinition:
             _reports(settings),
             is_reversed=settings.get(STATE) == REVERSED,
             on_truncation=TruncationPolicy(settings.get(ON_TRUNCATION, TruncationPolicy.STOP)),
+            next_on_truncation=_policy(settings.get(NEXT_ON_TRUNCATION)),
             copies_acls=settings.get(ACLS) == "true",
             acls=_acls(name, settings),
         )
@@ -325,6 +340,10 @@ def _link(name: str, settings: Mapping[str, str]) -> LinkDefinition:
 
 def _pattern(text: str) -> Pattern | None:
     return Pattern(text) if text else None
+
+
+def _policy(text: str | None) -> TruncationPolicy | None:
+    return TruncationPolicy(text) if text else None
 
 
 def _promotion(text: str) -> PromotionRequest | None:

@@ -273,8 +273,11 @@ class MirrorReplicas(LocalReplicas):
         records = _writable(fetched.records, skipped)
         info = self._append_records(mirror, records, fetched)
         info.size += skipped
-        if info.size and info.last_leader_epoch >= 0:
+        if info.last_leader_epoch >= 0:
             mirror.source_epoch = info.last_leader_epoch
+        elif skipped and mirror.source_epoch is not None:
+            # The next fetch has the epoch of the batch that was compared.
+            info.last_leader_epoch = mirror.source_epoch
         leader.maybe_increment_high_watermark()
         self._follow_log_start(log, fetched.log_start_offset)
         mirror.note_response(fetched, self._clock.wall_ms())

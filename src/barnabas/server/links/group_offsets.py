@@ -40,16 +40,19 @@ from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import run_in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from barnabas.client.admin.sender import Plan
     from barnabas.client.group.group_offsets import CommittedOffset
+    from barnabas.client.retries import OnDone
     from barnabas.client.topic_partition import TopicPartition as ClientPartition
     from barnabas.protocol.messages.committed_offsets import OffsetCommitResponse
     from barnabas.replication.links.link_table import LinkDefinition, LinkTable
     from barnabas.server.links.link_dependencies import LinkDependencies
     from barnabas.server.links.source_cluster import SourceCluster
     from barnabas.settings.pattern import Pattern
+
+    # Committed offsets, and latest offsets or errors, by partition.
+    _Offsets = dict[TopicPartition, CommittedOffset]
+    _Ends = dict[TopicPartition, int | ErrorCode]
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +65,7 @@ REPORTED_GROUPS_MAX = 20
 class _Round:
     """One round: which partitions of `__consumer_offsets` it covers, and its progress."""
 
-    __slots__ = ("began_ms", "coordinated", "has_failed", "link", "mirrored", "waiting")
+    __slots__ = ("began_ms", "coordinated", "has_failed", "link", "mirrored")
 
     def __init__(self, link: LinkDefinition, mirrored: set[str], began_ms: int) -> None:
         self.link = link
@@ -72,9 +75,7 @@ class _Round:
         self.mirrored = mirrored
         # Partitions that this broker led when the groups had been listed.
         self.coordinated: list[int] = []
-        # Number of reads and commits in progress.
-        self.waiting = 0
-        # Whether groups of the source could not be listed or read.
+        # Whether groups of the source could not be read.
         self.has_failed = False
 
 
@@ -109,8 +110,30 @@ class GroupOffsets:
             each.topic for each in table.mirrors_of(link.name) if each.state is MirrorState.ACTIVE
         }
         progress = _Round(link, mirrored, self._clock.wall_ms())
-        on_listed = partial(self._on_listed, progress)
-        start_plan(self._list(link.groups), self._timer, on_listed)
+        start_plan(
+            self._round(progress, link.groups), self._timer, partial(self._on_done, progress)
+        )
+
+    def _round(self, progress: _Round, pattern: Pattern) -> Plan[None]:
+        names = yield from self._list(pattern)
+        progress.coordinated = self._coordinated()
+        led = set(progress.coordinated)
+        names = [each for each in names if self._groups.runtime.partition_for(each) in led]
+        for known in (self._committed, self._missing):
+            for gone in known.keys() - set(names):
+                del known[gone]
+        for start in range(0, len(names), _GROUPS_AT_ONCE):
+            # The next groups are read when the offsets of these are committed.
+            read = yield from list_group_offsets(
+                self._admin, names[start : start + _GROUPS_AT_ONCE]
+            )
+            changed: dict[str, _Offsets] = {}
+            for group, offsets in read.items():
+                if isinstance(offsets, ClientError):
+                    progress.has_failed = True
+                else:
+                    changed[group] = self._changed(progress, group, offsets)
+            yield from self._copy({group: each for group, each in changed.items() if each})
 
     def _list(self, pattern: Pattern) -> Plan[list[str]]:
         """Return the groups of the source that match."""
@@ -136,22 +159,19 @@ class GroupOffsets:
             return True
         return not own.is_complete or own.partitions != self._coordinated()
 
-    def _on_listed(
-        self, progress: _Round, listed: list[str] | None, error: ClientError | None
-    ) -> None:
-        if listed is None:
+    def _on_done(self, progress: _Round, _none: None, error: ClientError | None) -> None:
+        self.is_busy = False
+        if error is not None:
             _log.info(
                 "Groups of a source are not known: link=%s error=%s", progress.link.name, error
             )
-            self.is_busy = False
             return
-        progress.coordinated = self._coordinated()
-        led = set(progress.coordinated)
-        names = [each for each in listed if self._groups.runtime.partition_for(each) in led]
-        for known in (self._committed, self._missing):
-            for gone in known.keys() - set(names):
-                del known[gone]
-        self._read(progress, names)
+        if not progress.has_failed:
+            self._is_known = True
+            for each in progress.coordinated:
+                copies = self._copies.setdefault(TopicPartition(OFFSETS_TOPIC, each), {})
+                copies[progress.link.name] = progress.began_ms
+        self._report(progress.link, None if progress.has_failed else progress.coordinated)
 
     def _coordinated(self) -> list[int]:
         """Return the partitions of `__consumer_offsets` that this broker leads, ascending."""
@@ -160,43 +180,6 @@ class GroupOffsets:
             return []
         found = topic.partitions.items()
         return sorted(index for index, each in found if each.leader == self._node_id)
-
-    def _read(self, progress: _Round, names: list[str]) -> None:
-        if not names:
-            self._finish(progress)
-            return
-        now, later = names[:_GROUPS_AT_ONCE], names[_GROUPS_AT_ONCE:]
-
-        def on_read(
-            found: dict[str, dict[ClientPartition, CommittedOffset] | ClientError] | None,
-            error: ClientError | None,
-        ) -> None:
-            del error
-            # The next groups are read when the offsets of these are committed.
-            progress.waiting = 1
-            progress.has_failed |= found is None
-            for group, offsets in (found or {}).items():
-                if isinstance(offsets, ClientError):
-                    progress.has_failed = True
-                else:
-                    self._clamp(progress, group, offsets, later)
-            self._note_done(progress, later)
-
-        start_plan(list_group_offsets(self._admin, now), self._timer, on_read)
-
-    def _note_done(self, progress: _Round, later: list[str]) -> None:
-        progress.waiting -= 1
-        if not progress.waiting:
-            self._read(progress, later)
-
-    def _finish(self, progress: _Round) -> None:
-        self.is_busy = False
-        if not progress.has_failed:
-            self._is_known = True
-            for each in progress.coordinated:
-                copies = self._copies.setdefault(TopicPartition(OFFSETS_TOPIC, each), {})
-                copies[progress.link.name] = progress.began_ms
-        self._report(progress.link, None if progress.has_failed else progress.coordinated)
 
     def _report(self, link: LinkDefinition, partitions: list[int] | None) -> None:
         """Tell a promotion which offsets are missing, if it does not know yet.
@@ -224,78 +207,94 @@ class GroupOffsets:
             name = report_name(link.name, self._node_id)
             alter_configs(self._forwarding, {name: report_value(report)})
 
-    def _clamp(
-        self,
-        progress: _Round,
-        group: str,
-        offsets: dict[ClientPartition, CommittedOffset],
-        later: list[str],
-    ) -> None:
-        """Find how far the mirrors are, then commit."""
+    def _changed(
+        self, progress: _Round, group: str, offsets: dict[ClientPartition, CommittedOffset]
+    ) -> _Offsets:
+        """Return the offsets of mirrors that are not committed here; note that they are missing."""
         known = self._committed.get(group, {})
+        found = {TopicPartition(key.topic, key.partition): each for key, each in offsets.items()}
         changed = {
-            TopicPartition(key.topic, key.partition): offset
-            for key, offset in offsets.items()
-            if key.topic in progress.mirrored
-            and known.get(TopicPartition(key.topic, key.partition)) != offset.offset
+            key: each
+            for key, each in found.items()
+            if key.topic in progress.mirrored and known.get(key) != each.offset
         }
-        if not changed:
+        self._note_missing(group, {key.topic for key in changed})
+        return changed
+
+    def _note_missing(self, group: str, topics: set[str]) -> None:
+        if topics:
+            self._missing[group] = topics
+        else:
             self._missing.pop(group, None)
-            return
-        self._missing[group] = {key.topic for key in changed}
-        progress.waiting += 1
 
-        def on_done() -> None:
-            committed = self._committed.get(group, {})
-            left = {key.topic for key in changed if committed.get(key) != changed[key].offset}
-            if left:
-                self._missing[group] = left
-            else:
-                self._missing.pop(group, None)
-            self._note_done(progress, later)
-
-        self._latest.find(list(changed), partial(self._commit, group, changed, on_done))
-
-    def _commit(
-        self,
-        group: str,
-        offsets: dict[TopicPartition, CommittedOffset],
-        on_done: Callable[[], None],
-        ends: dict[TopicPartition, int | ErrorCode],
-    ) -> None:
-        topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-        written: dict[TopicPartition, int] = {}
-        for key, committed in offsets.items():
-            end = ends[key]
-            if isinstance(end, ErrorCode):
+    def _copy(self, changed: dict[str, _Offsets]) -> Plan[None]:
+        """Find how far the mirrors are, then commit the offsets of groups up to there."""
+        ends = yield {
+            group: partial(self._find_ends, list(offsets)) for group, offsets in changed.items()
+        }
+        requests: dict[str, OffsetCommitRequest] = {}
+        for group, offsets in changed.items():
+            known = {} if isinstance(ends[group], ClientError) else ends[group]
+            clamped = _clamped(offsets, known)
+            if clamped:
+                requests[group] = _request(group, clamped)
+        responses = yield {group: partial(self._commit, each) for group, each in requests.items()}
+        for group, response in responses.items():
+            if isinstance(response, ClientError):
                 continue
-            written[key] = min(committed.offset, end)
-            topics.setdefault(key.topic, []).append(
-                OffsetCommitRequestPartition(
-                    partition_index=key.partition,
-                    committed_offset=written[key],
-                    committed_metadata=committed.metadata,
-                )
-            )
-        if not topics:
-            on_done()
-            return
-        request = OffsetCommitRequest(
-            group_id=group,
-            topics=[
-                OffsetCommitRequestTopic(name=name, partitions=partitions)
-                for name, partitions in topics.items()
-            ],
+            self._note_committed(requests[group], response)
+            committed, offsets = self._committed.get(group, {}), changed[group]
+            left = {key.topic for key, each in offsets.items() if committed.get(key) != each.offset}
+            self._note_missing(group, left)
+
+    def _find_ends(self, partitions: list[TopicPartition], on_done: OnDone[_Ends]) -> None:
+        self._latest.find(partitions, lambda found: on_done(found, None))
+
+    def _commit(self, request: OffsetCommitRequest, on_done: OnDone[OffsetCommitResponse]) -> None:
+        steps = self._groups.offsets.commit(
+            request, OFFSET_COMMIT_MAX_BY_NAME, lambda response: on_done(response, None)
         )
-
-        def on_committed(response: OffsetCommitResponse) -> None:
-            known = self._committed.setdefault(group, {})
-            for topic in response.topics:
-                for each in topic.partitions:
-                    key = TopicPartition(topic.name, each.partition_index)
-                    if not each.error_code and key in written:
-                        known[key] = written[key]
-            on_done()
-
-        steps = self._groups.offsets.commit(request, OFFSET_COMMIT_MAX_BY_NAME, on_committed)
         run_in_slices(steps, self._clock, self._timer.call_soon, lambda _: None)
+
+    def _note_committed(self, request: OffsetCommitRequest, response: OffsetCommitResponse) -> None:
+        """Note the offsets of a commit whose partitions have no error."""
+        written = {
+            TopicPartition(topic.name, each.partition_index): each.committed_offset
+            for topic in request.topics
+            for each in topic.partitions
+        }
+        known = self._committed.setdefault(request.group_id, {})
+        for topic in response.topics:
+            for each in topic.partitions:
+                key = TopicPartition(topic.name, each.partition_index)
+                if not each.error_code and key in written:
+                    known[key] = written[key]
+
+
+def _clamped(offsets: _Offsets, ends: _Ends) -> _Offsets:
+    """Return the offsets, none of them ahead of its mirror; without mirrors of unknown ends."""
+    found: _Offsets = {}
+    for key, committed in offsets.items():
+        end = ends.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not isinstance(end, ErrorCode):
+            found[key] = committed._replace(offset=min(committed.offset, end))
+    return found
+
+
+def _request(group: str, offsets: _Offsets) -> OffsetCommitRequest:
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for key, committed in offsets.items():
+        topics.setdefault(key.topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=key.partition,
+                committed_offset=committed.offset,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            OffsetCommitRequestTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )

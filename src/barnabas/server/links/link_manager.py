@@ -37,8 +37,9 @@ _log = logging.getLogger(__name__)
 
 # Interval of the checks for errors, for moved leaders and for stopped mirrors.
 _CHECK_MS = 500.0
-# Delay after a failed import, for example without a free file descriptor.
-_IMPORT_RETRY_MS = 10_000.0
+# Delay after a failed import, for example without a free file descriptor, and after a link could
+# not be created, for example without the file of its key store.
+_RETRY_MS = 10_000.0
 
 
 class LinkManager:
@@ -60,6 +61,10 @@ class LinkManager:
         # The class of links; None until it is imported. A thread imports it for the first link.
         self._link_class: type[Link] | None = None
         self._is_importing = False
+        # The error of each link that could not be created, as it was logged.
+        self._logged: dict[str, str] = {}
+        # Timer of the next attempt to create links; None if none is missing.
+        self._retry: WheelEntry | None = None
         self._entry: WheelEntry | None = None
         self._is_closed = False
 
@@ -102,8 +107,9 @@ class LinkManager:
     def close(self) -> None:
         """Stop all links."""
         self._is_closed = True
-        if self._entry is not None:
-            self._entry.cancel()
+        for entry in (self._entry, self._retry):
+            if entry is not None:
+                entry.cancel()
         for link in self.links.values():
             link.close()
         self.links.clear()
@@ -146,10 +152,29 @@ class LinkManager:
         from barnabas.client.errors import ClientConfigError
 
         for definition in missing:
+            name = definition.name
             try:
-                self.links[definition.name] = self._link_class(definition, self._dependencies)
-            except ClientConfigError as error:
-                _log.error("Link cannot be used: link=%s error=%s", definition.name, error)
+                self.links[name] = self._link_class(definition, self._dependencies)
+                self._logged.pop(name, None)
+            except AssertionError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the other links go on
+                self._retry_later()
+                if self._logged.get(name) != str(error):
+                    self._logged[name] = str(error)
+                    cause = None if isinstance(error, ClientConfigError) else error
+                    text = "Link cannot be used, retrying: link=%s error=%s"
+                    _log.error(text, name, error, exc_info=cause)
+        self._check_soon()
+
+    def _retry_later(self) -> None:
+        if self._retry is None:
+            self._retry = self._dependencies.wheel.add(_RETRY_MS, self._make_again)
+
+    def _make_again(self) -> None:
+        self._retry = None
+        if not self._is_closed:
+            self._make_links()
 
     def _import_link(self) -> None:
         if not (self._is_importing or self._is_closed):
@@ -163,11 +188,10 @@ class LinkManager:
             return
         if link_class is None:
             _log.error("Modules of links cannot be imported, retrying: error=%s", error)
-            self._dependencies.wheel.add(_IMPORT_RETRY_MS, self._import_link)
+            self._retry_later()
             return
         self._link_class = link_class
         self._make_links()
-        self._check_soon()
 
     def _check_soon(self) -> None:
         """Check the links, whose mirrors or their leaders may have changed."""

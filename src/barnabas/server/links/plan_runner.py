@@ -41,8 +41,7 @@ class _Run:
         except ClientError as error:
             self._on_done(None, error)
         except Exception as error:  # noqa: BLE001 - the plan ends, and the round is repeated
-            _log.exception("A call to the source of a link failed unexpectedly")
-            self._on_done(None, ClientError(f"unexpected error: {error!r}"))
+            self._on_done(None, _unexpected(error))
         else:
             if isinstance(step, Pause):
                 self._timer.call_later(step.delay_ms, lambda: self.advance(None))
@@ -65,4 +64,13 @@ class _Run:
         if not step:
             self.advance({})
         for key, start in step.items():
-            start(receiver(key))
+            on_done = receiver(key)
+            try:
+                start(on_done)
+            except Exception as error:  # noqa: BLE001 - otherwise the plan would never end
+                on_done(None, _unexpected(error))
+
+
+def _unexpected(error: Exception) -> ClientError:
+    _log.error("A call of a link failed unexpectedly", exc_info=error)
+    return ClientError(f"unexpected error: {error!r}")

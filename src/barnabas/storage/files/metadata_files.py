@@ -57,7 +57,7 @@ class MetaProperties(msgspec.Struct, frozen=True):
             return None
         try:
             values = parse_properties(disk.read(path).decode())
-            version = values.get("version", "0")
+            version = values["version"]
             if version != _META_VERSION:
                 raise InconsistentDirectoryError(
                     f"{path} has version {version!r}, but this broker reads version {_META_VERSION}"

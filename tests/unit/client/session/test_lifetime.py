@@ -73,6 +73,13 @@ def test_an_asyncio_client_is_neither_pickled_nor_copied(copied: str) -> None:
     asyncio.run(run())
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections() -> None:
+    """Keep the objects of all earlier tests out of the collections of these tests."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def no_other_clients() -> Iterator[None]:
     """Collect clients of other tests before and after each test."""

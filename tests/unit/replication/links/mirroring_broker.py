@@ -31,14 +31,24 @@ class SourceChannels:
 class MirroringBroker:
     """A leader with a link. Its mirror is fetched from `SOURCE_BROKER` in source epoch 3."""
 
-    def __init__(self, replicas: tuple[int, ...] = (1,), version: int = FETCH_VERSION) -> None:
-        self.set = ReplicaSet(replicas)
+    def __init__(
+        self,
+        replicas: tuple[int, ...] = (1,),
+        version: int = FETCH_VERSION,
+        **log_config: object,
+    ) -> None:
+        self.set = ReplicaSet(replicas, **log_config)
         self.channels = SourceChannels()
         self.failed = FailedPartitions()
         self.version = version
-        runtime = self.set.runtime
-        self.throttle = ReplicationThrottle(runtime.clock, 11, 1_000.0)
+        self.throttle = ReplicationThrottle(self.set.runtime.clock, 11, 1_000.0)
         self.throttle.bytes_per_second = UNLIMITED
+        self._make_fetchers()
+        self.place: SourcePlace | None = SourcePlace(SOURCE_BROKER, 3, topic_id_of(PARTITION.topic))
+        self.begin()
+
+    def _make_fetchers(self) -> None:
+        runtime = self.set.runtime
         local = self.set.manager.mirror_replicas(self.throttle)
         settings = FetcherSettings(-1, lambda: -1, lambda: self.version, ReplicationConfig())
         self.local = local
@@ -48,8 +58,6 @@ class MirroringBroker:
             local,
             FetcherDependencies(local, settings, self.failed, self.set.wheel, runtime.clock),
         )
-        self.place: SourcePlace | None = SourcePlace(SOURCE_BROKER, 3, topic_id_of(PARTITION.topic))
-        self.begin()
 
     def begin(self) -> None:
         """Fetch the partition, if this broker leads it."""
@@ -57,6 +65,13 @@ class MirroringBroker:
         self.fetchers.follow(lambda _key: self.place)
         # A fetch that is pending is abandoned for the new state after some milliseconds.
         self.run_for(100)
+
+    def start_again(self) -> None:
+        """Start the broker on the logs that there are now, and win another leader epoch."""
+        self.fetchers.close()
+        self.set.restart()
+        self._make_fetchers()
+        self.lead_anew()
 
     def lead_anew(self) -> None:
         """Win another leader epoch of the mirror."""

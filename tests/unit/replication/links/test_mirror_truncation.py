@@ -155,6 +155,21 @@ def test_an_equal_source_is_not_truncated(broker: MirroringBroker) -> None:
     assert broker.offsets_and_epochs() == [(offset, 0) for offset in range(10)]
 
 
+def test_a_truncation_is_found_after_a_new_leader_has_compared_the_last_batch(
+    broker: MirroringBroker,
+) -> None:
+    source = Source(*named("old", 10))
+    source.serve(broker)
+    broker.lead_anew()
+    source.serve(broker)
+    # The source's log grows beyond the mirror before the next fetch.
+    source.truncate(4)
+    source.extend(*named("new", 20), epoch=4)
+    source.serve(broker)
+
+    assert_equal(broker, source)
+
+
 def test_records_that_are_not_committed_yet_are_not_truncated(broker: MirroringBroker) -> None:
     source = Source(*named("old", 3))
     source.serve(broker)

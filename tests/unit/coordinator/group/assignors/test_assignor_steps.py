@@ -19,6 +19,7 @@ from barnabas.coordinator.group.targets import (
     AssignorInput,
     MemberInput,
 )
+from selection import nightly_unless
 from unit.coordinator.instructions import Instructions
 
 # Limit of a step: less than SHORT_SLICE_MS. Work in one step for each member or partition of these
@@ -45,7 +46,7 @@ def run(steps: Generator[None, None, dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("is_homogeneous", [False, True])
+@pytest.mark.parametrize("is_homogeneous", nightly_unless(lambda each: not each, [False, True]))
 @pytest.mark.parametrize(("members", "topics", "partitions"), SHAPES)
 @pytest.mark.parametrize("assign", [assign_uniformly, assign_ranges, assign_simply])
 def test_a_step_of_an_assignor_handles_few_members_and_partitions(
