@@ -15,7 +15,7 @@ from barnabas.sim.disk import SimDisk
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_dependencies import LogOpening
 from unit.replication.links.mirroring_broker import MirroringBroker
-from unit.replication.links.test_mirror_truncation import Source, assert_equal
+from unit.replication.links.truncating_source import Source, assert_equal
 from unit.replication.replica_set import PARTITION
 
 # Room for some batches, so that a truncation removes segments, or is followed by a new one.
