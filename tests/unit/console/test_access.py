@@ -283,6 +283,8 @@ def test_the_audit_log_shows_no_secrets_records_or_long_texts() -> None:
     }  # fmt: skip
     config = [("key", "ssl.keystore.password"), ("value", "pw")]
     assert shown_fields("/broker/config", config)["value"] == "(hidden)"
+    restart = [("name", "orders"), ("failed", "1")]
+    assert shown_fields("/connect/restart", restart) == {"name": "orders", "failed": "1"}
     record = [("topic", "t"), ("value", "card 4111"), ("key", "k")]
     assert shown_fields("/produce", record) == {
         "topic": "t", "value": "(hidden)", "key": "(hidden)",

@@ -6,6 +6,7 @@ import re
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any, TypeAlias
 
 from barnabas.metrics import catalogue as names
@@ -118,7 +119,7 @@ def fetch_metrics(address: str) -> dict[str, dict[Labels, float]]:
     try:
         with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
             text = answer.read().decode("utf-8", "replace")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         hint = "start the broker with --metrics HOST:PORT, or set metrics.listener"
         raise MetricsError(f"{url}: {reason}; {hint}") from None

@@ -44,8 +44,8 @@ _KEYS = {"time", "user", "source", "role", "address", "action", "fields", "resul
 # Changes whose other fields may contain records or secrets of connectors.
 _PRIVATE = ("/produce", "/resend", "/connect")
 _PUBLIC_FIELDS = (
-    *("cluster", "connector", "from", "id", "name", "partition", "plugin", "task", "to", "topic"),
-    "verb",
+    *("cluster", "connector", "failed", "from", "id", "name", "partition", "plugin", "task", "to"),
+    *("topic", "verb"),
 )
 # Fields that are part of every form.
 _ALWAYS = ("csrf", "here", "confirmed", "confirm")
