@@ -28,6 +28,7 @@ from confluent_kafka import KafkaException
 from barnabas.testing.broker_process import BrokerStartError
 from chaos.campaign import TURN_CPU_MS_MAX, run_in_new_directory
 from chaos.judgment import long_turns, unexpected_errors, verify_directories
+from chaos.links.comparison import awaited
 from chaos.links.ledger import Fate
 from chaos.links.link_faults import LINK_FAULTS, LinkFault
 from chaos.links.link_stress import LinkOptions, LinkStress
@@ -84,8 +85,9 @@ def run(options: LinkOptions, directory: Path, report: Callable[[str], object]) 
         _do_faults(clusters, load, outcome, report)
         if clusters.active is clusters.second:
             move(clusters, load)
-        promote(clusters, load, disturbed=False)
-        load.problems += load.judge(clusters.active)
+        # Until its end, read_committed does not return later transactions of the source.
+        promote(clusters, load, disturbed=False).abort()
+        load.problems += awaited(lambda: "\n".join(load.judge(clusters.active)), "the source")
     except (AssertionError, BrokerStartError, KafkaException):
         logs = "\n".join(f"{side.name} cluster: {side.cluster.log()}" for side in clusters.sides)
         outcome.problems.append(f"{traceback.format_exc()}\n{logs}")

@@ -34,17 +34,17 @@ def differences(clusters: LinkStress) -> list[str]:
     found: list[str] = []
     for topic, partitions in ((TOPIC, PARTITIONS), (LEDGER, LEDGER_PARTITIONS)):
         for number in range(partitions):
-            found += _awaited(
+            found += awaited(
                 lambda topic=topic, number=number: _files(clusters, topic, number),
                 f"files of {topic}-{number}",
             )
-    found += _awaited(lambda: _read(clusters, TRUNCATED), TRUNCATED)
-    found += _awaited(lambda: _ranges(clusters), RETAINED)
-    found += _awaited(lambda: _read(clusters, RETAINED), RETAINED)
-    return found + _awaited(lambda: _compacted(clusters), COMPACTED)
+    found += awaited(lambda: _read(clusters, TRUNCATED), TRUNCATED)
+    found += awaited(lambda: _ranges(clusters), RETAINED)
+    found += awaited(lambda: _read(clusters, RETAINED), RETAINED)
+    return found + awaited(lambda: _compacted(clusters), COMPACTED)
 
 
-def _awaited(look: Callable[[], str], name: str) -> list[str]:
+def awaited(look: Callable[[], str], name: str) -> list[str]:
     """Wait until `look` finds no difference; else return its last one."""
     seen = [""]
 
