@@ -170,7 +170,7 @@ flips: setup
 chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m chaos.campaign $(CHAOS)
 
-# Faults by chance of two linked clusters under load, and moves there and back: LINKS='--minutes 30 --seed N --kafka'
+# Faults by chance of two linked clusters under load, and moves there and back: LINKS='--minutes 30 --seed N'
 .PHONY: link-chaos
 link-chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m chaos.link_campaign $(LINKS)

@@ -1,9 +1,9 @@
 """`python -m bench.console_pages`: times of the console's pages with many topics and groups.
 
-One broker has `--topics` topics of one partition and `--groups` groups with committed offsets. The
-console runs in this process and gets requests without HTTP. For each page, the table has the time
-to the response and the processor time of all threads, each the best of `--rounds`. The last row is
-a sample of rates, lags and health, which no page waits for.
+One broker has `--topics` topics of one partition, one topic of 1,000 partitions, and `--groups`
+groups with committed offsets. The console runs in this process and gets requests without HTTP. For
+each page, the table has the time to the response and the processor time of all threads, each the
+best of `--rounds`. The last row is a sample of rates, lags and health, which no page waits for.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ RECORDS = 50
 PAGE_S_MAX = 600.0
 FIRST_SAMPLE_S = 600.0
 POLL_S = 0.1
+# A topic of many partitions.
+WIDE = "wide"
+WIDE_PARTITIONS = 1000
 HOST = b"127.0.0.1"
 PAGES = (
     ("Cluster", "/", ""),
@@ -53,6 +56,7 @@ PAGES = (
     ("Groups", "/groups", ""),
     ("Groups, sorted by lag", "/groups", "sort=-lag"),
     ("Topic", "/topic", "name=topic-00000"),
+    ("Topic of 1,000 partitions", "/topic", f"name={WIDE}"),
     ("Group", "/group", "id=group-00000"),
     ("Broker", "/broker", "id=1"),
     ("Log directories", "/log-dirs", ""),
@@ -83,6 +87,7 @@ def fill(bootstrap: str, topics: int, groups: int) -> None:
             part = names[first : first + TOPICS_AT_ONCE]
             client.create_topics([NewTopic(name, 1, 1) for name in part])
             console.print(f"{first + len(part):,} topics")
+        client.create_topics([NewTopic(WIDE, WIDE_PARTITIONS, 1)])
         with client.producer() as producer:
             for name in names[:READ_TOPICS]:
                 for _ in range(RECORDS):

@@ -82,6 +82,8 @@ def run(options: LinkOptions, directory: Path, report: Callable[[str], object]) 
         load.start()
         started = time.monotonic()
         _do_faults(clusters, load, outcome, report)
+        if clusters.active is clusters.second:
+            move(clusters, load)
         promote(clusters, load, disturbed=False)
         load.problems += load.judge(clusters.active)
     except (AssertionError, BrokerStartError, KafkaException):

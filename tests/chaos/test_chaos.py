@@ -38,6 +38,8 @@ def test_groups_of_all_types_read_records_that_survive_random_faults(tmp_path: P
     assert outcome.streams_verdict == "no faults"
 
 
+# `test_full_disk` and the simulations show the same of single faults.
+@pytest.mark.nightly
 @pytest.mark.conformance
 @pytest.mark.slow
 @pytest.mark.skipif(runs_on_kafka(), reason="calls fail and clocks jump in our nodes only")

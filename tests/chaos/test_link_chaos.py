@@ -31,9 +31,3 @@ def test_mirrors_keep_all_records_under_random_faults(tmp_path: Path) -> None:
 def test_topics_move_to_the_other_cluster_and_back_while_nodes_are_killed(tmp_path: Path) -> None:
     outcome = check(LinkOptions(SECONDS, 22, faults=(MOVE,)), tmp_path)
     assert {event.name for event in outcome.events} == {MOVE}
-
-
-def test_mirrors_of_apache_kafka_keep_all_records_under_random_faults(
-    kafka_jars: None, tmp_path: Path
-) -> None:
-    check(LinkOptions(SECONDS, 23, kafka=True), tmp_path)

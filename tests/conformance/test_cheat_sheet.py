@@ -126,6 +126,7 @@ def test_every_row_has_a_barnabas_command_and_no_cell_is_empty() -> None:
     assert listed >= ENDLESS | REFUSED.keys() | {DELETES_TOPIC}
 
 
+@pytest.mark.nightly
 def test_the_commands_of_barnabas_run_as_written(place: Place) -> None:
     printed = {}
     for command in commands("barnabas"):

@@ -19,6 +19,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.free_ports import free_ports
 from conformance.cli_shell import Shell
 from conformance.hanging_transaction import open_a_transaction_that_hangs
+from selection import nightly_unless
 from waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.conformance
@@ -129,7 +130,12 @@ def words_of(advice: Advice, **more: str) -> list[str]:
     return [REPLACED.get(word, word) for word in words]
 
 
-@pytest.mark.parametrize("advice", sorted(set(Advice) - SERVERS - OF_FILES, key=str))
+COMMANDS = sorted(set(Advice) - SERVERS - OF_FILES, key=str)
+# What `make check` runs of them: those that need a preparation, and each third one.
+CHOSEN = {*PREPARED, *COMMANDS[::3]}
+
+
+@pytest.mark.parametrize("advice", nightly_unless(CHOSEN.__contains__, COMMANDS))
 def test_an_advised_command_runs(
     advice: Advice, shell: Shell, broker: BrokerProcess, tmp_path: Path
 ) -> None:

@@ -85,6 +85,9 @@ def test_requests_are_split_by_broker_and_responses_are_merged(
     for directories in client.admin.describe_log_dirs([1, 2, 3]).values():
         assert isinstance(directories, list)
         assert set(partitions) <= set(directories[0].replicas)
+    for directories in client.admin.describe_log_dirs([1, 2, 3], partitions[:1]).values():
+        assert isinstance(directories, list)
+        assert set(directories[0].replicas) == set(partitions[:1])
     brokers = [ConfigResource(ResourceType.BROKER, str(node)) for node in (1, 2, 3)]
     for resource, entries in client.admin.describe_configs(brokers).items():
         assert isinstance(entries, list)

@@ -127,6 +127,7 @@ def test_no_page_breaks_its_policy_or_has_texts_that_overlap_or_are_cut(
     assert {page: each for page, each in found.items() if each} == {}
 
 
+@pytest.mark.nightly
 def test_axe_finds_nothing_on_any_page_in_light_and_dark_windows(
     running: Running, browser: Chromium, pages: list[str]
 ) -> None:
@@ -139,6 +140,7 @@ def test_axe_finds_nothing_on_any_page_in_light_and_dark_windows(
     assert {page: each for page, each in found.items() if each} == {}
 
 
+@pytest.mark.nightly
 def test_a_page_is_small_and_needs_few_requests(
     running: Running, browser: Chromium, pages: list[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -411,6 +412,27 @@ def test_a_streams_group_shows_its_topology_its_tasks_and_its_offsets(
     console.sample()
     listed = words(console.get("/groups", q=group))
     assert f" {group} streams Empty 0 10 " in listed
+
+
+def test_the_lag_in_time_of_a_group_is_that_of_the_topic(
+    console: ConsoleInProcess, client: Client
+) -> None:
+    group, topics = "lag-in-time", ("lag-late", "lag-done", "lag-unread")
+    hour_ago = round(time.time() * 1000) - 3_600_000
+    for name in topics:
+        client.create_topic(name, 1, 1)
+        with client.producer() as producer:
+            producer.send(name, b"v", partition=0, timestamp_ms=hour_ago)
+    client.commit_offsets(group, {("lag-late", 0): 0, ("lag-done", 0): 1})
+    console.sample()
+
+    def shown(name: str) -> str:
+        row = table_rows(console.get("/topic", name=name).text).get(group, {})
+        return row.get("Lag in time", "no row")
+
+    assert shown("lag-done") == "0.0 s"
+    assert re.fullmatch(r"1 h|[56]\d min", shown("lag-late"))
+    assert shown("lag-unread") == "no row"
 
 
 def written(client: Client, address: str, name: str, partition: int) -> list[tuple[Any, ...]]:

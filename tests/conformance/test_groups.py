@@ -227,6 +227,7 @@ def test_members_survive_a_stop_and_a_kill_of_their_broker(tmp_path: Path) -> No
             members.close()
 
 
+@pytest.mark.nightly
 def test_acknowledged_commits_survive_a_kill(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path, SETTINGS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -49,10 +49,12 @@ def test_a_group_survives_the_death_of_members(client: ClientProgram) -> None:
     client_scenarios.rebalances(client, strategy="cooperative-sticky")
 
 
+@pytest.mark.nightly
 def test_a_static_member_gets_its_partitions_back(client: ClientProgram) -> None:
     client_scenarios.static_membership(client)
 
 
+@pytest.mark.nightly
 def test_the_cooperative_protocol_moves_as_few_partitions_as_possible(
     client: ClientProgram,
 ) -> None:

@@ -20,6 +20,7 @@ from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
 from conformance.cli_shell import Shell
 from conformance.linked_clusters import LINK, SECONDS, Linked, batch_bytes, read_all
 from conformance.secured_broker import SecuredBroker
+from selection import nightly_unless
 from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:
@@ -202,7 +203,9 @@ def test_a_topic_made_anew_at_the_source_stops_its_mirror(linked: Linked, topic:
     ]
 
 
-@pytest.mark.parametrize("is_restarted", [False, True], ids=["running", "restarted"])
+@pytest.mark.parametrize(
+    "is_restarted", nightly_unless(bool, [False, True]), ids=["running", "restarted"]
+)
 def test_a_source_that_has_lost_records_stops_its_mirror(
     linked: Linked,
     source: BrokerProcess,

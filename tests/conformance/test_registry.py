@@ -94,6 +94,7 @@ def test_a_restarted_registry_has_its_schemas(make_nodes: MakeNodes) -> None:
     assert register(node.url, "a", schema(3)) == 3
 
 
+@pytest.mark.nightly
 def test_followers_forward_changes_and_read_them(make_nodes: MakeNodes) -> None:
     nodes = make_nodes(2, "--log-level", "info")
     ids = [register(node.url, "a", schema(1)) for node in nodes]
@@ -124,6 +125,7 @@ def test_a_killed_leader_is_replaced_without_a_loss(make_nodes: MakeNodes) -> No
     assert register(leader.url, "c", schema(3)) == 3
 
 
+@pytest.mark.nightly
 def test_a_paused_leader_does_not_write_when_it_goes_on(make_nodes: MakeNodes) -> None:
     nodes = make_nodes(2, "--log-level", "info")
     assert register(nodes[0].url, "a", schema(1)) == 1

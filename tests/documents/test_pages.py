@@ -58,6 +58,8 @@ NIGHTLY = (
     "docs/security.md",
     # The tests of the table of troubles (tests/scenario/test_troubles.py) show the same.
     "docs/runbook.md",
+    # `conformance/test_cli_cluster.py` shows the same.
+    "docs/start.md: A cluster on one machine",
     # Tests of the registry show the same.
     "docs/schemas.md",
     "docs/runbook.md: 5. A partition is hot",

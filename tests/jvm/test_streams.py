@@ -73,6 +73,7 @@ def restored(program: JavaApplication) -> int:
     return sum(int(line.split()[-1]) for line in lines)
 
 
+@pytest.mark.nightly
 def test_words_are_counted_exactly_once_despite_kills(
     broker: BrokerProcess | KafkaProcess, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def test_wrong_password(broker: SecuredBroker, client: Client) -> None:
     await_recovery("wrong password", broker.with_password)
 
 
+@pytest.mark.nightly
 def test_mechanism_that_is_not_enabled(broker: SecuredBroker, client: Client) -> None:
     client.use(sasl_mechanism="PLAIN")
     await_finding("mechanism that is not enabled", broker.with_password)
@@ -71,6 +72,7 @@ def test_client_without_tls(broker: SecuredBroker, client: Client) -> None:
     await_recovery("client without TLS", broker.with_password)
 
 
+@pytest.mark.nightly
 def test_client_without_sasl(broker: SecuredBroker, client: Client) -> None:
     client.use("sasl.mechanism", "sasl.username", "sasl.password", security_protocol="SSL")
     await_finding("client without SASL", broker.with_password)
@@ -116,6 +118,7 @@ def test_expired_certificate_and_certificate_for_another_host(
     await_recovery("certificate for another host", broker.with_password)
 
 
+@pytest.mark.nightly
 def test_key_of_another_certificate(tmp_path: Path) -> None:
     authority = shared_authority()
     store, file = tmp_path / "broker.pem", tmp_path / "server.properties"

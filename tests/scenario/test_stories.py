@@ -27,6 +27,7 @@ NIGHTLY = {
     "coordinator-dies-while-ongoing",
     "coordinator-moves-under-load",
     "data-leader-dies-before-the-marker",
+    "disk-is-full",
     "follower-restarts-before-its-checkpoint",
     "former-leader-has-extra-records",
     "brokers-die-under-transactions",
@@ -37,6 +38,7 @@ NIGHTLY = {
     "preferred-leader-comes-back",
     "producer-dies-in-the-middle",
     "reassignment-during-fail-over",
+    "too-few-in-sync",
 }
 assert {path.stem for path in STORIES} > NIGHTLY
 

@@ -216,6 +216,7 @@ def test_unfinished_reassignment(cluster: ClusterProcess) -> None:
     await_recovery("unfinished reassignment", cluster.bootstrap)
 
 
+@pytest.mark.nightly
 def test_lagging_replica(cluster: ClusterProcess) -> None:
     rate = "follower.replication.throttled.rate"
     run("configs", "set", "broker", "3", f"{rate}=1", "-b", cluster.bootstrap)
@@ -433,6 +434,7 @@ def test_clock_off_by_hours(
     await_recovery("clock off by hours", broker.bootstrap)
 
 
+@pytest.mark.nightly
 def test_disabled_feature_and_transaction_that_no_coordinator_knows(broker: BrokerProcess) -> None:
     broker.settings["transaction.partition.verification.enable"] = "false"
     broker.start()

@@ -14,7 +14,7 @@ from simulation.transactions.walk import Walk
 
 SECONDS = 6.0
 # The styles that `make check` plays beside those of `chaos/test_weakened_transactions.py`.
-CHOSEN = {"everything", "old", "adding", "fencing", "kills", "leaders"}
+CHOSEN = {"everything", "old", "adding", "kills"}
 
 
 @pytest.mark.parametrize("style", nightly_unless(CHOSEN.__contains__, STYLES))

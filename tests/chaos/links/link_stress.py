@@ -25,6 +25,7 @@ from chaos.load import Load, LoadOptions
 from chaos.stress import HEAL_TIMEOUT_S, TOPIC, Stress, make_lasting_topics
 from conformance.cli_shell import Shell
 from jvm.kafka_node import KafkaNode
+from jvm.migration import PATIENT
 from waiting import eventually
 
 LINK, TRUNCATING_LINK = "prod", "truncating"
@@ -54,11 +55,11 @@ SETTINGS = {
     "log.initial.task.delay.ms": "1000",
     "log.cleaner.backoff.ms": "2000",
     "default.replication.factor": "3",
-    "broker.session.timeout.ms": "4000",
-    "broker.heartbeat.interval.ms": "500",
+    # Six brokers and their clients share the processors.
+    **PATIENT,
 }
-# Six brokers and their clients share the processors, and all nodes may start at the same time.
-START_TIMEOUT_S = 300.0
+# All nodes may start at the same time.
+START_TIMEOUT_S = 600.0
 
 
 @dataclass(frozen=True)

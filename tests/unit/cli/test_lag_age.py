@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from barnabas.cli.admin.group_lag import GroupProgress, PartitionProgress
-from barnabas.cli.load.lag_age import LagAges
+from barnabas.cli.load.lag_age import LagAges, oldest
 from barnabas.client.admin.group_descriptions import GroupDescription
 from barnabas.client.errors import ClientError
 from barnabas.client.fetch.offset_lookups import ListedOffset
@@ -52,6 +52,10 @@ def progress(*offsets: int | None, end: int) -> GroupProgress:
     return GroupProgress(cast("GroupDescription", None), 1, tuple(partitions))
 
 
+def of_groups(ages: LagAges, groups: dict[str, GroupProgress]) -> dict[str, float | None]:
+    return {name: oldest(topics) for name, topics in ages.by_topic(groups).items()}
+
+
 def ages_of(log: Log) -> LagAges:
     return LagAges(cast("Client", log), lambda: NOW_S)
 
@@ -60,14 +64,14 @@ def ages_of(log: Log) -> LagAges:
 def test_the_age_is_that_of_the_record_at_the_committed_offset(age_s: float) -> None:
     # Neighbors of nearly the same age, so that no answer hits the record itself.
     log = Log(age_s * 1.02, age_s * 1.01, age_s, age_s * 0.99, 0.05)
-    found = ages_of(log).of({"g": progress(2, end=5)})
+    found = of_groups(ages_of(log), {"g": progress(2, end=5)})
     assert found["g"] == pytest.approx(age_s, rel=0.12)
     assert log.calls <= 8
 
 
 def test_a_group_without_lag_is_zero_seconds_behind_and_asks_nothing() -> None:
     log = Log(5.0)
-    assert ages_of(log).of({"g": progress(1, end=1), "new": progress(None, end=1)}) == {
+    assert of_groups(ages_of(log), {"g": progress(1, end=1), "new": progress(None, end=1)}) == {
         "g": 0.0,
         "new": 0.0,
     }
@@ -76,24 +80,24 @@ def test_a_group_without_lag_is_zero_seconds_behind_and_asks_nothing() -> None:
 
 def test_the_partition_that_is_furthest_behind_counts() -> None:
     log = Log(1000.0, 100.0, 10.0)
-    found = ages_of(log).of({"g": progress(2, 0, 1, end=3)})
+    found = of_groups(ages_of(log), {"g": progress(2, 0, 1, end=3)})
     assert found["g"] == pytest.approx(1000, rel=0.12)
 
 
 def test_a_position_that_a_group_has_not_left_is_not_looked_up_again() -> None:
     log = Log(1000.0, 100.0, 10.0)
     ages = ages_of(log)
-    first = ages.of({"g": progress(1, end=3)})
+    first = of_groups(ages, {"g": progress(1, end=3)})
     calls = log.calls
-    assert ages.of({"g": progress(1, end=3)}) == first
+    assert of_groups(ages, {"g": progress(1, end=3)}) == first
     assert log.calls == calls
-    ages.of({"g": progress(2, end=3)})
+    of_groups(ages, {"g": progress(2, end=3)})
     assert log.calls > calls
 
 
 def test_groups_at_different_offsets_of_one_partition_have_their_own_ages() -> None:
     log = Log(1000.0, 100.0, 10.0)
-    found = ages_of(log).of({name: progress(n, end=3) for n, name in enumerate("abc")})
+    found = of_groups(ages_of(log), {name: progress(n, end=3) for n, name in enumerate("abc")})
     assert [round(found[name], -1) for name in "abc"] == [
         pytest.approx(age_s, rel=0.12) for age_s in (1000, 100, 10)
     ]
@@ -102,12 +106,15 @@ def test_groups_at_different_offsets_of_one_partition_have_their_own_ages() -> N
 def test_a_group_whose_partition_does_not_answer_has_no_age() -> None:
     log = Log(5.0)
     log.fails = True
-    assert ages_of(log).of({"g": progress(0, end=1), "done": progress(1, end=1)}) == {"done": 0.0}
+    assert of_groups(ages_of(log), {"g": progress(0, end=1), "done": progress(1, end=1)}) == {
+        "g": None,
+        "done": 0.0,
+    }
 
 
 def test_the_age_is_that_of_the_oldest_record_that_retention_has_left() -> None:
     log = Log(1000.0, 100.0, 10.0, start=50)
-    found = ages_of(log).of({"g": progress(7, end=53)})
+    found = of_groups(ages_of(log), {"g": progress(7, end=53)})
     assert found["g"] == pytest.approx(1000, rel=0.12)
 
 
@@ -120,8 +127,18 @@ def test_ages_are_known_by_partition_where_a_partition_has_lag() -> None:
 
 def test_the_client_may_change_between_two_calls() -> None:
     ages = ages_of(Log(100))
-    assert ages.of({"g": progress(0, end=1)})["g"] == pytest.approx(100, rel=0.1)
+    assert of_groups(ages, {"g": progress(0, end=1)})["g"] == pytest.approx(100, rel=0.1)
     other = Log()
     ages.use(cast("Client", other))
-    assert ages.of({"g": progress(0, end=1)})["g"] == pytest.approx(100, rel=0.1)
+    assert of_groups(ages, {"g": progress(0, end=1)})["g"] == pytest.approx(100, rel=0.1)
     assert other.calls == 0
+
+
+def test_the_age_of_a_topic_is_not_that_of_another_topic_of_the_group() -> None:
+    parts = [
+        PartitionProgress(TopicPartition(topic, 0), offset, 2, "", None)
+        for topic, offset in (("behind", 0), ("done", 2), ("unread", None))
+    ]
+    group = GroupProgress(cast("GroupDescription", None), 1, tuple(parts))
+    found = ages_of(Log(100, 50)).by_topic({"g": group})["g"]
+    assert found == {"behind": pytest.approx(100, rel=0.1), "done": 0.0}

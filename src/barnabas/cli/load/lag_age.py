@@ -58,19 +58,24 @@ class LagAges:
             if each in self._timestamps
         }
 
-    def of(self, groups: Mapping[str, GroupProgress]) -> dict[str, float]:
-        """Return the age (s) of the oldest uncommitted record of each group; 0 without lag.
+    def by_topic(self, groups: Mapping[str, GroupProgress]) -> dict[str, dict[str, float | None]]:
+        """Return the age (s) of the oldest uncommitted record by group and topic; 0 without lag.
 
-        A group is left out if the age of one of its records cannot be found.
+        A topic whose lag is not known is left out. Its age is None if it cannot be found.
         """
         behind, now_ms = self._find(groups)
-        ages = dict.fromkeys(groups, 0.0)
+        ages: dict[str, dict[str, float | None]] = {
+            name: {each.partition.topic: 0.0 for each in group.partitions if each.lag is not None}
+            for name, group in groups.items()
+        }
         for each in behind:
+            topics, topic = ages[each.group], each.partition.topic
+            known = topics[topic]
             if each not in self._timestamps:
-                ages.pop(each.group, None)
-            elif each.group in ages:
+                topics[topic] = None
+            elif known is not None:
                 age_s = max(0, now_ms - self._timestamps[each]) / _MS_PER_S
-                ages[each.group] = max(ages[each.group], age_s)
+                topics[topic] = max(known, age_s)
         return ages
 
     def _find(self, groups: Mapping[str, GroupProgress]) -> tuple[list[_Position], int]:
@@ -127,6 +132,12 @@ class LagAges:
             return self._client.list_offsets({p.partition: at for p, at in times_ms.items()})
         except ClientError:
             return None
+
+
+def oldest(ages: Mapping[str, float | None]) -> float | None:
+    """Return the largest age of the topics of a group; None if one of them is not known."""
+    known = [age for age in ages.values() if age is not None]
+    return max(known, default=0.0) if len(known) == len(ages) else None
 
 
 def _layers(positions: Iterable[_Position]) -> list[list[_Position]]:

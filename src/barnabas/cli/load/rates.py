@@ -1,7 +1,4 @@
-"""Samples of a cluster, and the rates computed from two samples.
-
-A sample comes from the Kafka protocol and from the given metrics listeners.
-"""
+"""Samples of a cluster by Kafka's protocol and metrics listeners, and the rates between two."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.cli.admin.group_lag import end_offsets, group_progress
 from barnabas.cli.admin.quorum import NO_QUORUM_LEADER, quorum_state
 from barnabas.cli.common.machine_lines import shared_machines
+from barnabas.cli.load.lag_age import oldest
 from barnabas.cli.load.metrics import (
     MetricsError,
     PrincipalMetrics,
@@ -69,8 +67,9 @@ class GroupSample:
     lag_seconds: float | None = None
     # "classic", "consumer", "share" or "streams"; "" if it is unknown.
     type: str = ""
-    # Offsets, lags and members by partition.
+    # Offsets, lags and members by partition; ages as `lag_seconds` by topic.
     partitions: tuple[PartitionProgress, ...] = ()
+    topic_seconds: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ class Sampler:
         self._client = client
         self._ages = ages
         self._metrics = tuple(metrics)
-        # Those of `_metrics` that have answered.
+        # Those that have answered.
         self._answered: set[str] = set()
         self._queries = tuple(queries)
         self._internal = internal
@@ -207,19 +206,19 @@ class Sampler:
             for name, each in group_progress(self._client, names[: self._groups_max]).items()
             if not isinstance(each, ClientError)
         }
-        ages = {} if self._ages is None else self._ages.of(found)
-        samples = {
+        ages = None if self._ages is None else self._ages.by_topic(found)
+        return {
             name: GroupSample(
                 each.description.state,
                 len(each.description.members),
                 each.lag,
-                ages.get(name),
+                None if ages is None else oldest(ages[name]),
                 each.description.type,
                 each.partitions,
+                {} if ages is None else ages[name],
             )
             for name, each in found.items()
-        }
-        return samples, len(names)
+        }, len(names)
 
 
 def _sizes(directories: Directories) -> dict[TopicPartition, int] | None:

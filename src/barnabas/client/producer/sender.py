@@ -425,14 +425,19 @@ class Sender:
             self._give_up(batch, error)
 
     def restart_sequences(self) -> None:
-        """Remove the sequences of all pending batches; new ones are assigned at the next send."""
+        """Remove the sequences of pending batches; new ones are assigned at the next send.
+
+        An idempotent batch that may be in the log keeps its producer id, epoch and sequence, by
+        which the broker recognizes it. It is sent alone, before batches with the new epoch.
+        """
         for queue in self.accumulator.queues.values():
             queue.next_sequence = 0
             if self._transactions is None:
                 # The broker may have forgotten the producer id.
                 queue.known_producer_id = -1
             for batch in queue.closed:
-                batch.producer_id = -1
+                if self._transactions is not None or not _may_be_written(batch):
+                    batch.producer_id = -1
 
     def _fail_all(self, error: ClientError) -> None:
         for queue in list(self.accumulator.ready):
@@ -501,3 +506,9 @@ def _produce_request(
             )
         topic.partition_data.append(PartitionProduceData(index=partition, records=batch.data))
     return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+
+
+def _may_be_written(batch: ProducerBatch) -> bool:
+    """Return whether a pending batch may be in the log: its last error does not exclude that."""
+    error = batch.last_error
+    return error is not None and error.error_code not in _NEW_EPOCH_NEEDED

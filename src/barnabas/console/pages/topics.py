@@ -235,6 +235,8 @@ class Consumer(NamedTuple):
     sample: GroupSample
     # Records; None if no lag is known.
     lag: int | None
+    # Age of the oldest record of the topic that is not committed (s); None if it is unknown.
+    seconds: float | None
     # Partitions with an offset, and those that a member reads.
     committed: int
     assigned: int
@@ -247,7 +249,7 @@ _CONSUMERS: list[Column[Consumer]] = [
     Column("committed", "Partitions with offsets", lambda each: each.committed, "number"),
     Column("assigned", "Assigned partitions", lambda each: each.assigned, "number"),
     Column("lag", "Lag", lambda each: each.lag, "number"),
-    Column("seconds", "Lag in time", lambda each: each.sample.lag_seconds, numeric=True),
+    Column("seconds", "Lag in time", lambda each: each.seconds, numeric=True),
 ]
 
 
@@ -317,7 +319,8 @@ def _consumers(history: History, name: str) -> list[Consumer]:
             committed = sum(each.offset is not None for each in own)
             assigned = sum(each.member is not None for each in own)
             lag = sum(lags) if lags else None
-            found.append(Consumer(group, sample, lag, committed, assigned))
+            seconds = sample.topic_seconds.get(name)
+            found.append(Consumer(group, sample, lag, seconds, committed, assigned))
     return found
 
 

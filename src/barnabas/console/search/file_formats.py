@@ -32,10 +32,13 @@ _DEFAULT = (
 # A spreadsheet takes a cell that begins with one of these characters as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?", re.ASCII)
+# A row group of Parquet is written when it has so many messages, or bytes of them.
 _ROW_GROUP = 5000
-_ROW_GROUP_BYTES = 4 * 1024 * 1024
+_ROW_GROUP_BYTES = 2 * 1024 * 1024
 # A cell of Parquet is in memory as a whole, several times.
 _CELL_BYTES_MAX = 4 * 1024 * 1024
+# Parts of a message that are seldom equal to those of another one.
+_LARGE_ROOTS = ("value", "headers")
 # Lines are joined until they have so many characters.
 _PIECE_CHARACTERS = 256 * 1024
 
@@ -239,7 +242,13 @@ class Parquet:
         self._sink = _Sink()
         # The statistics of a text would be the text itself, twice.
         numbers = [each.name for each in self._schema if each.type != pa.string()]
-        self._writer = pq.ParquetWriter(self._sink, self._schema, write_statistics=numbers)
+        # A dictionary of large values would be a copy of them.
+        repeated = [
+            column.name for column in columns if column.path or column.root not in _LARGE_ROOTS
+        ]
+        self._writer = pq.ParquetWriter(
+            self._sink, self._schema, write_statistics=numbers, use_dictionary=repeated
+        )
         # Messages of the row group that is not written yet, and their bytes.
         self._rows: list[list[Any]] = []
         self._size = 0
@@ -274,9 +283,13 @@ class Parquet:
 
     def _write_group(self) -> None:
         if self._rows:
-            values = dict(zip(self._schema.names, zip(*self._rows, strict=True), strict=True))
-            self._writer.write_batch(self._make_batch(values, schema=self._schema))
+            self._writer.write_batch(self._taken_batch())
+
+    def _taken_batch(self) -> Any:
+        """Return the rows as a batch, and forget them: the batch is a copy."""
+        values = dict(zip(self._schema.names, zip(*self._rows, strict=True), strict=True))
         self._rows, self._size = [], 0
+        return self._make_batch(values, schema=self._schema)
 
     def end(self, truncated: str) -> Iterator[bytes]:
         """End the file."""

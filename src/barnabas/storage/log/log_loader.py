@@ -41,7 +41,7 @@ from barnabas.storage.topic_partition import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
 
     from barnabas.record.batch import BatchHeader
     from barnabas.storage.config import LogConfig
@@ -79,6 +79,7 @@ class LogLoader:
         "_directory",
         "_disk",
         "_epochs",
+        "_epochs_are_whole",
         "_has_truncated",
         "_is_replayed",
         "_is_whole",
@@ -107,6 +108,8 @@ class LogLoader:
         )
         self._producers.requires_verification = opening.verifies_transactions
         self._epochs = LeaderEpochCache(dependencies.disk, directory)
+        # Whether the file of leader epochs existed and could be read.
+        self._epochs_are_whole = False
         self._times = LargestTimestamps(dependencies.disk, directory)
 
     def load(self) -> LoadedLog:
@@ -123,8 +126,8 @@ class LogLoader:
         """Do the same as `load` in bounded steps, so that a large log does not block the loop."""
         names = self._list()
         self._producers.find_snapshots(names)
-        epochs_are_whole = LEADER_EPOCH_CHECKPOINT in names and self._epochs.load()
-        if epochs_are_whole and not self._opening.clean_shutdown:
+        self._epochs_are_whole = LEADER_EPOCH_CHECKPOINT in names and self._epochs.load()
+        if self._epochs_are_whole and not self._opening.clean_shutdown:
             self._epochs.mark_unsynced()
         segments = yield from self._find_segments(names)
         end: int | None = None
@@ -153,13 +156,11 @@ class LogLoader:
             end = yield from self._recover(segments, present, recover_from)
         if end is None or end < self._log_start(end):
             segments, end = self._start_empty(segments), self._opening.log_start_offset
-        return self._finish(Segments(segments, self._times), end, epochs_are_whole, present)
+        return self._finish(Segments(segments, self._times), end, present)
 
-    def _finish(
-        self, segments: Segments, end: int, epochs_are_whole: bool, present: set[str]
-    ) -> LoadedLog:
+    def _finish(self, segments: Segments, end: int, present: set[str]) -> LoadedLog:
         start = max(self._log_start(end), segments[0].base_offset)
-        if not epochs_are_whole and segments.size:
+        if not self._epochs_are_whole and segments.size:
             self._report_epochs()
             self._epochs.replace(_epochs_in(segments))
         self._report_lost_records(segments, end)
@@ -403,6 +404,10 @@ class LogLoader:
         )
         self._is_replayed = True
         end = base
+        if first and not self._epochs_are_whole:
+            # Recovery adds epochs to the file. A file with those of later segments only, which a
+            # crash may leave, would raise the log start at the next start.
+            self._epochs.replace(_epochs_in(segments[:first]))
         self._order = BatchOrder(self._epochs.entries, may_skip=self._config.is_compacted)
         for index in range(first, len(segments)):
             if segments[index].base_offset > end and not self._config.is_compacted:
@@ -575,7 +580,7 @@ def _index_aborted(segment: Segment, state: ProducerState, completed: CompletedT
         segment.txn_index.append(state.aborted_entry(completed))
 
 
-def _epochs_in(segments: Segments) -> list[EpochEntry]:
+def _epochs_in(segments: Iterable[Segment]) -> list[EpochEntry]:
     """Return each leader epoch and its first offset, from the batches."""
     found: dict[int, int] = {}
     for segment in segments:

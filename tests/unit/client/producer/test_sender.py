@@ -211,6 +211,52 @@ def test_a_refused_batch_fails_and_the_next_batch_starts_a_new_epoch() -> None:
     assert setup.settled[1] == (1, None)
 
 
+def test_a_batch_that_may_be_in_the_log_keeps_its_sequence_when_a_new_epoch_starts() -> None:
+    setup = Setup()
+    setup.send(2)
+    setup.give_id()
+    (_, first), (_, second) = setup.produced(), setup.produced()
+    first(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    # The leader has written it, but its followers did not fetch it in time.
+    second(ErrorCode.REQUEST_TIMED_OUT)
+    setup.cluster.time.advance(2000)
+    setup.give_id()
+    setup.send(1)
+    setup.cluster.time.advance(2000)
+    sequence, settle = setup.produced()
+    assert sequence == (0, 1)
+    # It is alone in flight: the next epoch begins after its response.
+    assert not setup.cluster.calls
+    settle(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, -1)
+    assert setup.settled[1] == (1, None)
+    sequence, settle = setup.produced()
+    assert sequence == (1, 0)
+    settle()
+    assert setup.settled[2] == (1, None)
+
+
+def test_a_batch_behind_a_missing_one_gets_the_new_epoch_after_the_broker_refused_it() -> None:
+    setup = Setup()
+    setup.send(2)
+    setup.give_id()
+    (_, first), (_, second) = setup.produced(), setup.produced()
+    first(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    second(ErrorCode.REQUEST_TIMED_OUT)
+    setup.cluster.time.advance(2000)
+    setup.give_id()
+    setup.cluster.time.advance(2000)
+    sequence, settle = setup.produced()
+    assert sequence == (0, 1)
+    settle(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    setup.cluster.time.advance(2000)
+    setup.give_id()
+    setup.cluster.time.advance(2000)
+    sequence, settle = setup.produced()
+    assert sequence == (2, 0)
+    settle()
+    assert setup.settled[1] == (1, None)
+
+
 def test_after_a_refused_batch_alone_the_next_starts_a_new_epoch() -> None:
     setup = Setup()
     setup.send(1)

@@ -256,6 +256,16 @@ def test_large_values_are_whole_and_written_in_pieces(name: str, kind: str) -> N
     assert row["headers"] == [["h", wanted_json]]
 
 
+def test_large_values_of_parquet_have_row_groups_of_their_own_and_no_dictionary() -> None:
+    large = decoded(b"x" * 3_000_000)
+    metadata = pq.read_metadata(
+        io.BytesIO(written("parquet", "key,value", large, large, RECORD, RECORD))
+    )
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    assert [each.num_rows for each in groups] == [1, 1, 2]
+    assert [groups[0].column(number).has_dictionary_page for number in (0, 1)] == [True, False]
+
+
 def test_a_value_that_is_too_large_for_parquet_ends_the_file_with_advice() -> None:
     writer = make_writer("parquet", (), UTC_ZONE)
     with pytest.raises(TooLargeForParquetError, match="choose JSON lines or CSV"):

@@ -11,16 +11,20 @@ import random
 
 import pytest
 
-from barnabas.record.batch import read_header
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.log.log import Log
 from barnabas.storage.log_dependencies import LogOpening
 from unit.replication.links.mirroring_broker import MirroringBroker
-from unit.replication.links.test_mirror_truncation import Source, assert_equal, named
+from unit.replication.links.test_mirror_truncation import Source, assert_equal
 from unit.replication.replica_set import PARTITION
 
 # Room for some batches, so that a truncation removes segments, or is followed by a new one.
 _SEGMENT_BYTES = 600
+
+
+def values(prefix: str, count: int) -> list[bytes]:
+    """Return values of one size, so that segments of both histories begin at the same offsets."""
+    return [f"{prefix}-{number:03}".encode() for number in range(count)]
 
 
 class Machine:
@@ -50,24 +54,27 @@ class Machine:
         self.broker.local.follows_truncation = True
 
 
-@pytest.mark.parametrize("seed", range(80))
+# A seed of a fixed bug: the file of leader epochs was damaged, the next loss of power left what
+# recovery had written to it first, and the records below its first epoch were deleted (1442).
+FIXED_SEEDS = (1442,)
+
+
+@pytest.mark.parametrize("seed", [*range(80), *FIXED_SEEDS])
 def test_a_mirror_after_a_loss_of_power_is_equal_to_its_source(seed: int) -> None:
     rng = random.Random(seed)
     machine = Machine(rng)
-    source = Source(*named("old", rng.randint(2, 40)))
-    source.serve(machine.broker, 20)
+    source = Source(*values("x0", rng.randint(2, 40)))
+    source.serve(machine.broker, 15)
     machine.maybe_sync()
     for epoch in (4, 5):
         source.truncate(rng.randint(0, source.end))
-        source.extend(*named(f"epoch-{epoch}", rng.randint(1, 40)), epoch=epoch)
+        source.extend(*values(f"x{epoch}", rng.randint(1, 40)), epoch=epoch)
         if rng.random() < 0.5:
             machine.broker.lead_anew()
-        source.serve(machine.broker, rng.randint(0, 40))
-        machine.maybe_sync()
-        if rng.random() < 0.5:
-            source.serve(machine.broker, rng.randint(0, 10))
+        source.serve(machine.broker, rng.randint(0, 30))
+        if rng.random() < 0.3:
+            machine.maybe_sync()
         machine.lose_power()
-        source.serve(machine.broker)
+        source.serve(machine.broker, 50)
 
     assert_equal(machine.broker, source)
-    assert machine.broker.log.log_end_offset == read_header(source.batches[-1]).next_offset
