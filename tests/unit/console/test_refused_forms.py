@@ -136,6 +136,15 @@ def test_each_field_of_a_form_shows_again_what_was_typed() -> None:
     assert wrong == []
 
 
+def test_a_search_with_a_wrong_length_of_time_keeps_its_form(console: ConsoleInProcess) -> None:
+    answer = console.get("/transactions/hanging", age="soon")
+    assert answer.status == 400
+    field = re.search(r'<input name="age" value="soon"[^>]*aria-invalid="true"[^>]*>', answer.text)
+    assert field is not None
+    assert "write a length of time such as 90s" in answer.text
+    assert "Hanging transactions" in console.get("/transactions/hanging", age="1h").text
+
+
 def form_of(page: str, action: str) -> str:
     """Return the form with this action; it is within no part of the page that is folded away."""
     form = rf'<form method="post" action="{action}".*?</form>'

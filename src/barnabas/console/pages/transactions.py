@@ -19,7 +19,7 @@ from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.users import Role
 from barnabas.console.console import console_of
 from barnabas.console.formats import searched_partition
-from barnabas.console.forms import query_fields
+from barnabas.console.forms import FormError, query_fields
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
@@ -177,7 +177,10 @@ async def show_hanging(request: Request) -> Response:
     """Search all partitions for transactions that no coordinator will end."""
     console, query = console_of(request), query_fields(request)
     age = query.stripped("age") or _DEFAULT_AGE
-    limit_ms = query.duration("age") if query.stripped("age") else _DEFAULT_AGE_MS
+    try:
+        limit_ms = query.duration("age") if query.stripped("age") else _DEFAULT_AGE_MS
+    except FormError as error:
+        return console.page(request, "hanging.html", 400, age=age, problem=str(error))
     async with console.examining:
         found = await console.cluster.call(lambda client: _load_hanging(client, limit_ms))
     # Only administrators have buttons in the table.
@@ -189,7 +192,7 @@ async def show_hanging(request: Request) -> Response:
         text=_hanging_text,
         sort="-quiet",
     )
-    return console.page(request, "hanging.html", age=age, table=table, **found)
+    return console.page(request, "hanging.html", age=age, problem="", table=table, **found)
 
 
 def _hanging_text(row: OpenTransaction) -> str:
