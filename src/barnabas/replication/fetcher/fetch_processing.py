@@ -15,7 +15,11 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import HEADER_SIZE, read_header
 from barnabas.record.record import CorruptBatchError
 from barnabas.replication.fetcher.fetch_states import FetchPhase
-from barnabas.replication.partition.partition_roles import Fetched, OffsetMismatchError
+from barnabas.replication.partition.partition_roles import (
+    Fetched,
+    NotLeadingError,
+    OffsetMismatchError,
+)
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, EpochEndOffset
 from barnabas.storage.errors import (
     CorruptRecordError,
@@ -181,6 +185,10 @@ class FetchProcessing:
                 error,
             )
             self._states.delay([key])
+            return 0
+        except NotLeadingError as error:
+            _log.debug("Fetched records are not appended: %s", error)
+            self._states.delay([key], _FIRST_BACKOFF_MS)
             return 0
         except (StorageError, OffsetMismatchError) as error:
             _log.error(

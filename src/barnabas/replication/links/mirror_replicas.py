@@ -30,7 +30,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import HEADER_SIZE, read_header
 from barnabas.record.record import CorruptBatchError
 from barnabas.replication.config import UNLIMITED
@@ -45,7 +44,11 @@ from barnabas.replication.links.mirror_comparison import (
     last_batch_offset,
     local_header,
 )
-from barnabas.replication.partition.partition_roles import FollowerAppend, OffsetMismatchError
+from barnabas.replication.partition.partition_roles import (
+    FollowerAppend,
+    NotLeadingError,
+    OffsetMismatchError,
+)
 from barnabas.replication.partition.results import UNKNOWN_OFFSET
 from barnabas.storage.errors import CorruptRecordError, StorageError, UnexpectedAppendOffsetError
 from barnabas.storage.results import AppendInfo
@@ -69,12 +72,6 @@ _log = logging.getLogger(__name__)
 
 class SourceChangedError(StorageError):
     """The source's log is not the log that the mirror has copied."""
-
-
-class NotLeadingError(StorageError):
-    """This broker does not lead the mirror any more, which the link will learn soon."""
-
-    error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class SourcePlace(NamedTuple):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from barnabas.storage.errors import UnexpectedAppendOffsetError
+from barnabas.protocol.errors import ErrorCode
+from barnabas.storage.errors import StorageError, UnexpectedAppendOffsetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,6 +144,12 @@ class FollowerAppend(NamedTuple):
 
 class OffsetMismatchError(Exception):
     """The response is for a fetch offset that is not the current log end. Nothing is appended."""
+
+
+class NotLeadingError(StorageError):
+    """This broker does not lead the mirror any more, which the fetcher will learn soon."""
+
+    error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class FollowerRole:

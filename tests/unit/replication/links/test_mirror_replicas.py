@@ -58,6 +58,21 @@ def test_the_high_watermark_waits_for_the_followers_of_the_mirror() -> None:
     assert broker.log.high_watermark == 3
 
 
+def test_records_that_come_before_the_link_knows_the_new_leader_epoch_are_fetched_again(
+    broker: MirroringBroker,
+) -> None:
+    give_first(broker)
+    broker.set.change(leader=1)
+    broker.give(data(records(b"d", offset=3, epoch=3), high_watermark=4))
+    assert broker.offsets_and_epochs() == [(0, 0), (2, 0)]
+    assert len(broker.failed) == 0
+    broker.begin()
+    content = records(b"c", offset=2, epoch=3) + records(b"d", offset=3, epoch=3)
+    broker.give(data(content, high_watermark=4))
+
+    assert broker.offsets_and_epochs() == [(0, 0), (2, 0), (3, 1)]
+
+
 def test_a_new_leader_compares_its_last_batch_and_goes_on(broker: MirroringBroker) -> None:
     give_first(broker)
     broker.lead_anew()
