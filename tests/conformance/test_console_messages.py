@@ -117,6 +117,18 @@ def test_pages_go_through_all_messages(
         assert numbers == sorted(numbers, reverse=True)
 
 
+def test_found_messages_are_sorted_by_a_header(console: ConsoleInProcess) -> None:
+    fields = {"filter": "value.n < 13", "columns": "value.n,size", **BEGINNING}
+    page: Answer | None = console.get("/messages", topic=TOPIC, **fields)
+    assert page is not None
+    numbers = sorted(found(page))
+    for expected in (numbers, numbers[::-1]):
+        page = follow(console, page, "value.n")
+        assert page is not None
+        assert found(page) == expected
+    assert 'aria-sort="descending"' in page.text
+
+
 def test_a_filter_that_is_not_valid_shows_the_place(console: ConsoleInProcess) -> None:
     page = console.get("/messages", topic=TOPIC, filter="value.n >> 1")
     assert page.status == 400

@@ -16,7 +16,7 @@ from barnabas.console.forms import Fields, FormError, query_fields
 from barnabas.console.messages.formats import FORMATS
 from barnabas.console.rendering import attachment
 from barnabas.console.search import zones
-from barnabas.console.search.columns import DEFAULT, parse_columns
+from barnabas.console.search.columns import DEFAULT, Order, parse_columns
 from barnabas.console.search.conditions import Conditions
 from barnabas.console.search.downloads import Download, DownloadLimits
 from barnabas.console.search.expressions import EXAMPLES, ExpressionError
@@ -42,7 +42,7 @@ _RESULTS_DEFAULT = 50
 _UNPLANNED_S = 0.2
 _RESULTS_MAX = 500
 # Fields of the address that do not change what is searched.
-_SHOWN_ONLY = ("job", "do", "open", "have", "format")
+_SHOWN_ONLY = ("job", "do", "open", "have", "format", "sort")
 # Values of the field `from`, and their names.
 _SELECTED_PLACES = {
     "newest": "the newest",
@@ -209,12 +209,14 @@ def _shown(job: SearchJob, query: Fields, zone: Zone) -> dict[str, Any]:
         fields = dict(query.all_but("do", "have", "format", *left_out))
         return {**{name: value for name, value in fields.items() if value}, **changes}
 
+    order = Order.of(query.stripped("sort"))
     further = places_text(job.next_offsets) if job.state is State.DONE else ""
     return {
         "topic": search.topic,
         "job": job,
         "columns": search.columns,
-        "rows": job.results.rows,
+        "rows": order.sort(job.results.rows, search.columns),
+        "order": order,
         "partition_count": job.partition_count,
         "is_newest": search.place.is_newest,
         "is_expanded": query.has("open"),

@@ -24,6 +24,8 @@ PLAIN = (
     "time", "timestamp", "partition", "offset", "size", "key", "value", "headers", "transaction"
 )  # fmt: skip
 DEFAULT = "time,key,value"
+# The first column of each list: partition and offset.
+PLACE = "place"
 _ROOTS = ("key", "value", "headers")
 _COLUMNS_MAX = 20
 _SUGGESTED_MAX = 30
@@ -44,6 +46,13 @@ class Cell(NamedTuple):
     kind: str
     text: str
     is_cut: bool = False
+
+    @property
+    def order(self) -> tuple[Any, ...] | None:
+        """What rows are sorted by: numbers before texts; None for a missing value."""
+        if self.kind == "number" and self.text != "null":
+            return (0, msgspec.json.decode(self.text))
+        return None if self.kind in ("missing", "null", "number") else (1, self.text.casefold())
 
 
 class Column(NamedTuple):
@@ -72,6 +81,25 @@ class Column(NamedTuple):
         """Return what a page shows for a column with a path."""
         return _cell(self.content(record))
 
+    def order(self, row: Row) -> tuple[Any, ...] | None:
+        """Return what a row is sorted by: numbers before texts; None for a row without a value."""
+        message = row.message
+        if self.path:
+            return row.cells[self.name].order
+        match self.root:
+            case "size":
+                return (0, row.size)
+            case "partition" | "offset":
+                return (0, getattr(message, self.root))
+            case "time" | "timestamp":
+                return (0, message.timestamp)
+            case "transaction":
+                return None if message.fate == "none" else (1, message.fate)
+            case "headers":
+                return (1, [(name, value.text) for name, value in message.headers])
+        shown = message.key if self.root == "key" else message.value
+        return None if shown.kind == "null" else (1, shown.text.casefold())
+
     def exported(self, record: DecodedRecord) -> Any:
         """Return what a download has for a column with a path: a JSON value, None if missing."""
         content = self.content(record)
@@ -93,6 +121,45 @@ def row_of(record: DecodedRecord, columns: Sequence[Column]) -> Row:
     """Return a row of the list."""
     cells = {column.name: column.cell(record) for column in columns if column.path}
     return Row(record.shown(), record.size, cells)
+
+
+class Order(NamedTuple):
+    """How the found messages are sorted; without a name, they have the order of the search."""
+
+    # A column, or `PLACE`.
+    name: str = ""
+    is_descending: bool = False
+
+    @classmethod
+    def of(cls, text: str) -> Order:
+        """Parse a field of an address: the name, with "-" before it for the largest first."""
+        return cls(text.removeprefix("-"), text.startswith("-"))
+
+    def sort(self, rows: Sequence[Row], columns: Sequence[Column]) -> Sequence[Row]:
+        """Return rows in this order; those without a value come last in both directions."""
+        column = next((each for each in columns if each.name == self.name), None)
+        if self.name == PLACE:
+            orders: list[Any] = [(row.message.partition, row.message.offset) for row in rows]
+        elif column is None:
+            return rows
+        else:
+            orders = [column.order(row) for row in rows]
+        valued = [index for index, order in enumerate(orders) if order is not None]
+        valued.sort(key=orders.__getitem__, reverse=self.is_descending)
+        missing = (index for index, order in enumerate(orders) if order is None)
+        return [rows[index] for index in (*valued, *missing)]
+
+    def after(self, name: str) -> str:
+        """Return the address's field for the header of a column: up, down, and as it was found."""
+        if name != self.name:
+            return name
+        return "" if self.is_descending else f"-{name}"
+
+    def aria(self, name: str) -> str:
+        """Return the value of `aria-sort` for the header of a column; "" for none."""
+        if name != self.name:
+            return ""
+        return "descending" if self.is_descending else "ascending"
 
 
 def parse_columns(text: str) -> list[Column]:

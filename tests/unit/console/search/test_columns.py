@@ -11,6 +11,7 @@ from barnabas.console.search.columns import (
     DEFAULT,
     PLAIN,
     Cell,
+    Order,
     Suggestions,
     parse_columns,
     row_of,
@@ -109,3 +110,42 @@ def test_any_text_is_columns_or_is_refused(text: str) -> None:
         return
     row_of(decoded(b'{"key":{"value":[0]}}'), columns)
     assert parse_columns(",".join(each.name for each in columns)) == columns
+
+
+def sorted_offsets(sort: str, *values: bytes | None) -> list[int]:
+    columns = parse_columns("offset,size,value,value.n")
+    rows = [
+        row_of(decoded(value, offset=offset, partition=-offset % 2), columns)
+        for offset, value in enumerate(values)
+    ]
+    return [row.message.offset for row in Order.of(sort).sort(rows, columns)]
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [
+        ("", [0, 1, 2, 3, 4, 5]),
+        ("gone", [0, 1, 2, 3, 4, 5]),
+        ("-offset", [5, 4, 3, 2, 1, 0]),
+        ("place", [0, 2, 4, 1, 3, 5]),
+        # Numbers by their size, then texts, then messages without the member.
+        ("value.n", [2, 0, 1, 3, 4, 5]),
+        ("-value.n", [3, 1, 0, 2, 4, 5]),
+        # Without a value, a message is the last one in both directions.
+        ("value", [3, 2, 1, 0, 4, 5]),
+        ("-value", [4, 0, 1, 2, 3, 5]),
+        ("size", [5, 4, 0, 2, 1, 3]),
+    ],
+)
+def test_found_messages_are_sorted_by_a_column(sort: str, expected: list[int]) -> None:
+    values = (b'{"n": 9}', b'{"n":  10}', b'{"n":-1}', b'{"n":"text of n"}', b"{}", None)
+    assert sorted_offsets(sort, *values) == expected
+
+
+def test_a_header_sorts_up_then_down_then_in_the_order_of_the_search() -> None:
+    texts = [""]
+    for _ in range(3):
+        texts.append(Order.of(texts[-1]).after("size"))
+    assert texts == ["", "size", "-size", ""]
+    assert [Order.of(each).aria("size") for each in texts] == ["", "ascending", "descending", ""]
+    assert Order.of("-size").after("key") == "key"
