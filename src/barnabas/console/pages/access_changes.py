@@ -35,13 +35,28 @@ def add_acl(client: Client, form: Fields) -> Done:
     """Add an access control entry."""
     acl = _acl(form)
     client.admin.create_acls([acl])
-    return Done(f"added: {_words(acl)}", _PAGE)
+    return Done(f"added: {_words(acl)}", _PAGE, is_reported=lambda own: _is_known(own, acl))
 
 
 def delete_acl(client: Client, form: Fields) -> Done:
     """Delete exactly one access control entry."""
     acl = _acl(form)
-    wanted = AclFilter(
+    wanted = _filter_of(acl)
+    result = client.admin.delete_acls([wanted])[wanted]
+    if isinstance(result, BrokerError):
+        raise result
+    if not result.acls:
+        raise FormError(f"there is no such entry: {_words(acl)}")
+    return Done(f"deleted: {_words(acl)}", _PAGE, is_reported=lambda own: not _is_known(own, acl))
+
+
+def _is_known(client: Client, acl: Acl) -> bool:
+    return bool(client.admin.describe_acls(_filter_of(acl)))
+
+
+def _filter_of(acl: Acl) -> AclFilter:
+    """Return a filter that selects exactly this entry."""
+    return AclFilter(
         resource_type=acl.resource_type,
         resource_name=acl.resource_name,
         principal=acl.principal,
@@ -50,12 +65,6 @@ def delete_acl(client: Client, form: Fields) -> Done:
         host=acl.host,
         pattern_type=acl.pattern_type,
     )
-    result = client.admin.delete_acls([wanted])[wanted]
-    if isinstance(result, BrokerError):
-        raise result
-    if not result.acls:
-        raise FormError(f"there is no such entry: {_words(acl)}")
-    return Done(f"deleted: {_words(acl)}", _PAGE)
 
 
 def preview_acl(_client: Client, form: Fields) -> Preview:
@@ -108,7 +117,8 @@ def set_password(client: Client, form: Fields) -> Done:
     if not form.text("password"):
         raise FormError(f"fill in {form.label('password')}", "password")
     client.admin.alter_scram_credentials([ScramUpsertion(user, mechanism, form.text("password"))])
-    return Done(f"set the password of {user} for {mechanism.name}", _PAGE)
+    text = f"set the password of {user} for {mechanism.name}"
+    return Done(text, _PAGE, is_reported=lambda own: _has_password(own, user, mechanism))
 
 
 def delete_user(client: Client, form: Fields) -> Done:
@@ -116,7 +126,13 @@ def delete_user(client: Client, form: Fields) -> Done:
     user = form.required("user")
     mechanism = _named(ScramMechanism, form, "mechanism")
     client.admin.alter_scram_credentials(deletions=[ScramDeletion(user, mechanism)])
-    return Done(f"deleted {user} for {mechanism.name}", _PAGE)
+    text = f"deleted {user} for {mechanism.name}"
+    return Done(text, _PAGE, is_reported=lambda own: not _has_password(own, user, mechanism))
+
+
+def _has_password(client: Client, user: str, mechanism: ScramMechanism) -> bool:
+    found = client.admin.describe_scram_credentials([user]).get(user, [])
+    return isinstance(found, list) and any(each.mechanism is mechanism for each in found)
 
 
 def preview_user(_client: Client, form: Fields) -> Preview:

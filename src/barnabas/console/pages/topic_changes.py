@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.partitions.move_progress import known_sizes
 from barnabas.client.admin.partitions import ElectionType
-from barnabas.client.errors import ClientError
+from barnabas.client.errors import ClientError, UnknownTopicError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.users import Role
 from barnabas.console.forms import FormError
@@ -26,7 +26,11 @@ def add_partitions(client: Client, form: Fields) -> Done:
     error = client.create_partitions({name: count}, raise_errors=False)[name]
     if error is not None:
         raise FormError(str(error), "partitions") from error
-    return Done(f"{name} has {count} partitions", link("/topic", name=name))
+    return Done(
+        f"{name} has {count} partitions",
+        link("/topic", name=name),
+        is_reported=lambda own: len(own.describe_topics([name])[name].partitions) >= count,
+    )
 
 
 def preview_partitions(client: Client, form: Fields) -> Preview:
@@ -52,7 +56,15 @@ def delete_topic(client: Client, form: Fields) -> Done:
     error = client.delete_topics([name], raise_errors=False)[name]
     if error is not None:
         raise error
-    return Done(f"deleted topic {name}", "/topics")
+    return Done(f"deleted topic {name}", "/topics", is_reported=lambda own: _is_gone(own, name))
+
+
+def _is_gone(client: Client, name: str) -> bool:
+    try:
+        client.describe_topics([name], may_be_new=False)
+    except UnknownTopicError:
+        return True
+    return False
 
 
 def preview_deletion(client: Client, form: Fields) -> Preview:
