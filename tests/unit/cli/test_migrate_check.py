@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from barnabas.cli.migrate.commands import migrate
 from barnabas.protocol.records.topics import ConfigRecord
 from barnabas.raft.log.metadata_log import FirstContent, format_metadata_directory
+from barnabas.record.builder import BatchBuilder
 from barnabas.runtime.disk import RealDisk
 from barnabas.server.startup.features import BOOTSTRAP_FEATURES
 from barnabas.storage.files.metadata_files import MetaProperties
@@ -278,6 +279,20 @@ def test_a_tiered_topic_stops_the_move(tmp_path: Path) -> None:
     status, found = check(tmp_path / "data")
     assert status == 1
     assert any("old-orders" in text for text in found["stops"])
+
+
+def test_records_of_a_newer_metadata_log_stop_the_move(tmp_path: Path) -> None:
+    file = node(tmp_path)
+    batch = BatchBuilder(leader_epoch=1)
+    # Frame version 1, type 120, version 0.
+    batch.append(0, None, b"\x01\x78\x00")
+    log = tmp_path / "data" / "__cluster_metadata-0" / "00000000000000000000.log"
+    log.write_bytes(batch.build())
+    status, found = check(file)
+    assert status == 1
+    (only,) = found["stops"]
+    assert "no metadata record has the type 120" in only
+    assert "newer Barnabas" in only
 
 
 def test_a_directory_of_another_machine_is_named_as_not_examined(tmp_path: Path) -> None:

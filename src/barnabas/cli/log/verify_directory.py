@@ -184,13 +184,22 @@ def topics_with_config(path: str, key: str, fits: Callable[[str], bool]) -> froz
     """
     return frozenset(
         record.resource_name
-        for record in _config_records(f"{path}/{_METADATA_LOG}")
-        if record.resource_type == _TOPIC and record.name == key and fits(record.value or "")
+        for record in _metadata_records(path)
+        if isinstance(record, ConfigRecord)
+        and (record.resource_type, record.name) == (_TOPIC, key)
+        and fits(record.value or "")
     )
 
 
-def _config_records(directory: str) -> Iterator[ConfigRecord]:
-    disk = RealDisk()
+def unknown_records(path: str) -> list[str]:
+    """Return why metadata records of a data directory cannot be decoded, each reason once."""
+    problems = (str(each) for each in _metadata_records(path) if isinstance(each, ProtocolError))
+    return sorted(set(problems))
+
+
+def _metadata_records(path: str) -> Iterator[object]:
+    """Yield the records of the metadata log and its snapshots; an error for an unknown one."""
+    disk, directory = RealDisk(), f"{path}/{_METADATA_LOG}"
     if not disk.is_directory(directory):
         return
     for name in disk.list(directory):
@@ -204,15 +213,20 @@ def _config_records(directory: str) -> Iterator[ConfigRecord]:
             continue
 
 
-def _in_file(file: ReadOnlyFile) -> Iterator[ConfigRecord]:
+def _in_file(file: ReadOnlyFile) -> Iterator[object]:
     for batch in SegmentScan(file):
         if not batch.crc_is_right or batch.header.is_control:
             continue
         try:
             for record in records_of(batch.data, 0, batch.header):
-                decoded, _ = decode_metadata_record(record.value or b"")
-                if isinstance(decoded, ConfigRecord):
-                    yield decoded
-        except (CorruptBatchError, ProtocolError):
+                yield _decoded(record.value or b"")
+        except CorruptBatchError:
             # Other commands report damage of the metadata log.
             continue
+
+
+def _decoded(value: bytes) -> object:
+    try:
+        return decode_metadata_record(value)[0]
+    except ProtocolError as error:
+        return error

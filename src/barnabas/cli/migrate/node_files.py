@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import counted, some
 from barnabas.cli.log.segment_files import METADATA_TOPIC, is_locked, needs_recovery
-from barnabas.cli.log.verify_directory import topics_with_config
+from barnabas.cli.log.verify_directory import topics_with_config, unknown_records
 from barnabas.raft.log.metadata_check import MetadataDamagedError, check_metadata
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.process import environment
@@ -324,6 +324,11 @@ def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> 
     # A running broker changes the files of the metadata log.
     if not is_running and not _has_intact_metadata(path, found):
         return
+    if unknown := unknown_records(path):
+        found.wrong(
+            f"{path} has metadata records that this version does not know: {some(unknown)}",
+            "a newer Apache Kafka wrote them: move the node with a newer Barnabas",
+        )
     _check_tiered_topics(path, found)
     if is_running:
         state = "in use: stop the broker before the move"
