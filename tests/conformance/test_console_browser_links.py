@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 
 from barnabas import Client
 from barnabas.console.settings import ConsoleSettings
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
 from conformance.console_process import HOSTILE, running_console
 from conformance.console_user import ConsoleUser
-from conformance.linked_clusters import LINK, SECONDS, Linked
+from conformance.linked_clusters import LINK, SECONDS, Linked, commit_offset
 from console_in_process import ConsoleInProcess, table_rows
 from tools.chromium import IS_INSTALLED, Chromium
 from waiting import eventually, eventually_equal
@@ -159,9 +159,7 @@ def test_a_mirror_is_promoted_only_with_the_offsets_of_groups_or_by_choice(
     member = Consumer({"bootstrap.servers": linked.target, "group.id": "readers"})
     member.subscribe(["grouped"])
     eventually(lambda: member.poll(1) is not None or bool(member.assignment()))
-    consumer = Consumer({"bootstrap.servers": linked.source, "group.id": "readers"})
-    consumer.commit(offsets=[TopicPartition("grouped", 0, 3)], asynchronous=False)
-    consumer.close()
+    commit_offset(linked.source, "readers", "grouped", 3)
 
     def refusal() -> str:
         return console.change("/link/promote", name=LINK, confirmed=1).text
@@ -181,9 +179,7 @@ def test_the_offsets_of_groups_are_copied_once_more_before_a_promotion(
     linked: Linked, console: ConsoleInProcess
 ) -> None:
     mirror(linked, "copied", "followers")
-    consumer = Consumer({"bootstrap.servers": linked.source, "group.id": "followers"})
-    consumer.commit(offsets=[TopicPartition("copied", 0, 3)], asynchronous=False)
-    consumer.close()
+    commit_offset(linked.source, "followers", "copied", 3)
     promoted(console, confirmed=1)
     with Client(linked.target) as client:
         assert client.committed("followers", [("copied", 0)])["copied", 0].offset == 3

@@ -18,7 +18,14 @@ from confluent_kafka.admin import NewPartitions
 from barnabas import Client
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
 from conformance.cli_shell import Shell
-from conformance.linked_clusters import LINK, SECONDS, Linked, batch_bytes, read_all
+from conformance.linked_clusters import (
+    LINK,
+    SECONDS,
+    Linked,
+    batch_bytes,
+    commit_offset,
+    read_all,
+)
 from conformance.secured_broker import SecuredBroker
 from selection import nightly_unless
 from waiting import eventually, eventually_equal
@@ -310,9 +317,7 @@ def test_a_forced_promotion_names_the_groups_whose_offsets_are_missing(
     member.subscribe([topic])
     eventually(lambda: member.poll(1) is not None or bool(member.assignment()))
     for group in ("readers", "others"):
-        consumer = Consumer({"bootstrap.servers": linked.source, "group.id": group})
-        consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
-        consumer.close()
+        commit_offset(linked.source, group, topic, 7)
     other = Consumer({"bootstrap.servers": linked.target, "group.id": "others"})
     eventually_equal(lambda: other.committed([TopicPartition(topic, 0)], SECONDS)[0].offset, 7)
     done = linked.shell.run("links", "promote", LINK, "--force")

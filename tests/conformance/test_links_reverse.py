@@ -12,7 +12,14 @@ from barnabas import Client
 from barnabas.cli.links.reversal import Clusters, NewMirrors
 from barnabas.replication.links.link_table import SOURCE_CLUSTER_ID, TOPICS
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
-from conformance.linked_clusters import LINK, SECONDS, Linked, batch_bytes, read_all
+from conformance.linked_clusters import (
+    LINK,
+    SECONDS,
+    Linked,
+    batch_bytes,
+    commit_offset,
+    read_all,
+)
 from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:
@@ -67,12 +74,6 @@ def own_config(linked: Linked) -> str:
     return str(file)
 
 
-def commit(bootstrap: str, topic: str, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
-    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-    consumer.close()
-
-
 def committed(bootstrap: str, topic: str) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
     (found,) = consumer.committed([TopicPartition(topic, 0)], SECONDS)
@@ -104,7 +105,7 @@ def test_a_topic_moves_to_its_mirror_and_back(
     linked.produce(topic, values("first", 50), **{"enable.idempotence": True})
     linked.produce_in_transaction(topic, values("committed", 5), commit=True)
     linked.produce_in_transaction(topic, values("aborted", 5), commit=False)
-    commit(linked.source, topic, 10)
+    commit_offset(linked.source, GROUP, topic, 10)
     linked.await_mirrored(topic, 2)
     linked.shell.ok("links", "promote", LINK)
     back.produce(topic, values("second", 50), **{"enable.idempotence": True})
@@ -120,7 +121,7 @@ def test_a_topic_moves_to_its_mirror_and_back(
     back.create_topic(f"{topic}-later")
     back.produce(f"{topic}-later", values("later", 5))
     back.await_mirrored(f"{topic}-later")
-    commit(linked.target, topic, 20)
+    commit_offset(linked.target, GROUP, topic, 20)
     before = read_all(linked.target, topic)
     linked.shell.ok("links", "failback", LINK)
 

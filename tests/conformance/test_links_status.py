@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.cli.links.mirrors import find_lags, read_table
 from barnabas.client.facade import Client
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
-from conformance.linked_clusters import LINK, SECONDS, Linked
+from conformance.linked_clusters import LINK, SECONDS, Linked, commit_offset
 from loop_turns import loop_turns
 from waiting import eventually, eventually_equal
 
@@ -156,9 +155,7 @@ def test_copied_groups_have_the_time_of_the_last_copy(linked: Linked, topic: str
     linked.produce(topic, [f"record-{number}" for number in range(10)])
     linked.create_link(topic, group)
     linked.await_mirrored(topic)
-    consumer = Consumer({"bootstrap.servers": linked.source, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
-    consumer.close()
+    commit_offset(linked.source, group, topic, 7)
 
     def copied() -> int | None:
         (found,) = linked.described()["groups"] or [{"copied_ms": None}]

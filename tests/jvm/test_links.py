@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
-from conformance.linked_clusters import LINK, SECONDS, Linked, batch_bytes, read_all
+from conformance.linked_clusters import LINK, SECONDS, Linked, batch_bytes, commit_offset, read_all
 from jvm.kafka_process import KafkaProcess
 from waiting import eventually_equal
 
@@ -45,9 +45,7 @@ def test_a_mirror_of_apache_kafka_has_its_bytes_and_group_offsets(
         linked.produce("orders", values, **{"compression.type": compression})
     linked.produce_in_transaction("orders", ["committed"] * 5, commit=True)
     linked.produce_in_transaction("orders", ["aborted"] * 5, commit=False)
-    consumer = Consumer({"bootstrap.servers": source.bootstrap, "group.id": "readers"})
-    consumer.commit(offsets=[TopicPartition("orders", 0, 20)], asynchronous=False)
-    consumer.close()
+    commit_offset(source.bootstrap, "readers", "orders", 20)
     linked.await_mirrored("orders", 2)
     source.stop()
     source.start()

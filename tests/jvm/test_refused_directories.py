@@ -79,7 +79,7 @@ REFUSALS = {
         meta(SECOND, "cluster.id=", f"cluster.id={OTHER_CLUSTER}\n#"), "several clusters"
     ),
     "second a copy": Refusal(second_is_a_copy, "have the same directory.id"),
-    "no version": Refusal(meta(FIRST, "version=1", ""), "has version '0'"),
+    "no version": Refusal(meta(FIRST, "version=1", ""), "lacks version"),
     "later version": Refusal(meta(SECOND, "version=1", "version=2"), "has version '2'"),
     "no cluster": Refusal(meta(FIRST, "cluster.id", "cluster"), "lacks cluster.id"),
     "no number": Refusal(meta(SECOND, "node.id=1", "node.id=one"), "cannot be read"),
