@@ -37,7 +37,7 @@ _NIGHTLY = "pytest.mark.nightly"
 _ANY_KAFKA = re.compile(rf"{_KAFKA}([ -](3\.9|classic|consumer))?")
 
 # A limit for the sum of the seconds in `durations.txt` of all files that `make check` runs.
-CHECK_S_MAX = 8_850
+CHECK_S_MAX = 9_200
 
 # Folders whose tests start no servers, or only a few, and do not use Apache Kafka.
 SHORT_FOLDERS = ("property", "simulation", "storms", "unit")

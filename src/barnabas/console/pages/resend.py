@@ -41,8 +41,6 @@ class _Source(NamedTuple):
 _SOURCES: tuple[Column[_Source], ...] = (
     Column("place", "Offset", lambda row: (row.record.partition, row.record.offset)),
     Column("time", "Time", lambda row: row.record.timestamp, style="time"),
-    Column("key", "Key", lambda row: row.shown.key.text, style="value"),
-    Column("value", "Value", lambda row: row.shown.value.text, style="value"),
     Column("size", "Size", lambda row: record_size(row.record), "size"),
     Column(
         "headers",
@@ -50,6 +48,8 @@ _SOURCES: tuple[Column[_Source], ...] = (
         lambda row: ", ".join(name for name, _ in row.record.headers),
         "name",
     ),
+    Column("key", "Key", lambda row: row.shown.key.text, style="value"),
+    Column("value", "Value", lambda row: row.shown.value.text, style="value"),
 )
 
 

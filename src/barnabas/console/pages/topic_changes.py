@@ -9,6 +9,7 @@ from barnabas.client.admin.partitions import ElectionType
 from barnabas.client.errors import ClientError, UnknownTopicError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.console.access.users import Role
+from barnabas.console.formats import number
 from barnabas.console.forms import FormError
 from barnabas.console.pages.change import Done, Preview, change
 from barnabas.console.rendering import link
@@ -129,7 +130,7 @@ def preview_purge(client: Client, form: Fields) -> Preview:
             rows.append((each.partition, each.start, after, gone, share if gone else 0))
     total = sum(limits[each.partition] - each.start for each in spans if each.partition in limits)
     return Preview(
-        f"Delete {total} records of {name}?",
+        f"Delete {number(total)} records of {name}?",
         "Delete them",
         columns_of(
             "Partition",
