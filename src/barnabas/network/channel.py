@@ -310,21 +310,12 @@ class Channel(FramedHandler):
         elif reason is None:
             detail = f"{self.address}: {error or 'closed by the broker'}"
             reason = NetworkError(NetworkErrorKind.DISCONNECTED, detail)
-        failed = deque(self._pending.values())
+        calls = deque(partial(each.on_response, None, reason) for each in self._pending.values())
+        if self._is_logged_in:
+            calls.append(partial(self._on_closed, self, reason))
         self._pending.clear()
         self._timeouts.close()
-        self._fail(failed, reason)
-
-    def _fail(self, failed: deque[_Pending], reason: NetworkError) -> None:
-        """Fail requests, then notify the owner. An exception of a callback does not skip others."""
-        try:
-            while failed:
-                failed.popleft().on_response(None, reason)
-        finally:
-            if failed:
-                self._timer.call_soon(partial(self._fail, failed, reason))
-            elif self._is_logged_in:
-                self._on_closed(self, reason)
+        call_each(self._timer, calls)
 
     def _on_failed(self, error: OSError) -> None:
         self._connecting = None
@@ -352,3 +343,13 @@ class Channel(FramedHandler):
             self._why = NetworkError(NetworkErrorKind.DISCONNECTED, detail)
         self.abort()
         pending.on_response(None, timed_out)
+
+
+def call_each(timer: Timer, calls: deque[partial[None]]) -> None:
+    """Call functions in order. If one raises, the rest follows in the next turn of the loop."""
+    try:
+        while calls:
+            calls.popleft()()
+    finally:
+        if calls:
+            timer.call_soon(partial(call_each, timer, calls))

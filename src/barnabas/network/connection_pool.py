@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from barnabas.network.channel import Channel, ChannelDependencies
+from barnabas.network.channel import Channel, ChannelDependencies, call_each
 from barnabas.network.frame_buffers import FrameBuffers
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.network.network_error import NetworkError, NetworkErrorKind
@@ -240,16 +240,6 @@ class ConnectionPool:
             self._watch_idle(slot, channel, rest_ms)
 
     def _report(self, slot: _Slot, channel: Channel | None, error: NetworkError | None) -> None:
-        waiting, slot.waiting = deque(slot.waiting), []
-        self._call(waiting, channel, error)
-
-    def _call(
-        self, waiting: deque[OnReady], channel: Channel | None, error: NetworkError | None
-    ) -> None:
-        """Call the waiting callers. An exception of one does not skip the others."""
-        try:
-            while waiting:
-                waiting.popleft()(channel, error)
-        finally:
-            if waiting:
-                self._dependencies.timer.call_soon(partial(self._call, waiting, channel, error))
+        waiting, slot.waiting = slot.waiting, []
+        calls = deque(partial(on_ready, channel, error) for on_ready in waiting)
+        call_each(self._dependencies.timer, calls)
