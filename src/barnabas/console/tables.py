@@ -291,9 +291,16 @@ def _sorted(rows: Sequence[T], by: Column[T] | None, is_descending: bool) -> Seq
     """Return the rows in order; rows without a value come last in both directions."""
     if by is None or by.value is None:
         return rows
-    values = [
-        value.casefold() if isinstance(value, str) else value for value in map(by.value, rows)
-    ]
+    values = map(by.value, rows)
+    return in_order(
+        rows,
+        [value.casefold() if isinstance(value, str) else value for value in values],
+        is_descending=is_descending,
+    )
+
+
+def in_order(rows: Sequence[T], values: Sequence[Any], *, is_descending: bool) -> list[T]:
+    """Return rows in the order of their values; those of None come last in both directions."""
     valued = [index for index, value in enumerate(values) if value is not None]
     valued.sort(key=values.__getitem__, reverse=is_descending)
     without = [index for index, value in enumerate(values) if value is None]

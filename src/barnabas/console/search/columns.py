@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from barnabas.console.forms import FormError
+from barnabas.console.tables import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -144,10 +145,7 @@ class Order(NamedTuple):
             return rows
         else:
             orders = [column.order(row) for row in rows]
-        valued = [index for index, order in enumerate(orders) if order is not None]
-        valued.sort(key=orders.__getitem__, reverse=self.is_descending)
-        missing = (index for index, order in enumerate(orders) if order is None)
-        return [rows[index] for index in (*valued, *missing)]
+        return in_order(rows, orders, is_descending=self.is_descending)
 
     def after(self, name: str) -> str:
         """Return the address's field for the header of a column: up, down, and as it was found."""
