@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 METADATA_TOPIC = "__cluster_metadata"
+METADATA_LOG = f"{METADATA_TOPIC}-0"
 _BLOCK_BYTES = 1 << 20
 _LENGTH_MIN = HEADER_SIZE - LOG_OVERHEAD
 # The smallest message of format 0.

@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.cli.log.segment_files import (
+    METADATA_LOG,
     METADATA_TOPIC,
     ReadOnlyFile,
     SegmentScan,
@@ -163,43 +164,34 @@ def _check_offsets(
         findings.problem(f"{top}/{LOG_START_OFFSETS}", what, remedy)
 
 
-_METADATA_LOG = "__cluster_metadata-0"
 _SUFFIXES = (".log", ".checkpoint")
 _TOPIC = 2
 
 
 def compacted_topics(path: str) -> frozenset[str]:
     """Return the topics that have or had a `cleanup.policy` with compaction."""
-    return topics_with_config(path, "cleanup.policy", lambda value: "compact" in value)
+    return frozenset(
+        record.resource_name
+        for record in metadata_records(path)
+        if isinstance(record, ConfigRecord)
+        and is_of_topic(record, "cleanup.policy")
+        and "compact" in (record.value or "")
+    )
 
 
-def topics_with_config(path: str, key: str, fits: Callable[[str], bool]) -> frozenset[str]:
-    """Return the topics that have or had such a value of a config.
+def is_of_topic(record: ConfigRecord, key: str) -> bool:
+    """Return whether a record sets a key of a topic."""
+    return record.resource_type == _TOPIC and record.name == key
+
+
+def metadata_records(path: str) -> Iterator[object]:
+    """Yield the records of the metadata log and its snapshots; an error for an unknown one.
 
     Args:
         path: the data directory. Parts of its metadata log that are missing or damaged count as
             empty.
-        key: name of the config.
-        fits: returns whether a value is meant; an empty text is no value.
     """
-    return frozenset(
-        record.resource_name
-        for record in _metadata_records(path)
-        if isinstance(record, ConfigRecord)
-        and (record.resource_type, record.name) == (_TOPIC, key)
-        and fits(record.value or "")
-    )
-
-
-def unknown_records(path: str) -> list[str]:
-    """Return why metadata records of a data directory cannot be decoded, each reason once."""
-    problems = (str(each) for each in _metadata_records(path) if isinstance(each, ProtocolError))
-    return sorted(set(problems))
-
-
-def _metadata_records(path: str) -> Iterator[object]:
-    """Yield the records of the metadata log and its snapshots; an error for an unknown one."""
-    disk, directory = RealDisk(), f"{path}/{_METADATA_LOG}"
+    disk, directory = RealDisk(), f"{path}/{METADATA_LOG}"
     if not disk.is_directory(directory):
         return
     for name in disk.list(directory):

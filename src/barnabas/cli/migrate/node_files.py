@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import counted, some
-from barnabas.cli.log.segment_files import METADATA_TOPIC, is_locked, needs_recovery
-from barnabas.cli.log.verify_directory import topics_with_config, unknown_records
+from barnabas.cli.log.segment_files import METADATA_LOG, is_locked, needs_recovery
+from barnabas.cli.log.verify_directory import is_of_topic, metadata_records
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.records.topics import ConfigRecord
 from barnabas.raft.log.metadata_check import MetadataDamagedError, check_metadata
 from barnabas.runtime.disk import RealDisk
 from barnabas.runtime.process import environment
@@ -51,7 +53,6 @@ _ROLES = "process.roles"
 _LISTENER_KEYS = ("listeners", "controller.listener.names")
 _ZOOKEEPER = "zookeeper."
 _DIRECTORY_KEYS = ("log.dir", "log.dirs")
-_METADATA_LOG = f"{METADATA_TOPIC}-0"
 _AS_USER = "run the check as the user of the broker"
 _REPORTERS = ("metric.reporters", "kafka.metrics.reporters")
 _JMX_REPORTER = "org.apache.kafka.common.metrics.JmxReporter"
@@ -324,12 +325,7 @@ def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> 
     # A running broker changes the files of the metadata log.
     if not is_running and not _has_intact_metadata(path, found):
         return
-    if unknown := unknown_records(path):
-        found.wrong(
-            f"{path} has metadata records that this version does not know: {some(unknown)}",
-            "a newer Apache Kafka wrote them: move the node with a newer Barnabas",
-        )
-    _check_tiered_topics(path, found)
+    _check_records(path, found)
     if is_running:
         state = "in use: stop the broker before the move"
     elif needs_recovery(path):
@@ -342,20 +338,36 @@ def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> 
 def _has_intact_metadata(path: str, found: Diagnosis) -> bool:
     """Report damage of the metadata log for which a start refuses the directory."""
     try:
-        check_metadata(RealDisk(), f"{path}/{_METADATA_LOG}", None)
+        check_metadata(RealDisk(), f"{path}/{METADATA_LOG}", None)
     except MetadataDamagedError as error:
         found.wrong(str(error), "do so before the move, and start Apache Kafka on it once")
         return False
     except OSError as error:
-        found.unexamined(f"{path}/{_METADATA_LOG}: {error.strerror}", _AS_USER)
+        found.unexamined(f"{path}/{METADATA_LOG}: {error.strerror}", _AS_USER)
         return False
     return True
 
 
-def _check_tiered_topics(path: str, found: Diagnosis) -> None:
-    names = sorted(topics_with_config(path, TIERED_TOPIC_KEY, lambda value: value == "true"))
-    if names:
-        report_tiered_topics(names, found)
+def _check_records(path: str, found: Diagnosis) -> None:
+    """Report metadata records of a newer version, and topics that are or were tiered."""
+    unknown: set[str] = set()
+    tiered: set[str] = set()
+    for record in metadata_records(path):
+        if isinstance(record, ProtocolError):
+            unknown.add(str(record))
+        elif (
+            isinstance(record, ConfigRecord)
+            and is_of_topic(record, TIERED_TOPIC_KEY)
+            and record.value == "true"
+        ):
+            tiered.add(record.resource_name)
+    if unknown:
+        found.wrong(
+            f"{path} has metadata records that this version does not know: {some(sorted(unknown))}",
+            "a newer Apache Kafka wrote them: move the node with a newer Barnabas",
+        )
+    if tiered:
+        report_tiered_topics(sorted(tiered), found)
 
 
 def report_tiered_topics(names: list[str], found: Diagnosis) -> None:
