@@ -6,44 +6,38 @@ There: `links promote` with a transaction that is open in the source, then `link
 
 from __future__ import annotations
 
-import threading
 import time
 
 from chaos.links.comparison import differences
 from chaos.links.ledger import HangingTransaction
 from chaos.links.link_stress import LINK, LinkStress, Side
 from chaos.links.linked_load import LinkedLoad
+from chaos.load import Worker
 from chaos.stress import HEAL_TIMEOUT_S
 
 # A node is killed within this time after the begin of a command.
 _DISTURBED_WITHIN_S = 4.0
 
 
-class _KilledNode:
+class _KilledNode(Worker):
     """Kills a random broker of a cluster while a command runs, and starts it again."""
 
     def __init__(self, side: Side, clusters: LinkStress) -> None:
+        super().__init__("killer")
         self._node = clusters.rng.choice(side.cluster.brokers)
         self._stress = side.stress
         self._delay_s = clusters.rng.random() * _DISTURBED_WITHIN_S
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self._stress.may_end.add(self._node.node_id)
-        self._thread.start()
+        self.start()
 
     def _run(self) -> None:
-        try:
-            time.sleep(self._delay_s)
-            self._node.kill()
-            self._node.start()
-        except BaseException as error:  # noqa: BLE001 - raised again by `join`
-            self._error = error
+        time.sleep(self._delay_s)
+        self._node.kill()
+        self._node.start()
 
-    def join(self) -> str:
-        """Wait until the node runs again; return a description."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
+    def describe(self) -> str:
+        """Wait until the node runs again; return what happened."""
+        self.join()
         self._stress.may_end.discard(self._node.node_id)
         return f"node {self._node.node_id} killed after {self._delay_s:.1f} s"
 
@@ -109,7 +103,7 @@ def _repeat(clusters: LinkStress, disturbed: Side | None, *words: str) -> None:
         done = clusters.shell.run_in_process("links", *words)
         if killed is not None:
             assert disturbed is not None
-            clusters.notes.append(f"{words[0]}: {disturbed.name} cluster, {killed.join()}")
+            clusters.notes.append(f"{words[0]}: {disturbed.name} cluster, {killed.describe()}")
         elif done.returncode:
             is_expected = disturbed is not None and time.monotonic() < deadline
             assert is_expected, f"{words}: {done.stderr}\n{done.stdout}"
