@@ -269,7 +269,7 @@ def test_a_client_logs_in_writes_and_reads(
 @pytest.mark.parametrize(
     "change",
     nightly_unless(
-        lambda each: "password" in each, [{"password": "wrong"}, {"username": "nobody"}]
+        lambda each: "password" in each, [{"password": "wrong"}, {"username": "absent"}]
     ),
 )
 def test_a_client_is_refused(

@@ -213,10 +213,10 @@ class NewMirrors:
         changes[setting_name(self._link, STATE)] = str(MirrorState.ACTIVE)
         link = self._table.links.get(self._link)
         if self._unmirrored:
-            policy = TruncationPolicy.STOP if link is None else link.on_truncation
-            if link is not None and link.next_on_truncation is not None:
-                # An interrupted command has changed the policy.
-                policy = link.next_on_truncation
+            policy = TruncationPolicy.STOP
+            if link is not None:
+                # An interrupted command may have changed the policy.
+                policy = link.next_on_truncation or link.on_truncation
             changes[setting_name(self._link, ON_TRUNCATION)] = str(TruncationPolicy.FOLLOW)
             changes[setting_name(self._link, NEXT_ON_TRUNCATION)] = str(policy)
         change(self._target, changes)

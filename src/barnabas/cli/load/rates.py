@@ -136,7 +136,7 @@ class Sampler:
         self._client = client
         self._ages = ages
         self._metrics = tuple(metrics)
-        # Those that have answered.
+        # Those of `_metrics` that have answered.
         self._answered: set[str] = set()
         self._queries = tuple(queries)
         self._internal = internal

@@ -158,7 +158,7 @@ class LinkManager:
                 self._logged.pop(name, None)
             except AssertionError:
                 raise
-            except Exception as error:  # noqa: BLE001 - the other links go on
+            except Exception as error:  # noqa: BLE001 - a faulty link must not stop others
                 self._retry_later()
                 if self._logged.get(name) != str(error):
                     self._logged[name] = str(error)
@@ -215,7 +215,7 @@ class LinkManager:
                 link.check(self.table, manages_topics=manages_topics)
             except AssertionError:
                 raise
-            except Exception:  # noqa: BLE001 - the other links go on
+            except Exception:  # noqa: BLE001 - a faulty link must not stop others
                 _log.exception("Unexpected error in a link: link=%s", link.definition.name)
 
     @property

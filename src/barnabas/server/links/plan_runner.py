@@ -67,7 +67,7 @@ class _Run:
             on_done = receiver(key)
             try:
                 start(on_done)
-            except Exception as error:  # noqa: BLE001 - otherwise the plan would never end
+            except Exception as error:  # noqa: BLE001 - the plan waits for each call
                 on_done(None, _unexpected(error))
 
 
