@@ -375,7 +375,7 @@ class Connection(FramedHandler):
         self._output.extend(chunks)
         if slots and slots[0].has_response:
             self._release_held()
-        if not slots and not (self._receiving and self._splitter.has_more):
+        if not slots and not (self._receiving and self._has_more):
             # No other response of this turn can be added: send this one before the remaining work
             # of the turn.
             is_sent = self.flush()
@@ -391,6 +391,11 @@ class Connection(FramedHandler):
         if self._paused:
             self._maybe_resume()
             self._maybe_close()
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether more requests of this read, or deferred ones, follow."""
+        return self._splitter.has_more or self._deferred is not None
 
     def _hold(
         self, slot: ResponseSlot, chunks: Sequence[Chunk], times: ResponseTimes | None
@@ -551,8 +556,28 @@ class Connection(FramedHandler):
             self._timer.call_soon(self._process_deferred)
 
     def _process_deferred(self) -> None:
-        """Process deferred requests until the share is used up or the connection pauses again."""
+        """Process deferred requests until the share is used up or the connection pauses again.
+
+        As after a read, work of several requests is collected, and their responses leave together.
+        """
         self._is_processing_scheduled = False
+        frames: list[memoryview] = []
+        self._receiving = True
+        try:
+            self._process_share(frames)
+        finally:
+            if self.is_pipelined:
+                self.is_pipelined = False
+                self.do_collected()
+            self._share_ends_ms = inf
+            self._receiving = False
+            for frame in frames:
+                frame.release()
+        if self._output and self.is_open:
+            self.flush_collected()
+
+    def _process_share(self, frames: list[memoryview]) -> None:
+        """Process deferred requests for the share of a turn, and keep their frames in `frames`."""
         share_ends_ms = self._clock.monotonic_ms() + SHARE_MS
         while self._paused == _DEFERRED and self.is_open:
             deferred = self._deferred
@@ -563,11 +588,15 @@ class Connection(FramedHandler):
             if self._slots and self._must_wait(deferred.group_of_first()):
                 return
             frame, received_ms = deferred.take()
-            with frame:
-                if deferred.is_empty:
-                    self._deferred = None
-                    self._resume(_DEFERRED)
-                self._process(frame, received_ms)
+            frames.append(frame)
+            if deferred.is_empty:
+                self._deferred = None
+                self._resume(_DEFERRED)
+            elif not self.is_pipelined:
+                self.is_pipelined = True
+                # The local time of collected requests begins when the first one may be processed.
+                self._share_ends_ms = max(received_ms, self._turn_ms) + SHARE_MS
+            self._process(frame, received_ms)
 
     def _process(self, frame: memoryview, received_ms: float) -> None:
         self.requests += 1

@@ -13,18 +13,17 @@ large batches are read in slices of a limited size, and a record has a limited n
 
 from __future__ import annotations
 
-import sys
 from functools import lru_cache
-from itertools import chain, islice
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from itertools import chain, compress, islice
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.record.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from barnabas.record.compiled import UNREADABLE, compiled_reader
-from barnabas.record.record import INT_BYTES_MAX, CorruptBatchError, read_varint, varint
+from barnabas.record.record import CorruptBatchError, read_varint, varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.record.batch import Buffer
     from barnabas.record.compiled import CompiledRecord
@@ -39,20 +38,20 @@ SLICE_RECORDS = 500
 # Headers of a record, at most: as many as AT_ONCE_BYTES can contain.
 HEADERS_MAX = AT_ONCE_BYTES // 2
 
-# Runs are tried in batches with this number of records, because each run costs a few microseconds.
-_RUNS_COUNT_MIN = 500
+# Shapes are tried in batches with this number of records, and runs in batches with more, because
+# each run costs a few microseconds.
+_SHAPE_COUNT_MIN, _RUNS_COUNT_MIN = 8, 48
+# Bytes of a record before its key, if its length has two bytes and its key is short.
+_START_BYTES = 6
 # Minimum records of a run, except for the last one.
 _RUN_MIN = 32
-# The first run is compared up to this number of records. A complete run doubles the limit.
-_RUN_LIMIT = 256
-# Number of records whose length is compared before a run is tried.
-_PROBES = 4
+# Bytes or records that are compared column by column before the next ones.
+_BLOCK_BYTES, _BLOCK_RECORDS = 64 << 10, 256
+# Number of the later record whose length is compared before a run is tried.
+_PROBE = 3
 # Bytes of a varint except for its last byte.
 _CONTINUING = bytes(range(0x80, 0x100))
-# Maximum bytes of a timestamp delta in a run: 8 seconds.
-_TIME_BYTES_MAX = 2
-# Positions of the first and second byte of a varint in an unsigned number of this machine.
-_FIRST, _SECOND = (0, 1) if sys.byteorder == "little" else (1, 0)
+_BYTES = bytes(range(0x100))
 
 _offset_of = attrgetter("offset")
 _timestamp_of = attrgetter("timestamp")
@@ -73,8 +72,12 @@ def largest_timestamp(batch: memoryview, header: BatchHeader) -> int | None:
     count = header.record_count
     if count > AT_ONCE_RECORDS:
         return None
-    if count >= _RUNS_COUNT_MIN:
-        largest = _largest_of_runs(batch, header)
+    if count >= _SHAPE_COUNT_MIN:
+        largest = (
+            _largest_of_shape(batch, header)
+            if len(batch) <= AT_ONCE_BYTES
+            else _largest_of_runs(batch, header, [])
+        )
         if largest is not None:
             return largest
     reader = compiled_reader()
@@ -201,121 +204,281 @@ def _record_sizes() -> list[list[int | None]]:
     return rows
 
 
-def _largest_of_runs(batch: memoryview, header: BatchHeader) -> int | None:
-    """Return the largest timestamp of records that form long runs; None if they do not."""
-    position, count = HEADER_SIZE, header.record_count
-    index, limit, largest = 0, _RUN_LIMIT, 0
+class _Run(NamedTuple):
+    """Records of one frame that follow each other."""
+
+    frame: _Frame
+    # Position of the first record in the batch, its number, and the number of records.
+    position: int
+    index: int
+    length: int
+
+
+def _largest_of_runs(batch: memoryview, header: BatchHeader, runs: list[_Run]) -> int | None:
+    """Return the largest timestamp of records that form long runs; None if they do not.
+
+    The runs are added to `runs`.
+    """
+    position, count, index, largest = HEADER_SIZE, header.record_count, 0, 0
     while index < count:
         left = count - index
-        try:
-            frame = _Frame(batch, position, index, left)
-        except (IndexError, CorruptBatchError):
+        frame = _frame_at(batch, position, index)
+        if frame is None or not _may_be_run(batch, position, frame, left):
             return None
-        length, delta = frame.run(batch, position, min(limit, left))
+        length, delta = _run(batch, position, frame, index, left)
         # An odd number is negative in zigzag form.
         if length < min(left, _RUN_MIN) or delta & 1:
             return None
+        runs.append(_Run(frame, position, index, length))
         largest = max(largest, delta >> 1)
-        limit = 2 * limit if length == limit else _RUN_LIMIT
         index += length
         position += length * frame.size
     return header.base_timestamp + largest if position == len(batch) else None
 
 
-class _Frame:
+class _Shape:
+    """Runs that a producer repeats in batch after batch; all are compared in one step."""
+
+    __slots__ = ("_columns", "_expected", "_times", "is_known")
+
+    def __init__(self) -> None:
+        # Whether a batch of this shape was seen before.
+        self.is_known = False
+        # Return columns of a batch, and the columns of the timestamp deltas.
+        self._columns: Callable[[bytes], tuple[bytes, ...]] | None = None
+        self._times: Callable[[bytes], tuple[bytes, ...]] = itemgetter(slice(0), slice(0))
+        self._expected: tuple[bytes, ...] = ()
+
+    def learn(self, runs: Sequence[_Run]) -> None:
+        """Remember the columns of runs whose timestamp deltas have one byte."""
+        if any(len(run.frame.time) > 1 for run in runs):
+            return
+        columns = [pair for run in runs for pair in _columns(run)]
+        self._columns = itemgetter(*(each for each, _ in columns))
+        self._expected = tuple(expected for _, expected in columns)
+        times = [_column(run, run.frame.time.start) for run in runs]
+        # With two arguments or more, `itemgetter` returns a tuple.
+        self._times = itemgetter(*times, slice(0))
+
+    def largest_delta(self, batch: memoryview) -> int | None:
+        """Return the largest timestamp delta of a batch of this shape; None for another one."""
+        if self._columns is None:
+            return None
+        content = bytes(batch)
+        if self._columns(content) != self._expected:
+            return None
+        times = b"".join(self._times(content))
+        if not times.isascii():
+            return None
+        largest = _largest_byte(times)
+        return None if largest & 1 else largest >> 1
+
+
+def _column(run: _Run, at: int) -> slice:
+    """Return the place of one byte of each record of a run in a batch."""
+    size = run.frame.size
+    return slice(run.position + at, run.position + run.length * size, size)
+
+
+def _columns(run: _Run) -> Iterator[tuple[slice, bytes]]:
+    """Yield the places of the bytes of a run's frame in a batch, and these bytes."""
+    for at, byte in run.frame.equal:
+        yield _column(run, at), byte * run.length
+    for at, deltas in zip(run.frame.offset, _offset_columns(len(run.frame.offset)), strict=True):
+        yield _column(run, at), deltas[run.index : run.index + run.length]
+
+
+@lru_cache(maxsize=256)
+def _shape_of(_count: int, _size: int, _start: bytes) -> _Shape:
+    """Return the shape of batches with a number of records, a size, and a first record's start."""
+    return _Shape()
+
+
+def _largest_of_shape(batch: memoryview, header: BatchHeader) -> int | None:
+    """Return the largest timestamp of a batch with a known shape, or of long runs."""
+    # The first record from its length to the length of its key.
+    start = bytes(batch[HEADER_SIZE : HEADER_SIZE + _START_BYTES])
+    if start and start[0] < 0x80:
+        start = start[:-1]
+    shape = _shape_of(header.record_count, len(batch), start)
+    delta = shape.largest_delta(batch)
+    if delta is not None:
+        return header.base_timestamp + delta
+    if header.record_count < _RUNS_COUNT_MIN and not shape.is_known:
+        shape.is_known = True
+        return None
+    runs: list[_Run] = []
+    largest = _largest_of_runs(batch, header, runs)
+    if largest is not None:
+        if shape.is_known:
+            shape.learn(runs)
+        shape.is_known = True
+    return largest
+
+
+class _Frame(NamedTuple):
     """The bytes of a record without headers, except for its key and value.
 
-    The records of a run have the same frame. Only their timestamps and offsets differ.
+    The records of a run have the same frame. Only their timestamps and offsets differ. Positions
+    are relative to the start of the record.
     """
 
-    __slots__ = ("_equal", "_index", "_offset", "_time", "size")
+    # Bytes of a record.
+    size: int
+    # Bytes of its length.
+    length: bytes
+    # Positions of bytes that are equal in all records, and these bytes.
+    equal: tuple[tuple[int, bytes], ...]
+    # Positions of the timestamp delta and of the offset delta.
+    time: range
+    offset: range
+    # Records before this number have an offset delta with as many bytes.
+    end: int
 
-    def __init__(self, batch: memoryview, position: int, index: int, left: int) -> None:
-        """Read the first record of a run.
 
-        Args:
-            batch: the batch.
-            position: start of the record.
-            index: its number in the batch.
-            left: number of records from this one on.
+def _frame_at(batch: memoryview, position: int, index: int) -> _Frame | None:
+    """Return the frame of the record with this number; None if it does not have the form of a run.
 
-        Raises:
-            IndexError: the record is truncated.
-            CorruptBatchError: the record is malformed or has another form, or the next records
-                have other sizes.
-        """
-        length, start = read_varint(batch, position)
+    Of a record that is malformed, the frame may be wrong. `_run` finds this.
+    """
+    try:
+        length, start = _short_varint(batch, position)
         # The timestamp delta follows the attributes, a byte that has no meaning.
-        time_at = start + 1
-        _, offset_at = read_varint(batch, time_at)
-        offset_delta, key_at = read_varint(batch, offset_at)
-        key_size, key_start = read_varint(batch, key_at)
-        value_at = key_start + max(key_size, 0)
-        value_size, value_start = read_varint(batch, value_at)
-        headers_at = value_start + max(value_size, 0)
-        # Size of a record in bytes.
-        self.size = start + length - position
-        widths = (start - position, key_start - key_at, value_start - value_at)
-        if (
-            offset_delta != index
-            or key_at - offset_at != len(varint(index))
-            or headers_at + 1 != position + self.size
-            or batch[headers_at]
-            or max(widths) > INT_BYTES_MAX
-            or offset_at - time_at > _TIME_BYTES_MAX
-        ):
-            raise CorruptBatchError("the record does not have the form of a run")
-        for number in range(1, min(left, _PROBES)):
-            at = position + number * self.size
-            if batch[at : at + widths[0]] != batch[position:start]:
-                raise CorruptBatchError("the records have several sizes")
-        # Positions in the record of the bytes that are equal in all records of a run.
-        places = (range(position, time_at), range(key_at, key_start), range(value_at, value_start))
-        self._equal = [each - position for place in places for each in place]
-        self._equal.append(headers_at - position)
-        # Positions of the timestamp delta and of the offset delta.
-        self._time = range(time_at - position, offset_at - position)
-        self._offset = range(offset_at - position, key_at - position)
-        self._index = index
+        time_bytes = 1 if batch[start + 1] < 0x80 else 2
+        offset_bytes = 1 if index < 1 << 6 else 2 if index < 1 << 13 else 3
+        key_size, at = _short_varint(batch, start + 1 + time_bytes + offset_bytes)
+        value_size, _ = _short_varint(batch, at + max(key_size, 0))
+    except IndexError:
+        return None
+    return _frame(length, key_size, value_size, time_bytes, offset_bytes)
 
-    def run(self, batch: memoryview, position: int, limit: int) -> tuple[int, int]:
-        """Return the number of records at `position` with this frame, and the largest delta.
 
-        Args:
-            batch: the batch.
-            position: start of the first record.
-            limit: maximum number of records.
+def _short_varint(batch: memoryview, position: int) -> tuple[int, int]:
+    """Return a varint of one or two bytes, and the position after it.
 
-        Returns:
-            A number that may be too low, but all these records are well-formed. The largest
-            timestamp delta in zigzag form.
-        """
-        size, index = self.size, self._index
-        # From this number on, the offset delta has more bytes.
-        limit = min(limit, (1 << 7 * len(self._offset) - 1) - index)
-        block = bytes(batch[position : position + limit * size])
-        length = len(block) // size
-        for at in self._equal:
-            column = block[at::size]
-            length = min(length, len(column) - len(column.lstrip(column[:1])))
-        end = length * size
-        for at, expected in zip(self._offset, _offset_columns(len(self._offset)), strict=True):
-            if block[at:end:size] != expected[index : index + length]:
-                return 0, 0
-        *starts, last = (block[at:end:size] for at in self._time)
-        if not last.isascii() or any(start.translate(None, _CONTINUING) for start in starts):
+    Raises:
+        IndexError: the varint is longer, or the batch ends.
+    """
+    value = batch[position]
+    if value >= 0x80:
+        position += 1
+        second = batch[position]
+        if second >= 0x80:
+            raise IndexError
+        value = value & 0x7F | second << 7
+    return value >> 1 ^ -(value & 1), position + 1
+
+
+@lru_cache(maxsize=256)
+def _frame(
+    length: int, key_size: int, value_size: int, time_bytes: int, offset_bytes: int
+) -> _Frame | None:
+    """Return the frame of records with these sizes; None if the sizes contradict each other."""
+    if min(key_size, value_size) < -1:
+        return None
+    prefix, key, value = varint(length), varint(key_size), varint(value_size)
+    time_at = len(prefix) + 1
+    offset_at = time_at + time_bytes
+    key_at = offset_at + offset_bytes
+    value_at = key_at + len(key) + max(key_size, 0)
+    headers_at = value_at + len(value) + max(value_size, 0)
+    if headers_at + 1 != len(prefix) + length:
+        return None
+    fields = ((0, prefix), (key_at, key), (value_at, value), (headers_at, b"\0"))
+    return _Frame(
+        len(prefix) + length,
+        prefix,
+        tuple(
+            (at + each, field[each : each + 1])
+            for at, field in fields
+            for each in range(len(field))
+        ),
+        range(time_at, offset_at),
+        range(offset_at, key_at),
+        1 << 7 * offset_bytes - 1,
+    )
+
+
+def _may_be_run(batch: memoryview, position: int, frame: _Frame, left: int) -> bool:
+    """Whether two of the next records have the same length, which costs little to examine."""
+    size, length, width = frame.size, frame.length, len(frame.length)
+    one, other = position + size, position + size * _PROBE
+    return left <= _PROBE or (
+        batch[one : one + width] == length and batch[other : other + width] == length
+    )
+
+
+def _run(batch: memoryview, position: int, frame: _Frame, index: int, left: int) -> tuple[int, int]:
+    """Return the number of records at `position` with a frame, and the largest timestamp delta.
+
+    They are compared in blocks that fit into a processor's cache, because each byte of the frame
+    is compared for the whole block.
+
+    Args:
+        batch: the batch.
+        position: start of the first record.
+        frame: its frame.
+        index: its number in the batch.
+        left: maximum number of records.
+
+    Returns:
+        A number that may be too low, but all these records are well-formed. The largest
+        timestamp delta in zigzag form; an odd one if any delta is negative.
+    """
+    size, length, largest = frame.size, 0, 0
+    left = min(left, frame.end - index)
+    step = max(_BLOCK_RECORDS, _BLOCK_BYTES // size)
+    while length < left:
+        start = position + length * size
+        part = min(step, left - length)
+        same, delta = _same(bytes(batch[start : start + part * size]), frame, index + length)
+        length += same
+        if delta & 1:
+            return length, delta
+        largest = max(largest, delta)
+        if same < part:
+            break
+    return length, largest
+
+
+def _same(block: bytes, frame: _Frame, index: int) -> tuple[int, int]:
+    """Return the number of records at the start of a block with a frame, and the largest delta."""
+    size = frame.size
+    length = len(block) // size
+    for at, byte in frame.equal:
+        column = block[at::size]
+        if column != byte * len(column):
+            length = min(length, len(column) - len(column.lstrip(byte)))
+    if not length:
+        return 0, 0
+    end = length * size
+    for at, expected in zip(frame.offset, _offset_columns(len(frame.offset)), strict=True):
+        if block[at:end:size] != expected[index : index + length]:
             return 0, 0
-        return length, _largest_varint(starts, last)
+    *starts, last = (block[at:end:size] for at in frame.time)
+    if not last.isascii() or any(start.translate(None, _CONTINUING) for start in starts):
+        return 0, 0
+    return length, _largest_varint(starts, last)
 
 
 def _largest_varint(starts: list[bytes], last: bytes) -> int:
     """Return the largest of varints with one or two bytes, from their columns."""
+    top = _largest_byte(last)
     if not starts:
-        return max(last)
-    pairs = bytearray(2 * len(last))
-    pairs[_FIRST::2], pairs[_SECOND::2] = starts[0], last
-    largest = max(memoryview(pairs).cast("H"))
-    return largest & 0x7F | largest >> 8 << 7
+        return top
+    # Most timestamps ascend, so the largest second bytes are neighbours.
+    (firsts,) = starts
+    begin, end = last.index(top), last.rindex(top) + 1
+    if last[begin:end].strip(bytes((top,))):
+        firsts = bytes(compress(firsts, map(top.__eq__, last)))
+    else:
+        firsts = firsts[begin:end]
+    return _largest_byte(firsts) & 0x7F | top << 7
+
+
+def _largest_byte(column: bytes) -> int:
+    missing = _BYTES.translate(None, column)
+    return _BYTES.translate(None, missing)[-1]
 
 
 @lru_cache(maxsize=3)
