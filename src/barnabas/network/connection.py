@@ -561,23 +561,20 @@ class Connection(FramedHandler):
         As after a read, work of several requests is collected, and their responses leave together.
         """
         self._is_processing_scheduled = False
-        frames: list[memoryview] = []
         self._receiving = True
         try:
-            self._process_share(frames)
+            self._process_share()
         finally:
             if self.is_pipelined:
                 self.is_pipelined = False
                 self.do_collected()
             self._share_ends_ms = inf
             self._receiving = False
-            for frame in frames:
-                frame.release()
         if self._output and self.is_open:
             self.flush_collected()
 
-    def _process_share(self, frames: list[memoryview]) -> None:
-        """Process deferred requests for the share of a turn, and keep their frames in `frames`."""
+    def _process_share(self) -> None:
+        """Process deferred requests for the share of a turn."""
         share_ends_ms = self._clock.monotonic_ms() + SHARE_MS
         while self._paused == _DEFERRED and self.is_open:
             deferred = self._deferred
@@ -588,7 +585,6 @@ class Connection(FramedHandler):
             if self._slots and self._must_wait(deferred.group_of_first()):
                 return
             frame, received_ms = deferred.take()
-            frames.append(frame)
             if deferred.is_empty:
                 self._deferred = None
                 self._resume(_DEFERRED)
@@ -596,7 +592,8 @@ class Connection(FramedHandler):
                 self.is_pipelined = True
                 # The local time of collected requests begins when the first one may be processed.
                 self._share_ends_ms = max(received_ms, self._turn_ms) + SHARE_MS
-            self._process(frame, received_ms)
+            with frame:
+                self._process(frame, received_ms)
 
     def _process(self, frame: memoryview, received_ms: float) -> None:
         self.requests += 1

@@ -97,7 +97,7 @@ class DeferredFrames:
     def take(self) -> tuple[memoryview, float]:
         """Return the oldest frame, and the time when it was received.
 
-        The caller releases the view before the next frame is added.
+        The caller releases the view, and its slices, before the next frame is added.
         """
         size, received_ms = _HEADER.unpack_from(self._buffer, self._start)
         start = self._start + _HEADER.size

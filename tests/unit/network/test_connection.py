@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from barnabas.network.connection import Connection
+from barnabas.network.connection import Connection, ResponseSlot
 from barnabas.network.connection_limits import ConnectionDependencies, ConnectionLimits
 from barnabas.network.framed_protocol import new_receive_buffer
 from barnabas.runtime.clock import Timer
@@ -277,6 +277,41 @@ def test_requests_of_one_read_get_a_share_of_each_turn() -> None:
     assert server.requests == bodies
     # 2 ms, and the request that goes beyond.
     assert in_a_row(order) == 3
+
+
+def test_work_of_deferred_requests_is_collected_as_after_a_read() -> None:
+    """Requests beyond the share are copied; the copies stay until the collected work is done."""
+    world, server, client, _ = working(each_ms=0)
+    clock = server.dependencies.clock
+    collected: list[tuple[ResponseSlot, memoryview]] = []
+    joint: list[int] = []
+
+    def finish() -> None:
+        joint.append(len(collected))
+        for slot, view in collected:
+            server.requests.append(bytes(view))
+            slot.complete([frame(bytes(view))])
+            view.release()
+        collected.clear()
+
+    def collect(connection: Connection, view: memoryview) -> None:
+        assert isinstance(clock, WorkingClock)
+        clock.worked_ms += 0.5
+        if connection.is_pipelined:
+            collected.append((connection.reserve(), view[:]))
+            connection.collected = finish
+        else:
+            server.echo(connection, view)
+
+    server.handle = collect
+    requests = [produce(b"%d" % number) for number in range(40)]
+    client.stream.write([b"".join(requests)])
+    assert world.run_until(lambda: len(client.data) == len(b"".join(requests)))
+    assert client.data == b"".join(requests)
+    # A few pieces of joint work, instead of one for each request.
+    assert sum(joint) > 20
+    assert len(joint) < 20
+    assert max(joint) > 3
 
 
 def test_requests_of_one_read_have_their_own_queue_time() -> None:

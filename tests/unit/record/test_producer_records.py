@@ -41,13 +41,32 @@ def checked(batch: memoryview) -> int | None:
     return largest_timestamp(batch, read_header(batch))
 
 
-@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 500, 600, 8192, 8193, AT_ONCE_RECORDS])
+@pytest.mark.parametrize(
+    "count", [1, 2, 8, 16, 63, 64, 65, 148, 500, 600, 1001, 8192, 8193, AT_ONCE_RECORDS]
+)
 @pytest.mark.parametrize("sizes", [[5], [100], [5, 6], [100, 90, 300]])
 def test_the_largest_timestamp_of_well_formed_records_is_found(
     count: int, sizes: list[int]
 ) -> None:
     for deltas in (range(count), range(count, 0, -1), [each // 100 for each in range(count)]):
-        assert checked(built(deltas, sizes)) == FIRST + max(deltas)
+        for _ in range(3):
+            assert checked(built(deltas, sizes)) == FIRST + max(deltas)
+
+
+def test_batches_of_one_shape_may_have_other_keys_values_and_timestamps() -> None:
+    for key, value, delta in ((b"a", b"bc", 0), (b"\0", b"\xff\0", 7), (b"d", b"ef", 63)) * 2:
+        builder = BatchBuilder()
+        for index in range(100):
+            builder.append(FIRST + (delta if index else 0), key, value)
+        assert checked(memoryview(builder.build())) == FIRST + delta
+
+
+def test_batches_of_one_size_may_have_other_lengths_of_keys() -> None:
+    for key, value in ((b"", b"abcd"), (b"ab", b"cd"), (None, b"abcd")) * 3:
+        builder = BatchBuilder()
+        for index in range(100):
+            builder.append(FIRST + index // 50, key, value)
+        assert checked(memoryview(builder.build())) == FIRST + 1
 
 
 @pytest.mark.parametrize("deltas", [[0, -5] * 400, [0, 10_000] * 400, [0, *[-3] * 700]])
@@ -75,10 +94,14 @@ def test_unusual_records_are_read_slice_by_slice(kind: str) -> None:
     assert largest is None or largest == max(each.timestamp for part in slices for each in part)
 
 
+@pytest.mark.parametrize("count", [120, 700, 1_200])
 @pytest.mark.parametrize("position", range(12))
-def test_no_changed_frame_byte_in_a_run_is_overlooked(position: int) -> None:
+def test_no_changed_frame_byte_in_a_run_is_overlooked(position: int, count: int) -> None:
     """The strict reader of Python code decides about each change."""
-    count, size = 700, len(record(100, bytes(20)))
+    size = len(record(100, bytes(20)))
+    # Up to 1,000 records, the check then knows the shape.
+    for _ in range(3):
+        assert checked(built([0] * count, [20])) == FIRST
     start = 61 + sum(len(record(index, bytes(20))) for index in range(100))
     for value in (0, 1, 2, 0x7F, 0x80, 0xFF):
         batch = bytearray(built([0] * count, [20]))
