@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
         RemoteLogSegmentMetadataRecord,
         RemoteLogSegmentMetadataUpdateRecord,
     )
-    from barnabas.record.offset_search import Found
     from barnabas.replication.partition.partition import Partition
     from barnabas.runtime.clock import Cancellable
     from barnabas.storage.remote.remote_reader import Miss
     from barnabas.storage.remote.segment_states import Applied, RemoteLog
     from barnabas.storage.results import FetchIsolation, ReadResult
     from barnabas.storage.topic_partition import TopicIdPartition
+    from barnabas.waiting.steps import OffLoop
 
     SegmentRecord = RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataUpdateRecord
 
@@ -68,5 +68,8 @@ class RemoteTier(Protocol):
 
     def offset_for_timestamp(
         self, partition: Partition, timestamp: int
-    ) -> Generator[Miss | None, None, Found | None]:
-        """Search in steps: a `Miss` must be loaded before the next step, None is a pause."""
+    ) -> Generator[Miss | OffLoop | None, Any, tuple[int, int, int] | None]:
+        """Search in steps for the first record at or after a time: (timestamp, offset, epoch).
+
+        A `Miss` must be loaded before the next step, an `OffLoop` runs elsewhere, None is a pause.
+        """
