@@ -24,6 +24,7 @@ from barnabas.settings.key import (
     satisfying,
     whole_number,
 )
+from barnabas.storage.remote_keys import REMOTE_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -438,6 +439,7 @@ CLEANER_KEYS = (
 BROKER_CONFIGS = ConfigDefinition(
     [
         *_defaults_of_topics(),
+        *REMOTE_KEYS,
         _dynamic_key("log.roll.ms", _LONG, None, _default_doc("segment.ms"), _POSITIVE),
         _broker_key("log.roll.hours", _INT, 168, _default_doc("segment.ms", "hours"), _POSITIVE),
         _dynamic_key("log.roll.jitter.ms", _LONG, None, _default_doc("segment.jitter.ms"),

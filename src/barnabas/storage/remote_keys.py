@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.settings.definition import ConfigDefinition
 from barnabas.settings.key import (
     ConfigKey,
     ConfigType,
@@ -162,6 +163,47 @@ REMOTE_KEYS = (*_SYSTEM, *_TASKS, *_READS)
 # The keys of the remote tier that can change while the broker runs.
 REMOTE_DYNAMIC_KEYS = tuple(
     key.name for key in REMOTE_KEYS if key.mode is not DynamicMode.READ_ONLY
+)
+
+# Keys of the metadata topic, behind the prefix of `remote.log.metadata.manager.impl.prefix`.
+METADATA_TOPIC_KEYS = ConfigDefinition(
+    [
+        ConfigKey(
+            "remote.log.metadata.topic.replication.factor",
+            ConfigType.SHORT,
+            3,
+            "Replicas of __remote_log_metadata; at most the number of brokers.",
+            at_least(1),
+        ),
+        ConfigKey(
+            "remote.log.metadata.topic.num.partitions",
+            ConfigType.INT,
+            50,
+            "Partitions of __remote_log_metadata. It cannot change after the first start.",
+            between(1, 10_000),
+        ),
+        ConfigKey(
+            "remote.log.metadata.topic.retention.ms",
+            ConfigType.LONG,
+            -1,
+            "Retention of __remote_log_metadata. It must exceed that of all tiered topics.",
+            at_least(-1),
+        ),
+        ConfigKey(
+            "remote.log.metadata.topic.min.isr",
+            ConfigType.SHORT,
+            2,
+            "min.insync.replicas of __remote_log_metadata; at most the number of replicas.",
+            at_least(1),
+        ),
+        ConfigKey(
+            "remote.log.metadata.consume.wait.ms",
+            ConfigType.LONG,
+            120_000,
+            "Longest time until a written event of a segment is read again.",
+            at_least(1),
+        ),
+    ]
 )
 
 _JAVA = "the store of the remote tier is barnabas.remote.storage, not a Java class"

@@ -162,7 +162,7 @@ class ReplicaSet:
             self.runtime.clock,
             self.sender,
             ReplicaMetrics(),
-            lambda _: self.log_config,
+            lambda _topic, _own: self.log_config,
         )
         return ReplicaManager(LEADER, ReplicationConfig(), self.logs, parts)
 

@@ -9,9 +9,14 @@ from urllib.parse import unquote
 import msgspec
 from msgspec.structs import replace
 
-from barnabas.settings.definition import ConfigDefinition, ConfigError, ConfigKey, ConfigType
-from barnabas.settings.key import at_least, between
-from barnabas.storage.remote_keys import METADATA_LISTENER, METADATA_PREFIX, STORAGE, SYSTEM_ENABLE
+from barnabas.settings.definition import ConfigError
+from barnabas.storage.remote_keys import (
+    METADATA_LISTENER,
+    METADATA_PREFIX,
+    METADATA_TOPIC_KEYS,
+    STORAGE,
+    SYSTEM_ENABLE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,47 +27,6 @@ _MIB = 1 << 20
 _LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
 _ALLOWED = "file:///DIRECTORY, or python:MODULE:FACTORY"
 _OBJECT_STORES = ("s3", "gs", "az", "abfs", "abfss", "s3a")
-
-# Keys of the metadata topic, behind the prefix of `remote.log.metadata.manager.impl.prefix`.
-METADATA_TOPIC_KEYS = ConfigDefinition(
-    [
-        ConfigKey(
-            "remote.log.metadata.topic.replication.factor",
-            ConfigType.SHORT,
-            3,
-            "Replicas of __remote_log_metadata; at most the number of brokers.",
-            at_least(1),
-        ),
-        ConfigKey(
-            "remote.log.metadata.topic.num.partitions",
-            ConfigType.INT,
-            50,
-            "Partitions of __remote_log_metadata. It cannot change after the first start.",
-            between(1, 10_000),
-        ),
-        ConfigKey(
-            "remote.log.metadata.topic.retention.ms",
-            ConfigType.LONG,
-            -1,
-            "Retention of __remote_log_metadata. It must exceed that of all tiered topics.",
-            at_least(-1),
-        ),
-        ConfigKey(
-            "remote.log.metadata.topic.min.isr",
-            ConfigType.SHORT,
-            2,
-            "min.insync.replicas of __remote_log_metadata; at most the number of replicas.",
-            at_least(1),
-        ),
-        ConfigKey(
-            "remote.log.metadata.consume.wait.ms",
-            ConfigType.LONG,
-            120_000,
-            "Longest time until a written event of a segment is read again.",
-            at_least(1),
-        ),
-    ]
-)
 
 
 class StorageUrl(msgspec.Struct, frozen=True):
@@ -160,7 +124,7 @@ def check_remote_log_config(
     """
     listener = broker.optional_string(METADATA_LISTENER)
     names = list(listeners)
-    if listener is not None and listener not in names:
+    if listener is not None and listener.upper() not in names:
         raise ConfigError(METADATA_LISTENER, listener, f"one of {', '.join(names)}")
     config = remote_log_config(broker, given)
     store = parse_storage_url(config.barnabas_remote_storage)
