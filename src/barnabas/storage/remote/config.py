@@ -162,7 +162,7 @@ def parse_storage_url(text: str) -> StorageUrl:
     if scheme == "python":
         module, colon, factory = rest.partition(":")
         if not (colon and all(part.isidentifier() for part in (*module.split("."), factory))):
-            raise ConfigError(STORAGE, text, "python:MODULE:FACTORY, a function that makes a store")
+            raise ConfigError(STORAGE, text, _ALLOWED)
         return StorageUrl(scheme, rest)
     if scheme in _OBJECT_STORES:
         words = f"{_ALLOWED}; this version has no store for {scheme}:// yet"
