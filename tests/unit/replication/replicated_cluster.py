@@ -293,6 +293,11 @@ class Node:
             lambda: self.epoch,
         )
         self.manager = ReplicaManager(self.id, self._cluster.config, self.logs, parts)
+        remote = self.settings.get("remote")
+        if remote is not None:
+            # Only the part of followers: no segment is copied by this broker.
+            followed = self.manager.followed
+            followed._dependencies = replace(followed._dependencies, remote=remote(self))
 
     def log_config(self, topic: str, own: Mapping[str, str]) -> LogConfig:
         return replace(log_config(own), **self._cluster.log_settings)

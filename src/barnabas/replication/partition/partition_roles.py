@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.metadata.partition_registration import PartitionRegistration
+    from barnabas.replication.remote.interfaces import RemoteTier
     from barnabas.runtime.clock import Clock
     from barnabas.storage.log.log import Log
     from barnabas.storage.results import AppendInfo
@@ -49,6 +50,8 @@ class PartitionSettings(msgspec.Struct, frozen=True):
     clock: Clock
     brokers: BrokersView
     replica_lag_time_max_ms: int
+    # Reads of records that only the remote tier has. None without tiered storage.
+    remote: RemoteTier | None = None
 
 
 class PartitionState:
@@ -195,7 +198,8 @@ class FollowerRole:
         except UnexpectedAppendOffsetError as error:
             # The leader's log starts within a batch whose first records are deleted. Empty this log
             # if it has no records, or only records that the leader has deleted.
-            keeps_nothing = log.log_end_offset in (log.log_start_offset, fetched.log_start_offset)
+            starts = (log.local_log_start_offset, fetched.log_start_offset)
+            keeps_nothing = log.log_end_offset in starts
             is_within = error.first_offset < error.log_end_offset <= error.last_offset
             if not keeps_nothing or not is_within:
                 raise
