@@ -1,12 +1,14 @@
 """ListOffsets for one partition, by timestamp or special timestamp (KIP-79, KIP-734, KIP-405).
 
+A search by timestamp that may end in the remote tier is only begun here, see `RemoteLookup`.
+
 Before KIP-79 (v0) the response was a list of segment base offsets, selected by file modification
 time.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.results import UNKNOWN_EPOCH, ListOffsetResult
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.replication.partition.partition import Partition
+    from barnabas.storage.log.log import Log
     from barnabas.waiting.steps import OffLoop
 
 LATEST = -1
@@ -48,15 +51,57 @@ def list_offset(
             return ListOffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
         end = _fetchable_end(partition, isolation)
         return ListOffsetResult(offset=end, leader_epoch=partition.leader_epoch)
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
-        return ListOffsetResult(
-            offset=log.log_start_offset, leader_epoch=UNKNOWN_EPOCH if epoch is None else epoch
-        )
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        # Barnabas has no tiered storage.
-        return ListOffsetResult()
+    if timestamp == EARLIEST:
+        return _at(log, log.log_start_offset)
+    if timestamp == EARLIEST_LOCAL:
+        return _at(log, log.local_log_start_offset)
+    if timestamp == LATEST_TIERED:
+        return _latest_tiered(log)
+    if timestamp == EARLIEST_PENDING_UPLOAD:
+        return _earliest_pending_upload(log)
+    if timestamp >= 0 and partition.has_only_remotely(log.log_start_offset):
+        return ListOffsetResult(remote=RemoteLookup(partition, timestamp, isolation))
     return (yield from _by_timestamp(partition, timestamp, isolation))
+
+
+def _at(log: Log, offset: int) -> ListOffsetResult:
+    epoch = log.leader_epochs.epoch_for_offset(offset)
+    return ListOffsetResult(offset=offset, leader_epoch=UNKNOWN_EPOCH if epoch is None else epoch)
+
+
+def _latest_tiered(log: Log) -> ListOffsetResult:
+    """Return the highest offset in the remote tier, -1 without one (KIP-1005)."""
+    if not log.config.is_remote or log.highest_remote_offset < 0:
+        return ListOffsetResult()
+    return _at(log, log.highest_remote_offset)
+
+
+def _earliest_pending_upload(log: Log) -> ListOffsetResult:
+    """Return the first offset that is not in the remote tier yet (KIP-1023)."""
+    if not log.config.is_remote:
+        return ListOffsetResult()
+    if log.highest_remote_offset >= 0:
+        return _at(log, max(log.highest_remote_offset + 1, log.log_start_offset))
+    if log.local_log_start_offset == log.log_start_offset:
+        return _at(log, log.log_start_offset)
+    # After a start, this broker does not know yet how far the tier reaches.
+    return ListOffsetResult()
+
+
+class RemoteLookup(NamedTuple):
+    """A lookup by timestamp that searches the remote tier before the local log."""
+
+    partition: Partition
+    timestamp: int
+    isolation: FetchIsolation
+
+    def result(self, found: tuple[int, int, int] | None) -> ListOffsetResult:
+        """Return the result of the search, as far as the client may see it.
+
+        Args:
+            found: timestamp, offset and leader epoch of the record; None without one.
+        """
+        return _visible(self.partition, found, self.isolation)
 
 
 def offsets_before(
@@ -113,6 +158,12 @@ def _by_timestamp(
             found = None
     except StorageError as error:
         return ListOffsetResult(error.error_code)
+    return _visible(partition, found, isolation)
+
+
+def _visible(
+    partition: Partition, found: tuple[int, int, int] | None, isolation: FetchIsolation
+) -> ListOffsetResult:
     if found is not None and found[1] < _fetchable_end(partition, isolation):
         at, offset, epoch = found
         return ListOffsetResult(ErrorCode.NONE, at, offset, epoch)

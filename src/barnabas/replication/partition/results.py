@@ -11,7 +11,9 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.replication.partition.offset_lookup import RemoteLookup
     from barnabas.runtime.disk import FileSlice
+    from barnabas.storage.remote.remote_reader import Miss
     from barnabas.storage.results import AbortedTransaction, LogOffsetMetadata
 
 UNKNOWN_OFFSET = -1
@@ -52,8 +54,8 @@ class FetchResult(msgspec.Struct):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    # Bytes from the file, b"" if there are none.
-    records: FileSlice | bytes
+    # Bytes from the file, b"" if there are none. A view if the remote tier has returned them.
+    records: FileSlice | bytes | memoryview
     # For read_committed only.
     aborted_transactions: list[AbortedTransaction] | None = None
     # Set if the follower's log diverges: the follower truncates to it.
@@ -66,6 +68,8 @@ class FetchResult(msgspec.Struct):
     position: LogOffsetMetadata | None = None
     # Not sent: the leader's log end offset before the read.
     leader_log_end_offset: int = UNKNOWN_OFFSET
+    # Not sent: what must be loaded from the remote tier before this offset can be read.
+    remote: Miss | None = None
 
 
 def failed_fetch(error: ErrorCode) -> FetchResult:
@@ -80,3 +84,5 @@ class ListOffsetResult(msgspec.Struct):
     timestamp: int = -1
     offset: int = UNKNOWN_OFFSET
     leader_epoch: int = UNKNOWN_EPOCH
+    # Not sent: a search in the remote tier, whose result replaces this one.
+    remote: RemoteLookup | None = None
