@@ -8,10 +8,10 @@ time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.results import UNKNOWN_EPOCH, ListOffsetResult
+from barnabas.replication.partition.results import UNKNOWN_EPOCH, ListOffsetResult, RemoteLookup
 from barnabas.storage.errors import StorageError
 from barnabas.storage.results import FetchIsolation
 
@@ -60,7 +60,7 @@ def list_offset(
     if timestamp == EARLIEST_PENDING_UPLOAD:
         return _earliest_pending_upload(log)
     if timestamp >= 0 and partition.has_only_remotely(log.log_start_offset):
-        return ListOffsetResult(remote=RemoteLookup(partition, timestamp, isolation))
+        return ListOffsetResult(remote=RemoteLookup(timestamp, isolation))
     return (yield from _by_timestamp(partition, timestamp, isolation))
 
 
@@ -80,28 +80,14 @@ def _earliest_pending_upload(log: Log) -> ListOffsetResult:
     """Return the first offset that is not in the remote tier yet (KIP-1023)."""
     if not log.config.is_remote:
         return ListOffsetResult()
+    start = log.log_start_offset
     if log.highest_remote_offset >= 0:
-        return _at(log, max(log.highest_remote_offset + 1, log.log_start_offset))
-    if log.local_log_start_offset == log.log_start_offset:
-        return _at(log, log.log_start_offset)
-    # After a start, this broker does not know yet how far the tier reaches.
-    return ListOffsetResult()
-
-
-class RemoteLookup(NamedTuple):
-    """A lookup by timestamp that searches the remote tier before the local log."""
-
-    partition: Partition
-    timestamp: int
-    isolation: FetchIsolation
-
-    def result(self, found: tuple[int, int, int] | None) -> ListOffsetResult:
-        """Return the result of the search, as far as the client may see it.
-
-        Args:
-            found: timestamp, offset and leader epoch of the record; None without one.
-        """
-        return _visible(self.partition, found, self.isolation)
+        return _at(log, max(log.highest_remote_offset + 1, start))
+    if log.local_log_start_offset > start or log.log_end_offset == start:
+        # After a start, this broker does not know yet how far the tier reaches. An empty log has
+        # no such offset in Kafka either.
+        return ListOffsetResult()
+    return _at(log, start)
 
 
 def offsets_before(
@@ -158,12 +144,19 @@ def _by_timestamp(
             found = None
     except StorageError as error:
         return ListOffsetResult(error.error_code)
-    return _visible(partition, found, isolation)
+    return visible_result(partition, found, isolation)
 
 
-def _visible(
+def visible_result(
     partition: Partition, found: tuple[int, int, int] | None, isolation: FetchIsolation
 ) -> ListOffsetResult:
+    """Return the result of a search by timestamp, as far as the client may see it.
+
+    Args:
+        partition: the partition.
+        found: timestamp, offset and leader epoch of the record; None without one.
+        isolation: determines the visible end.
+    """
     if found is not None and found[1] < _fetchable_end(partition, isolation):
         at, offset, epoch = found
         return ListOffsetResult(ErrorCode.NONE, at, offset, epoch)

@@ -276,7 +276,7 @@ class Partition:
         remote = self._state.settings.remote
         if remote is None:
             return failed_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
-        read = remote.read(self, data.fetch_offset, limit, params.isolation)
+        read = remote.read(self._state, data.fetch_offset, limit, params.isolation)
         if isinstance(read, ErrorCode):
             return failed_fetch(read)
         if isinstance(read, ReadResult):

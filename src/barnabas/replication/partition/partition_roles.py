@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.metadata.partition_registration import PartitionRegistration
-    from barnabas.replication.remote.interfaces import RemoteTier
     from barnabas.runtime.clock import Clock
     from barnabas.storage.log.log import Log
-    from barnabas.storage.results import AppendInfo
+    from barnabas.storage.remote.remote_reader import Miss
+    from barnabas.storage.results import AppendInfo, FetchIsolation, ReadResult
     from barnabas.storage.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -43,6 +43,24 @@ class BrokersView(Protocol):
         ...
 
 
+class RemoteRecords(Protocol):
+    """Reads of records that only the remote tier has."""
+
+    def read(
+        self,
+        partition: PartitionState,
+        offset: int,
+        limit: tuple[int, bool],
+        isolation: FetchIsolation,
+    ) -> ReadResult | Miss | ErrorCode:
+        """Return records from an offset, what must be loaded first, or the error.
+
+        Args:
+            limit: bytes at most, and whether the first batch is returned even if it is larger.
+        """
+        ...
+
+
 class PartitionSettings(msgspec.Struct, frozen=True):
     """Settings that all partitions of a broker share."""
 
@@ -51,7 +69,7 @@ class PartitionSettings(msgspec.Struct, frozen=True):
     brokers: BrokersView
     replica_lag_time_max_ms: int
     # Reads of records that only the remote tier has. None without tiered storage.
-    remote: RemoteTier | None = None
+    remote: RemoteRecords | None = None
 
 
 class PartitionState:

@@ -11,10 +11,9 @@ from barnabas.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.replication.partition.offset_lookup import RemoteLookup
     from barnabas.runtime.disk import FileSlice
     from barnabas.storage.remote.remote_reader import Miss
-    from barnabas.storage.results import AbortedTransaction, LogOffsetMetadata
+    from barnabas.storage.results import AbortedTransaction, FetchIsolation, LogOffsetMetadata
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
@@ -75,6 +74,14 @@ class FetchResult(msgspec.Struct):
 def failed_fetch(error: ErrorCode) -> FetchResult:
     """Return the result of a failed read: no records and unknown offsets."""
     return FetchResult(error, UNKNOWN_OFFSET, UNKNOWN_OFFSET, UNKNOWN_OFFSET, b"")
+
+
+class RemoteLookup(NamedTuple):
+    """A lookup by timestamp that searches the remote tier before the local log."""
+
+    timestamp: int
+    # Decides up to which offset the client may see the result.
+    isolation: FetchIsolation
 
 
 class ListOffsetResult(msgspec.Struct):

@@ -7,7 +7,7 @@ and the quota. It implements `RemoteTier`.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -23,9 +23,8 @@ from barnabas.storage.results import LogOffsetMetadata, ReadResult
 from barnabas.storage.topic_partition import TopicIdPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator
 
-    from barnabas.replication.partition.partition import Partition
     from barnabas.replication.remote.interfaces import RemoteMetadata
     from barnabas.replication.remote.remote_metrics import RemoteMetrics
     from barnabas.replication.remote.remote_quota import RemoteQuota
@@ -33,9 +32,11 @@ if TYPE_CHECKING:
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.worker_pool import WorkerPool
     from barnabas.storage.remote.loaded_indexes import LoadedIndexes
+    from barnabas.storage.remote.remote_reader import TieredLog
     from barnabas.storage.remote.remote_storage import RemoteStorage
     from barnabas.storage.remote.segment_states import RemoteLog
     from barnabas.storage.results import FetchIsolation
+    from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.steps import OffLoop
 
 _log = logging.getLogger(__name__)
@@ -77,6 +78,25 @@ class RemoteReadDependencies(msgspec.Struct, frozen=True):
     metrics: RemoteMetrics
     # Limits the bytes that are loaded.
     quota: RemoteQuota
+
+
+class ReadPartition(Protocol):
+    """The part of a partition that reads use."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The name of the partition."""
+        ...
+
+    @property
+    def topic_id(self) -> bytes:
+        """The id of the topic."""
+        ...
+
+    @property
+    def log(self) -> TieredLog:
+        """The log of this replica."""
+        ...
 
 
 class MetadataNotReadyError(StorageError):
@@ -151,17 +171,16 @@ class RemoteReads:
         self._reader.indexes.close()
         self._reader.ranges.close()
 
-    def forget(self, segment_ids: Iterable[bytes]) -> None:
-        """Drop cached indexes and ranges of segments that were deleted."""
-        ids = list(segment_ids)
-        self._reader.indexes.forget(ids)
-        self._reader.ranges.forget(ids)
+    def forget_segment(self, segment_id: bytes) -> None:
+        """Drop the cached indexes and ranges of a segment that is deleted."""
+        self._reader.indexes.forget([segment_id])
+        self._reader.ranges.forget([segment_id])
 
     # Reads.
 
     def read(
         self,
-        partition: Partition,
+        partition: ReadPartition,
         offset: int,
         limit: tuple[int, bool],
         isolation: FetchIsolation,
@@ -224,7 +243,7 @@ class RemoteReads:
         return self._reader.indexes.load(miss.segment, on_indexes)
 
     def offset_for_timestamp(
-        self, partition: Partition, timestamp: int
+        self, partition: ReadPartition, timestamp: int
     ) -> Generator[Miss | OffLoop | None, Any, tuple[int, int, int] | None]:
         """Search in steps for the first record at or after a time: (timestamp, offset, epoch).
 
@@ -238,7 +257,7 @@ class RemoteReads:
             raise MetadataNotReadyError(f"{partition.topic_partition}: metadata is being read")
         return (yield from find_by_timestamp(self._reader, partition.log, remote, timestamp))
 
-    def _remote_log(self, partition: Partition) -> RemoteLog | None:
+    def _remote_log(self, partition: ReadPartition) -> RemoteLog | None:
         name, index = partition.topic_partition
         return self._metadata.log_of(TopicIdPartition(partition.topic_id, name, index))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.partition.offset_lookup import visible_result
 from barnabas.replication.partition.results import ListOffsetResult
 from barnabas.storage.errors import StorageError
 from barnabas.storage.remote.remote_reader import Miss
@@ -22,10 +23,11 @@ from barnabas.waiting.purgatory import DelayedOperation
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.replication.partition.offset_lookup import RemoteLookup
+    from barnabas.replication.partition.results import RemoteLookup
     from barnabas.replication.remote.remote_tier import RemoteReads
     from barnabas.replication.requests.delayed_writes import PartitionLookup
     from barnabas.runtime.clock import Cancellable
+    from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.purgatory import Purgatory
     from barnabas.waiting.steps import OffLoop, Steps
 
@@ -50,6 +52,7 @@ class SearchQueue(Protocol):
 class PendingLookup(msgspec.Struct, eq=False):
     """A lookup in one partition."""
 
+    topic_partition: TopicPartition
     lookup: RemoteLookup
     # As in the request; the access is checked again when the search has ended.
     current_leader_epoch: int
@@ -97,17 +100,19 @@ class DelayedOffsetLookups(DelayedOperation):
 
     def start(self, purgatory: Purgatory) -> None:
         """Wait in the purgatory, and start the searches."""
-        keys = [each.lookup.partition.topic_partition for each in self._lookups]
-        purgatory.watch(self, keys)
+        purgatory.watch(self, [each.topic_partition for each in self._lookups])
         for _ in range(_SEARCHES_AT_ONCE):
-            self._start_next()
+            if self._unstarted and not self.is_completed:
+                self._start(self._unstarted.pop())
 
-    def _start_next(self) -> None:
-        if self._unstarted and not self.is_completed:
-            pending = self._unstarted.pop()
-            partition, timestamp, _ = pending.lookup
-            pending.search = self._remote.offset_for_timestamp(partition, timestamp)
-            self._run(pending, None)
+    def _start(self, pending: PendingLookup) -> None:
+        partition = self._source.partition(pending.topic_partition)
+        if isinstance(partition, ErrorCode):
+            self._end(pending, ListOffsetResult(partition))
+            return
+        timestamp = pending.lookup.timestamp
+        pending.search = self._remote.offset_for_timestamp(partition, timestamp)
+        self._run(pending, None)
 
     def _run(self, pending: PendingLookup, failure: StorageError | None) -> None:
         """Run a search to its next load or to its end."""
@@ -128,12 +133,18 @@ class DelayedOffsetLookups(DelayedOperation):
             pending.step = self._remote.load_or_fail(outcome, on_loaded)
             return
         pending.step = None
-        self._finish(pending, self._result(pending, outcome))
-        self._start_next()
-        self.try_complete()
+        self._end(pending, self._result(pending, outcome))
+
+    def _end(self, pending: PendingLookup, result: ListOffsetResult) -> None:
+        """End a search, and start the next one."""
+        self._finish(pending, result)
+        if self._unstarted:
+            self._start(self._unstarted.pop())
+        else:
+            self.try_complete()
 
     def _result(self, pending: PendingLookup, outcome: Found | StorageError) -> ListOffsetResult:
-        key = pending.lookup.partition.topic_partition
+        key = pending.topic_partition
         if isinstance(outcome, RemoteStorageError):
             return ListOffsetResult(self._remote.failed(key.topic, outcome))
         if isinstance(outcome, StorageError):
@@ -142,7 +153,9 @@ class DelayedOffsetLookups(DelayedOperation):
         if isinstance(partition, ErrorCode):
             return ListOffsetResult(partition)
         error = partition.check_access(pending.current_leader_epoch, pending.only_leader)
-        return pending.lookup.result(outcome) if error is _NONE else ListOffsetResult(error)
+        if error is not _NONE:
+            return ListOffsetResult(error)
+        return visible_result(partition, outcome, pending.lookup.isolation)
 
     def _finish(self, pending: PendingLookup, result: ListOffsetResult) -> None:
         pending.is_done = True
@@ -159,8 +172,7 @@ class DelayedOffsetLookups(DelayedOperation):
         self._stop()
         for pending in self._lookups:
             if not pending.is_done:
-                key = pending.lookup.partition.topic_partition
-                self._remote.metrics.count_list_offsets_expired(key)
+                self._remote.metrics.count_list_offsets_expired(pending.topic_partition)
                 self._finish(pending, ListOffsetResult(ErrorCode.REQUEST_TIMED_OUT))
         self._on_done()
 

@@ -73,6 +73,9 @@ class RemotePart(msgspec.Struct):
     index: int
     # What the last read has missed.
     miss: Miss
+    # What is left for it of the limits of the response.
+    max_bytes: int
+    min_one_batch: bool
     # The load in progress; None before it starts and after it has ended.
     load: Cancellable | None = None
     loads: int = 0
@@ -88,14 +91,13 @@ class DelayedRemoteFetch(DelayedOperation):
     B. This broker no longer has a replica of a remote partition.
     C. A remote partition no longer exists.
     D. The log directory of a remote partition is offline.
-    E. Every read of the remote tier has returned records or an error, or the response is full.
+    E. Every read of the remote tier has returned records or an error.
     F. `remote.fetch.max.wait.ms` is over. The reads that are not done return no records.
 
     In the cases A to D, the partition is read again, which returns its error.
     """
 
     __slots__ = (
-        "_limit",
         "_local_bytes",
         "_on_done",
         "_params",
@@ -135,19 +137,22 @@ class DelayedRemoteFetch(DelayedOperation):
         self._parts: dict[TopicPartition, list[RemotePart]] = {}
         # Those whose first load has not started, in the reverse order of the request.
         self._unstarted: list[RemotePart] = []
-        # Bytes of the local partitions. The remote ones get the rest of the response.
+        # Bytes of the local partitions.
         self._local_bytes = 0
+        # As in the first read: each remote partition counts with its whole limit.
+        left = params.read_limit()
         for index, (where, result) in enumerate(results):
-            self._local_bytes += len(result.records)
+            size = len(result.records)
+            self._local_bytes += size
             if result.remote is not None:
-                part = RemotePart(index, result.remote)
+                size = min(requested[index][1].max_bytes, left.remaining)
+                part = RemotePart(index, result.remote, size, left.min_one_batch)
                 self._parts.setdefault(where.topic_partition, []).append(part)
                 self._unstarted.append(part)
+            if size:
+                left.remaining = max(0, left.remaining - size)
+                left.min_one_batch = False
         self._unstarted.reverse()
-        limit = params.read_limit()
-        limit.remaining = max(0, limit.remaining - self._local_bytes)
-        limit.min_one_batch = limit.min_one_batch and not self._local_bytes
-        self._limit = limit
 
     def start(self, purgatory: Purgatory) -> None:
         """Wait in the purgatory, and start the loads."""
@@ -194,7 +199,8 @@ class DelayedRemoteFetch(DelayedOperation):
     def _read(self, part: RemotePart) -> None:
         """Read a partition again. The part is done unless something else must be loaded."""
         request = self._requested[part.index]
-        [(_, result)] = self._source.read_again(self._params, [request], self._limit)
+        limit = ReadLimit(part.max_bytes, part.min_one_batch)
+        [(_, result)] = self._source.read_again(self._params, [request], limit)
         if result.remote is None:
             self._set_result(part, result)
         else:
@@ -206,8 +212,7 @@ class DelayedRemoteFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Check case E."""
-        is_full = self._limit.remaining <= 0
-        if is_full or all(each.is_done for parts in self._parts.values() for each in parts):
+        if all(each.is_done for parts in self._parts.values() for each in parts):
             return self.force_complete()
         return False
 

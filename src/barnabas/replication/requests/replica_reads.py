@@ -322,7 +322,8 @@ class ReplicaReads:
                 self._metrics.topics[where.topic].failed_fetch_requests += 1
                 result = failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)
                 remaining = max(0, remaining)
-            size = len(result.records)
+            # A partition that must be loaded counts with its limit, as in Kafka.
+            size = len(result.records) if result.remote is None else max_bytes
             if size:
                 min_one_batch = False
                 remaining = max(0, remaining - size)
@@ -428,6 +429,9 @@ class ReplicaReads:
 def _has_more(params: FetchParams, data: FetchPartitionData, result: FetchResult) -> bool:
     """Whether the client may read records at its fetch offset."""
     if result.error is not _NONE or result.diverging_epoch is not None:
+        return False
+    if result.position is not None and not result.position.is_known:
+        # Only the remote tier has the offset. It returns nothing then.
         return False
     match params.isolation:
         case FetchIsolation.LOG_END:

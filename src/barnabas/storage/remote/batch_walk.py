@@ -61,6 +61,8 @@ class Walk(msgspec.Struct):
     next_offset: int = -1
     # Whether a limit of the request has stopped the walk.
     is_limited: bool = False
+    # Where the limit of bytes cuts the batch after the last whole one; -1 if it does not.
+    cut_at: int = -1
 
 
 def headers_in(
@@ -140,6 +142,8 @@ def _walk(
                 found.first = at
             if _is_beyond_limit(found.first, at, header, request):
                 found.is_limited = True
+                if header.base_offset < request.end_offset:
+                    found.cut_at = min(found.first + request.max_bytes, loaded.end)
                 return
         if at + size > loaded.end:
             return

@@ -4,14 +4,14 @@ All calls run on the event loop and never block. A read that needs bytes that ar
 returns a `Miss`. The caller loads it and reads again. So a read finds its segment, its position and
 its limits anew each time, and no state outlives a change of the partition.
 
-A read returns whole batches of one loaded range only. Kafka returns a part of the last batch too,
-which consumers ignore. Many small batches are returned in several reads.
+A read returns batches of one loaded range only. Many small batches are returned in several reads,
+since the CRC of each is checked here.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -27,13 +27,16 @@ from barnabas.storage.results import (
 )
 
 if TYPE_CHECKING:
-    from barnabas.storage.log.log import Log
+    from collections.abc import Generator
+
+    from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
     from barnabas.storage.remote.batch_walk import Walk
     from barnabas.storage.remote.index_cache import RemoteIndexCache
     from barnabas.storage.remote.loaded_indexes import LoadedIndexes
     from barnabas.storage.remote.range_cache import LoadedRange, RangeCache
     from barnabas.storage.remote.segment_states import RemoteLog
     from barnabas.storage.segment.transaction_index import AbortedEntry
+    from barnabas.waiting.steps import OffLoop
 
 # Segments without the requested offset that one read passes. Only compacted logs have such.
 _SEGMENTS_PER_READ = 8
@@ -50,6 +53,57 @@ class Miss(msgspec.Struct, frozen=True):
     position: int | None
     # Bytes from the position on that the read needs at least.
     needed: int
+
+
+class LocalReads(Protocol):
+    """Reads of the local part of a log."""
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: FetchIsolation, min_one_batch: bool
+    ) -> ReadResult:
+        """Return batches from the one with an offset on."""
+        ...
+
+    def aborted_transactions_below(self, offset: int) -> list[AbortedEntry]:
+        """Return the aborted transactions that lie at least partly below an offset."""
+        ...
+
+    def offset_for_timestamp(
+        self, timestamp: int
+    ) -> Generator[OffLoop | None, Any, tuple[int, int, int] | None]:
+        """Find the first record at or after a time: its timestamp, offset and leader epoch."""
+        ...
+
+
+class TieredLog(Protocol):
+    """The part of a log that reads of the remote tier use."""
+
+    leader_epochs: LeaderEpochCache
+
+    @property
+    def reader(self) -> LocalReads:
+        """Reads the local part."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int:
+        """First readable offset."""
+        ...
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """First offset of the local part."""
+        ...
+
+    @property
+    def high_watermark(self) -> int:
+        """Exclusive end of the records that every in-sync replica has."""
+        ...
+
+    @property
+    def last_stable_offset(self) -> int:
+        """First offset of an undecided transaction; at most the high watermark."""
+        ...
 
 
 class _Found(msgspec.Struct):
@@ -76,7 +130,7 @@ class RemoteLogReader:
 
     def read(
         self,
-        log: Log,
+        log: TieredLog,
         remote: RemoteLog,
         offset: int,
         limit: tuple[int, bool],
@@ -95,9 +149,8 @@ class RemoteLogReader:
             OffsetOutOfRangeError: no segment has the offset.
             RemoteDamagedError: the store returned other bytes than were stored, twice.
         """
-        offsets = log.offsets
         is_committed = isolation is _TXN_COMMITTED
-        end_offset = offsets.last_stable_offset if is_committed else offsets.high_watermark
+        end_offset = log.last_stable_offset if is_committed else log.high_watermark
         request = ReadRequest(offset, *limit, end_offset)
         at = offset
         for _ in range(_SEGMENTS_PER_READ):
@@ -116,7 +169,7 @@ class RemoteLogReader:
             return log.reader.read(at, limit[0], isolation, limit[1])
         return ReadResult(b"", LogOffsetMetadata(offset), False, [] if is_committed else None)
 
-    def segment_at(self, log: Log, remote: RemoteLog, offset: int) -> RemoteSegment | None:
+    def segment_at(self, log: TieredLog, remote: RemoteLog, offset: int) -> RemoteSegment | None:
         """Return the segment with the log's record at an offset."""
         epoch = log.leader_epochs.epoch_for_offset(offset)
         return None if epoch is None else remote.segment_at(epoch, offset)
@@ -169,7 +222,8 @@ class RemoteLogReader:
         indexes.learn(walked.next_offset, walked.end)
         if self._note_reader(segment, request.offset, walked.next_offset):
             self._maybe_read_ahead(segment, loaded, walked.end)
-        records = loaded.lend(first, walked.end)
+        # The end of the last batch may be cut off, as in a read of the local log.
+        records = loaded.lend(first, max(walked.end, walked.cut_at))
         return _Found(segment, indexes, first, walked.next_offset, records)
 
     def _beyond(
@@ -197,7 +251,7 @@ class RemoteLogReader:
 
     def _completed(
         self,
-        log: Log,
+        log: TieredLog,
         remote: RemoteLog,
         request: ReadRequest,
         found: _Found,
@@ -217,7 +271,7 @@ class RemoteLogReader:
         return ReadResult(found.records, position, False, aborted)
 
     def _aborted(
-        self, log: Log, remote: RemoteLog, offset: int, found: _Found
+        self, log: TieredLog, remote: RemoteLog, offset: int, found: _Found
     ) -> list[AbortedEntry] | Miss:
         """Return the aborted transactions that overlap the records of a read.
 
@@ -239,7 +293,7 @@ class RemoteLogReader:
         return entries
 
     def _next_with_transactions(
-        self, log: Log, remote: RemoteLog, offset: int
+        self, log: TieredLog, remote: RemoteLog, offset: int
     ) -> RemoteSegment | None:
         """Return the first segment from an offset on that may have aborted transactions."""
         epochs = log.leader_epochs

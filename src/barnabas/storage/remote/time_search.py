@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from barnabas.record.batch import HEADER_SIZE, NO_TIMESTAMP
 from barnabas.record.record import CorruptBatchError
-from barnabas.storage.log.record_search import find_record
 from barnabas.storage.remote.batch_walk import check_batch, damaged, headers_in
 from barnabas.storage.remote.remote_reader import Miss
 from barnabas.storage.remote.remote_storage import RemoteDamagedError, SegmentState
+from barnabas.storage.segment.record_search import find_record
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.record.compiled import CompiledRecord
-    from barnabas.storage.log.log import Log
     from barnabas.storage.remote.range_cache import LoadedRange
-    from barnabas.storage.remote.remote_reader import RemoteLogReader
+    from barnabas.storage.remote.remote_reader import RemoteLogReader, TieredLog
     from barnabas.storage.remote.remote_storage import RemoteSegment
     from barnabas.storage.remote.segment_states import RemoteLog
     from barnabas.waiting.steps import OffLoop
@@ -35,7 +34,7 @@ _SEGMENTS_PER_STEP = 200
 
 
 def find_by_timestamp(
-    reader: RemoteLogReader, log: Log, remote: RemoteLog, timestamp: int
+    reader: RemoteLogReader, log: TieredLog, remote: RemoteLog, timestamp: int
 ) -> Search:
     """Find the first record of a log at or after a time.
 
@@ -64,7 +63,7 @@ def find_by_timestamp(
     return (yield from log.reader.offset_for_timestamp(timestamp))
 
 
-def _after_gap(log: Log, remote: RemoteLog, offset: int) -> int:
+def _after_gap(log: TieredLog, remote: RemoteLog, offset: int) -> int:
     """Return the next offset that a segment may have, if no segment has this one."""
     epochs = log.leader_epochs
     epoch = epochs.epoch_for_offset(offset)

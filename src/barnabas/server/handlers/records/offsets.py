@@ -206,8 +206,9 @@ class ListOffsetsHandler:
         ):
             return _failed(requested.partition_index, ErrorCode.UNSUPPORTED_VERSION)
         only_leader = request.replica_id != DEBUGGING_REPLICA_ID
+        key = TopicPartition(topic, requested.partition_index)
         result = yield from self._replicas.list_offset(
-            TopicPartition(topic, requested.partition_index),
+            key,
             requested.timestamp,
             lookup_isolation(request.replica_id, request.isolation_level),
             requested.current_leader_epoch,
@@ -220,7 +221,7 @@ class ListOffsetsHandler:
             from barnabas.replication.requests.delayed_offset_lookups import PendingLookup
 
             epoch, on_done = requested.current_leader_epoch, partial(_fill, version, response)
-            pending.append(PendingLookup(result.remote, epoch, only_leader, on_done))
+            pending.append(PendingLookup(key, result.remote, epoch, only_leader, on_done))
         return response
 
 
