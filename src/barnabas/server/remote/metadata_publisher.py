@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# Events that wait for one leader.
-_QUEUE_MAX = 10_000
+# Events that are being written, or that wait to be read.
+_EVENTS_MAX = 10_000
 # Bytes of the events of a request, so that a batch fits into any sensible max.message.bytes.
 _REQUEST_BYTES_MAX = 256 << 10
 # The delay before each repetition. The deadline of the event ends them.
@@ -45,6 +45,7 @@ _RETRIED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -93,7 +94,7 @@ class MetadataPublisher:
         settings = PeerSettings(
             "remote-log-metadata-writer",
             PRODUCE_VERSION,
-            _QUEUE_MAX,
+            _EVENTS_MAX,
             no_leader=ErrorCode.LEADER_NOT_AVAILABLE,
             no_room=ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         )
@@ -116,7 +117,12 @@ class MetadataPublisher:
             index: the metadata partition.
             value: the encoded event.
             on_done: gets the result of the event, or the error, in a later turn.
+                THROTTLING_QUOTA_EXCEEDED: too many events are being written.
         """
+        if len(self._pending) >= _EVENTS_MAX:
+            refusal = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+            self._timer.call_soon(partial(_report, on_done, refusal))
+            return
         deadline_ms = self._clock.monotonic_ms() + self._wait_ms
         event = _PendingEvent(where, index, value, deadline_ms, on_done)
         self._pending.setdefault(value, []).append(event)
@@ -146,7 +152,7 @@ class MetadataPublisher:
 
     def _end(self, event: _PendingEvent, result: Applied | ErrorCode) -> None:
         event.is_done = True
-        self._timer.call_soon(partial(event.on_done, result))
+        self._timer.call_soon(partial(_report, event.on_done, result))
 
     def _give_up(self, event: _PendingEvent, error: ErrorCode) -> None:
         """Report an error, unless the event was read meanwhile."""
@@ -237,3 +243,12 @@ class MetadataPublisher:
         else:
             # The timer ends the repetitions.
             self._queues.retry(part, _BACKOFF)
+
+
+def _report(on_done: OnDone, result: Applied | ErrorCode) -> None:
+    try:
+        on_done(result)
+    except AssertionError:
+        raise
+    except Exception:  # noqa: BLE001 - the callbacks of other events follow
+        _log.exception("Unexpected error after an event of a segment")

@@ -142,6 +142,7 @@ class MetadataReader:
     def start(self) -> None:
         """Send requests from now on."""
         self.is_running = True
+        self.on_leaders()
         for broker_id in {entry.leader[0] for entry in self._entries.values()}:
             self._wake(broker_id)
 
