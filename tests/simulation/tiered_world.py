@@ -28,8 +28,8 @@ from barnabas.protocol.messages.topics import (
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.record.reader import read_batches
+from barnabas.server.process import tiered_storage
 from barnabas.sim.remote_storage import SimRemoteStorage
-from barnabas.storage.remote import opening
 from barnabas.storage.remote.remote_storage import SegmentState
 from barnabas.storage.remote.segment_objects import SUFFIXES, segment_name
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
@@ -118,12 +118,12 @@ def shared_store() -> Iterator[dict[int, WatchedStore]]:
     def open_store(url: str, cluster_id: str, disk: Disk) -> RemoteStorage:
         return stores[id(disk)].on(disk)
 
-    original = opening.open_remote_storage
-    opening.open_remote_storage = open_store
+    original = tiered_storage.open_remote_storage
+    tiered_storage.open_remote_storage = open_store
     try:
         yield stores
     finally:
-        opening.open_remote_storage = original
+        tiered_storage.open_remote_storage = original
 
 
 class TieredWorld(ClusterWorld):
@@ -200,7 +200,7 @@ class TieredWorld(ClusterWorld):
 
     def remote_log(self, node: int, index: int) -> RemoteLog | None:
         """Return the segments that a broker knows of a partition; None if it is not ready."""
-        found: RemoteLog | None = self.broker(node).remote.metadata.log_of(self.where(index))
+        found: RemoteLog | None = self.broker(node).tiering.metadata.log_of(self.where(index))
         return found
 
     def leading(self, index: int) -> int:

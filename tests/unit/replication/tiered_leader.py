@@ -132,7 +132,7 @@ class TieredFollower(FollowingBroker):
                 producer_epoch=0 if has_producer else -1,
                 base_sequence=self._sequence(producer_id) if has_producer else -1,
             )
-            builder.append(1_000 + offset, None, value)
+            builder.append(self.node.host.clock.wall_ms(), None, value)
             content = memoryview(builder.build())
             set_offset_and_epoch(content, 0, offset, epoch)
             self.source_log.appender.append_as_follower(content)
@@ -159,7 +159,7 @@ class TieredFollower(FollowingBroker):
             start_offset=base,
             end_offset=log.log_end_offset - 1,
             size=files.log_size,
-            max_timestamp=1_000 + log.log_end_offset,
+            max_timestamp=self.node.host.clock.wall_ms(),
             leader_epochs=tuple((each.epoch, each.start_offset) for each in epochs),
             has_transactions=False,
             broker_id=2,

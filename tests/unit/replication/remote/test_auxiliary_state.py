@@ -13,7 +13,7 @@ from barnabas.replication.remote.auxiliary_state import (
     epochs_of,
 )
 from barnabas.storage.files.checkpoint import CheckpointError
-from barnabas.storage.files.leader_epoch_cache import encode_epochs
+from barnabas.storage.files.leader_epoch_cache import EpochEntry, encode_epochs
 from unit.replication.tiered_leader import WHERE, TieredFollower
 
 
@@ -102,7 +102,7 @@ def test_an_unexpected_error_of_a_store_is_a_problem(broker, states, monkeypatch
 
 def test_epochs_are_read_as_kafka_writes_them() -> None:
     assert epochs_of(b"0\n2\n0 0\n5 7\n", 9) == [(0, 0), (5, 7)]
-    assert epochs_of(encode_epochs([(1, 2), (3, 4)]), 4) == [(1, 2), (3, 4)]
+    assert epochs_of(encode_epochs([EpochEntry(1, 2), EpochEntry(3, 4)]), 4) == [(1, 2), (3, 4)]
 
 
 @pytest.mark.parametrize(
