@@ -397,7 +397,10 @@ class ReplicaManager:
 
     def _update_tiered_config(self, topic: str, manager: RemoteLogManager) -> list[TopicPartition]:
         """Apply a topic's configuration to its logs, then to its tasks of the remote tier."""
-        partitions = [each for key, each in self._online.items() if key.topic == topic]
+        image = self._brokers.image
+        found = None if image is None else image.topics.by_name(topic)
+        keys = () if found is None else (TopicPartition(topic, each) for each in found.partitions)
+        partitions = [self._online[key] for key in keys if key in self._online]
         if not partitions:
             return self._registry.update_config(topic)
         old = partitions[0].log.config

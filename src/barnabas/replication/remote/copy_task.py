@@ -225,9 +225,11 @@ class CopyTask:
         self._candidates.update_lag()
 
     def on_lost(self, segment: RemoteSegment) -> None:
-        """Copy a segment again whose objects the store has lost."""
+        """Copy a segment again whose objects the store has lost.
+
+        The next sweep begins with it: a store that loses everything must not keep the broker busy.
+        """
         self._candidates.add_lost(segment)
-        self.check()
 
     def resign(self) -> None:
         """Stop for good: another broker leads, or the partition is gone or not copied any more."""
