@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.api_table import ApiKey
@@ -24,7 +26,10 @@ from differential.tiered_pair import (
     delete_records,
     fill,
     filled_topic,
+    is_searched,
     offset_of,
+    segments_in_metadata,
+    stored_logs,
     topic_with_aborted_transactions,
 )
 
@@ -100,6 +105,8 @@ def topic_before_anything_is_copied(scene: Scene) -> None:
     for timestamp in SPECIAL:
         scene.compare(at(topic, timestamp))
     scene.produce(topic, batch(b"a"))
+    # Until a broker knows the segments of the topic, it refuses lookups by time.
+    scene.until(lambda side: is_searched(side, topic))
     for timestamp in (*SPECIAL, NOW_MS):
         scene.compare(at(topic, timestamp))
 
@@ -203,8 +210,10 @@ def aborted_transactions(scene: Scene) -> None:
     for offset in range(log_end + 1):
         scene.compare(fetching(topic, offset, isolation_level=1))
     # Limits that cut no batch: the producer ids of the comparison are those of whole batches.
+    scene.label = "limited"
     for limit in (1, 74, 148):
         scene.compare(fetching(topic, 0, isolation_level=1, partition_max_bytes=limit))
+    scene.label = "uncommitted"
     scene.compare(fetching(topic, 0))
 
 
@@ -455,3 +464,62 @@ def topic_without_cleanup_policy(scene: Scene) -> None:
     fill(scene, topic)
     await_offset(scene, topic, EARLIEST_LOCAL, LOCAL_START)
     compare_log(scene, topic)
+
+
+@case(FETCH, {17})
+def events_of_segments(scene: Scene) -> None:
+    """Both write the same events of copies, expirations, and the deletion of the topic."""
+    topic = local_topic(scene)
+    compare_events(scene, topic)
+    delete_records(scene, topic, 13)
+    scene.until(
+        lambda side: sum(line.endswith("3]") for line in segments_in_metadata(side, topic)) == 2
+    )
+    compare_events(scene, topic)
+    deleted = {"topics": [{"name": topic}], "timeout_ms": 10_000}
+    scene.compare(deleted, ApiKey.DELETE_TOPICS, 6)
+    scene.until(lambda side: all(line.endswith("3]") for line in segments_in_metadata(side, topic)))
+    compare_events(scene, topic)
+
+
+@case(FETCH, {17})
+def events_of_segments_with_transactions(scene: Scene) -> None:
+    compare_events(scene, topic_with_aborted_transactions(scene))
+
+
+def compare_events(scene: Scene, topic: str) -> None:
+    """Compare the segments of a topic in the metadata topic, and the states of their events."""
+    kafka, barnabas = (
+        dict(enumerate(segments_in_metadata(side, topic))) for side in scene.pair.sides()
+    )
+    scene.note(
+        {f"segment {number}": line for number, line in kafka.items()},
+        {f"segment {number}": line for number, line in barnabas.items()},
+    )
+
+
+# Faults of the store
+
+
+@case(FETCH, {17})
+def an_object_that_is_missing(scene: Scene) -> None:
+    topic = local_topic(scene)
+    for logs in stored_logs(scene, topic):
+        logs[1].unlink()
+    compare_log(scene, topic)
+
+
+@case(FETCH, {17}, is_nightly=True)
+def a_read_that_takes_too_long(scene: Scene) -> None:
+    topic = local_topic(scene)
+    first = [logs[0] for logs in stored_logs(scene, topic)]
+    for path in first:
+        path.rename(f"{path}.away")
+        # Opening it blocks until there is a writer.
+        os.mkfifo(path)
+    scene.compare(fetching(topic, 0))
+    scene.compare(fetching(topic, 0, session_epoch=0))
+    scene.compare(reading((topic, 0), (topic_with_aborted_transactions(scene), 0)))
+    for path in first:
+        Path(f"{path}.away").rename(path)
+    scene.compare(fetching(topic, 7))

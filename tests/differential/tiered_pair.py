@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.protocol.api_table import ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.record_frame import decode_remote_log_record
+from barnabas.protocol.records.remote_log import RemoteLogSegmentMetadataRecord
 from barnabas.record.builder import BatchBuilder
 from barnabas.testing.broker_process import BrokerProcess
 from differential.broker_pair import SETTINGS, warmed_up_pair
+from differential.internal_records import stored
+from differential.rules import HOUR_MS
 from differential.scene import NOW_MS, exchange
 from differential.transaction import ADD, END, INIT, PRODUCE, Transaction, settle
 from jvm.tiered_kafka import TIERED_SETTINGS, TieredKafka
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
     from differential.side import Side
 
 EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -4, -5
+METADATA_TOPIC = "__remote_log_metadata"
+# The directories of both stores, among the shared objects of a pair.
+_STORES = "stores"
 TIERED = {"remote.storage.enable": "true", "internal.segment.bytes": "1000"}
 # Closed segments are deleted as soon as they are in the tier.
 SMALL_LOCAL = {**TIERED, "local.retention.bytes": "1"}
@@ -52,6 +59,7 @@ def started_tiered_pair(directory: Path) -> Iterator[Pair]:
         barnabas.start()
         kafka.await_ready()
         with warmed_up_pair(kafka.bootstrap, barnabas.bootstrap) as made:
+            made.shared_objects[_STORES] = kafka.store, directory / "store"
             yield made
     finally:
         kafka.close()
@@ -147,6 +155,14 @@ def offset_of(side: Side, topic: str, timestamp: int) -> int:
     return offset
 
 
+def is_searched(side: Side, topic: str) -> bool:
+    """Return whether a broker finds offsets by time, also in the tier."""
+    partitions = [{"partition_index": 0, "timestamp": 0}]
+    values = {"replica_id": -1, "topics": [{"name": topic, "partitions": partitions}]}
+    found = exchange(side, ApiKey.LIST_OFFSETS, 8, values).topics[0].partitions[0]
+    return bool(found.error_code == ErrorCode.NONE)
+
+
 def await_offset(scene: Scene, topic: str, timestamp: int, offset: int) -> None:
     """Wait until both brokers return this offset for a special time."""
     for side in scene.pair.sides():
@@ -211,3 +227,43 @@ def delete_records(scene: Scene, topic: str, offset: int) -> tuple[Any, Any]:
     cut = [{"partition_index": 0, "offset": offset}]
     requested = {"topics": [{"name": topic, "partitions": cut}], "timeout_ms": 5000}
     return scene.compare(requested, ApiKey.DELETE_RECORDS, 2)
+
+
+def segments_in_metadata(side: Side, topic: str) -> list[str]:
+    """Return the segments of a topic in the metadata topic, with the states of their events."""
+    partitions = int(TIERED_SETTINGS["rlmm.config.remote.log.metadata.topic.num.partitions"])
+    described: dict[bytes, str] = {}
+    states: dict[bytes, list[int]] = {}
+    for each in stored(side, METADATA_TOPIC, partitions):
+        assert each.value is not None
+        record: Any = decode_remote_log_record(each.value)
+        segment = record.remote_log_segment_id
+        if segment.topic_id_partition.name != topic:
+            continue
+        assert segment.topic_id_partition.id == side.topic_id(topic)
+        states.setdefault(segment.id, []).append(record.remote_log_segment_state)
+        if isinstance(record, RemoteLogSegmentMetadataRecord):
+            described[segment.id] = _described(segment.topic_id_partition.partition, record)
+    assert described.keys() == states.keys()
+    return [f"{text} states={states[segment]}" for segment, text in described.items()]
+
+
+def _described(partition: int, record: RemoteLogSegmentMetadataRecord) -> str:
+    epochs = [(each.leader_epoch, each.offset) for each in record.segment_leader_epochs]
+    # Markers of transactions have the time of the broker.
+    latest = record.max_timestamp_ms - NOW_MS
+    time = "now" if latest > HOUR_MS else str(latest)
+    return (
+        f"partition={partition} offsets={record.start_offset}-{record.end_offset}"
+        f" broker={record.broker_id} max_timestamp={time}"
+        f" epochs={epochs} size={record.segment_size_in_bytes} without={record.txn_index_empty}"
+    )
+
+
+def stored_logs(scene: Scene, topic: str) -> list[list[Path]]:
+    """Return the logs of the segments of a topic in both stores, by offset; Kafka's first."""
+    stores: tuple[Path, Path] = scene.pair.shared_objects[_STORES]
+    # The file names begin with the offset. Only Kafka's directories name the partition.
+    return [
+        sorted(store.glob(f"**/{topic}-*/**/*.log"), key=lambda path: path.name) for store in stores
+    ]
