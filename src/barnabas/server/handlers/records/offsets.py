@@ -214,7 +214,7 @@ class ListOffsetsHandler:
             requested.current_leader_epoch,
             only_leader=only_leader,
         )
-        response = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
+        response = _failed(requested.partition_index, ErrorCode.NONE)
         if result.remote is None:
             _fill(version, response, result)
         else:
