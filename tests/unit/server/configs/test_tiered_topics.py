@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,13 @@ from barnabas.server.configs.dynamic_config import GRADUAL
 from barnabas.storage.config import INTERNAL_SEGMENT_BYTES
 from barnabas.storage.remote_keys import (
     COPIER_THREADS,
+    COPY_RATE,
     EXPIRATION_THREADS,
+    FETCH_MAX_WAIT,
+    FETCH_RATE,
+    INDEX_CACHE_BYTES,
+    LIST_OFFSETS_TIMEOUT,
+    READ_CACHE_BYTES,
     READER_THREADS,
     REMOTE_DYNAMIC_KEYS,
     REMOTE_KEYS,
@@ -22,6 +28,11 @@ from barnabas.storage.remote_keys import (
 from barnabas.storage.topic_partition import TopicPartition
 from unit.server.dispatch.sent_requests import alter, describe
 from unit.server.simulated_broker import SimulatedBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.server.process.tiered_storage import TieredStorage
 
 PARTITION = TopicPartition("t", 0)
 ENABLE = "remote.storage.enable"
@@ -35,7 +46,10 @@ def tiered(**settings: str) -> SimulatedBroker:
 
 @pytest.fixture(scope="module")
 def broker() -> SimulatedBroker:
-    made = tiered()
+    made = tiered(
+        remote_log_manager_expiration_thread_pool_size="2",
+        barnabas_remote_copy_buffer_max_bytes=str(1 << 30),
+    )
     made.make_topic("t")
     return made
 
@@ -82,12 +96,11 @@ def test_internal_topics_stay_local(broker: SimulatedBroker) -> None:
         assert not configs.of(topic, own).is_remote
 
 
-def test_internal_keys_are_described_only_if_they_are_set() -> None:
+def test_internal_keys_of_topics_are_not_described_and_those_of_brokers_only_if_set() -> None:
     broker = tiered(remote_log_manager_task_retry_backoff_ms="100")
     broker.make_topic("t")
-    assert INTERNAL_SEGMENT_BYTES not in names(broker, TOPIC, "t")
     assert alter(broker, TOPIC, "t", INTERNAL_SEGMENT_BYTES, "5000") == ErrorCode.NONE
-    assert INTERNAL_SEGMENT_BYTES in names(broker, TOPIC, "t")
+    assert INTERNAL_SEGMENT_BYTES not in names(broker, TOPIC, "t")
     assert log_of(broker).config.segment_bytes == 5000
     hidden = {key.name for key in REMOTE_KEYS} - names(broker, BROKER, "1")
     assert hidden == {
@@ -97,9 +110,10 @@ def test_internal_keys_are_described_only_if_they_are_set() -> None:
     }
 
 
-@pytest.mark.parametrize("key", [COPIER_THREADS, EXPIRATION_THREADS, READER_THREADS])
+@pytest.mark.parametrize("key", [COPIER_THREADS, READER_THREADS])
 def test_a_pool_at_most_doubles_or_halves_at_once(broker: SimulatedBroker, key: str) -> None:
     assert key in GRADUAL
+    assert EXPIRATION_THREADS in GRADUAL
     for value, error in (
         ("21", ErrorCode.INVALID_REQUEST),
         ("4", ErrorCode.INVALID_REQUEST),
@@ -112,10 +126,41 @@ def test_a_pool_at_most_doubles_or_halves_at_once(broker: SimulatedBroker, key: 
         assert alter(broker, BROKER, "", key, value) == error, value
 
 
-def test_every_dynamic_key_of_the_tier_takes_effect_while_the_broker_runs(
-    broker: SimulatedBroker,
+# Key -> (value to set, observed attribute of the broker's tier, its result).
+EFFECTS: dict[str, tuple[str, Callable[[TieredStorage], Any], Any]] = {
+    COPIER_THREADS: ("5", lambda tier: tier.copying.threads, 5),
+    EXPIRATION_THREADS: ("3", lambda tier: tier._deletes.threads, 3),
+    READER_THREADS: ("5", lambda tier: tier.reading.threads, 5),
+    COPY_RATE: ("5000", lambda tier: tier.copy_quota.bytes_per_second, 5000),
+    FETCH_RATE: ("5000", lambda tier: tier.fetch_quota.bytes_per_second, 5000),
+    INDEX_CACHE_BYTES: ("5000", lambda tier: tier.reads.limits.index_file_bytes_max, 5000),
+    READ_CACHE_BYTES: ("8388608", lambda tier: tier.reads.limits.read_cache_bytes_max, 8 << 20),
+    FETCH_MAX_WAIT: ("5", lambda tier: tier.reads.limits.fetch_max_wait_ms, 5),
+    LIST_OFFSETS_TIMEOUT: ("5", lambda tier: tier.reads.limits.list_offsets_timeout_ms, 5),
+    FETCH_LAST_TIERED: (
+        "true",
+        lambda tier: tier.replication.access.starts_at_last_tiered(),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("key", EFFECTS)
+def test_a_key_of_the_tier_takes_effect_while_the_broker_runs(
+    broker: SimulatedBroker, key: str
 ) -> None:
-    assert {*REMOTE_DYNAMIC_KEYS, FETCH_LAST_TIERED} <= broker.node.shared.dynamic.subscribed
+    value, seen, expected = EFFECTS[key]
+    tier = broker.node.broker.tiering
+    before = seen(tier)
+    assert before != expected
+    assert alter(broker, BROKER, "", key, value) == ErrorCode.NONE
+    assert seen(tier) == expected
+    assert alter(broker, BROKER, "", key, None) == ErrorCode.NONE
+    assert seen(tier) == before
+
+
+def test_every_dynamic_key_of_the_tier_has_a_test() -> None:
+    assert set(EFFECTS) == {*REMOTE_DYNAMIC_KEYS, FETCH_LAST_TIERED}
 
 
 def test_a_broker_does_not_start_without_the_tier_of_its_topics() -> None:

@@ -174,7 +174,6 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any, Any]] = {
     "flush.messages": ("1", is_synced, False, True),
     "flush.ms": ("200", is_synced_later, False, True),
     "follower.replication.throttled.replicas": ("1:2,0:1", throttles("follower"), False, True),
-    "internal.segment.bytes": ("1000", of_log("segment_bytes"), 1 << 30, 1000),
     "leader.replication.throttled.replicas": ("*", throttles("leader"), False, True),
     "index.interval.bytes": ("5", of_log("index_interval_bytes"), 4096, 5),
     "local.retention.bytes": ("5", of_log("local_retention_bytes"), -2, 5),
@@ -237,6 +236,7 @@ def test_a_compression_level_changes_the_stored_size(name: str) -> None:
 
 def test_every_key_of_a_topic_has_a_test() -> None:
     # Dead-letter topics have their own tests: tests/unit/server/share/test_dead_letters.py.
-    # Brokers without a remote tier refuse remote.storage.enable=true: test_tiered_topics.py.
-    elsewhere = {"errors.deadletterqueue.group.enable", "remote.storage.enable"}
+    elsewhere = {"errors.deadletterqueue.group.enable"}
+    # These have theirs in test_tiered_topics.py.
+    elsewhere |= {"internal.segment.bytes", "remote.storage.enable"}
     assert {key.name for key in TOPIC_CONFIGS} == {*EFFECTS, *LEVELS, *elsewhere}

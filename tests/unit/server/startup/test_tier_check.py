@@ -37,4 +37,4 @@ def test_the_error_names_the_tiered_topics_of_the_broker() -> None:
     error = missing_tier(image, 1)
     assert error is not None
     assert "remote.storage.enable=true: a, b, c and 2 more. Set" in str(error)
-    assert "elsewhere" in str(missing_tier(image, 2))
+    assert "a, b, c and 3 more. Set" in str(missing_tier(image, 2))
