@@ -200,7 +200,7 @@ class FetchState:
         """Limit of the backoff after an expected error. It grows with `errors_in_a_row`."""
         if self.errors_in_a_row > USUAL_ERRORS_MAX:
             return inf
-        return FIRST_BACKOFF_MS * 2 ** (self.errors_in_a_row - 1)
+        return FIRST_BACKOFF_MS * (1 << self.errors_in_a_row - 1)
 
     def begin_tiered(self, leader_log_start_offset: int, leader_high_watermark: int) -> None:
         """Skip the records that the leader has only in the remote tier, before the next fetch."""
