@@ -410,9 +410,10 @@ class _Leader:
                 self._on_error(entry, each)
                 continue
             entry.failures = 0
-            if each.records:
+            records = each.records
+            if isinstance(records, bytes | bytearray | memoryview) and records:
                 # Copied, because the response is invalid after this call.
-                contents.append((entry, life, bytes(each.records)))
+                contents.append((entry, life, bytes(records)))
         if contents:
             self._is_busy = True
             self._reader.steps.submit(self, self._replay(contents), self._on_replayed)
