@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A record above this size is no event of a segment: it would have 10,000 leader epochs. To decode
-# it takes 10 ms.
-EVENT_BYTES_MAX = 128 << 10
-# Work of a step, in bytes of events. An event has 150 bytes, and costs 25 us if it is replayed and
+# A record above this size is no event of a segment: it would have 2,000 leader epochs. To decode and
+# apply it takes 10 ms.
+EVENT_BYTES_MAX = 32 << 10
+# Work of a step, in bytes of events. An event has 100 bytes, and costs 20 us if it is replayed and
 # 5 us if its partition is not on this broker. Each record counts at least `_RECORD_COST`.
 _STEP_COST = 16 << 10
 _RECORD_COST = 100
