@@ -65,8 +65,17 @@ WITH_LINKS = {
     "barnabas.server.links.promotions",
     "barnabas.server.links.link",
 }
-# Imported only on brokers with a remote tier, at their start.
-WITH_TIER = ("barnabas.replication.remote.", "barnabas.server.remote.", "barnabas.storage.remote.")
+# Imported only on brokers with a remote tier.
+WITH_TIER = (
+    "barnabas.replication.fetcher.tiered_partitions",
+    "barnabas.replication.remote.",
+    "barnabas.replication.requests.delayed_offset_lookups",
+    "barnabas.replication.requests.delayed_remote_fetch",
+    "barnabas.server.metrics.remote_metrics",
+    "barnabas.server.process.tiered_storage",
+    "barnabas.server.remote.",
+    "barnabas.storage.remote.",
+)
 # Packages that a broker does not run.
 OTHERS = {"aio.py", "cli", "client", "console", "serializers", "sim", "spark", "testing"}
 
