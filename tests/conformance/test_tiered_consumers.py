@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +42,11 @@ if TYPE_CHECKING:
 PROGRAMS = Path(__file__).parent / "programs"
 RECORDS = 300
 READERS = 200
+# The smallest memory for ranges, and more records than fit into it.
+CACHE_BYTES = "8388608"
+MANY_RECORDS = 16_000
+# Records that each of many readers reads.
+RECORDS_EACH = 100
 # The oldest version with topic names that no client has left behind.
 _FETCH_VERSION = 12
 
@@ -61,10 +67,9 @@ class Tiered(NamedTuple):
 @pytest.fixture(scope="module")
 def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
     settings = tier_settings(tmp_path_factory.mktemp("tier")) | SETTINGS
-    # Little memory, so that readers at different offsets compete for it.
     settings |= {
         "metrics.listener": "127.0.0.1:0",
-        "barnabas.remote.read.cache.max.bytes": "2000000",
+        "barnabas.remote.read.cache.max.bytes": CACHE_BYTES,
     }
     directory = tmp_path_factory.mktemp("broker")
     with BrokerProcess(directory, settings) as broker:
@@ -73,18 +78,26 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
             broker.bootstrap, topic, local_retention_bytes="1", internal_segment_bytes="50000"
         )
         start_ms = int(time.time() * 1000) - 1_000_000
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.num.messages": "3"})
-        for number in range(RECORDS):
-            producer.produce(topic, value_of(number), partition=0, timestamp=start_ms + number)
-            producer.poll(0)
-        assert producer.flush(SECONDS) == 0
-        last = await_all_copied(broker.bootstrap, topic, broker.data_directory)
-        eventually_equal(
-            lambda: offset_at(broker.bootstrap, topic, EARLIEST_LOCAL), last + 1, SECONDS
-        )
-        assert RECORDS // 2 < last < RECORDS - 1
+        produce(broker.bootstrap, topic, RECORDS, start_ms)
+        assert await_local_end(broker, topic) > RECORDS // 2
         yield Tiered(broker, topic, start_ms)
         assert "Traceback" not in broker.log()
+
+
+def produce(bootstrap: str, topic: str, count: int, start_ms: int) -> None:
+    """Write numbered records in small batches, whose timestamps ascend by a millisecond."""
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": "3"})
+    for number in range(count):
+        producer.produce(topic, value_of(number), partition=0, timestamp=start_ms + number)
+        producer.poll(0)
+    assert producer.flush(SECONDS) == 0
+
+
+def await_local_end(broker: BrokerProcess, topic: str) -> int:
+    """Wait until all copied segments are only in the tier; return the last copied offset."""
+    last = await_all_copied(broker.bootstrap, topic, broker.data_directory)
+    eventually_equal(lambda: offset_at(broker.bootstrap, topic, EARLIEST_LOCAL), last + 1, SECONDS)
+    return last
 
 
 def check_program(client: ClientProgram, tiered: Tiered) -> None:
@@ -140,12 +153,12 @@ def test_a_share_group_reads_both_tiers(tiered: Tiered, reset: str) -> None:
     assert sorted({each.offset for each in records}) == list(range(RECORDS))
 
 
-def read_all(tiered: Tiered, start: int) -> list[int]:
-    """Read from an offset to the end of the topic; return the offsets."""
-    client = RawClient(tiered.bootstrap)
+def read_some(bootstrap: str, topic: str, start: int) -> list[int]:
+    """Read some records from an offset on; return their offsets."""
+    client = RawClient(bootstrap)
     found: list[int] = []
     try:
-        while not found or found[-1] < RECORDS - 1:
+        while len(found) < RECORDS_EACH:
             offset = found[-1] + 1 if found else start
             partition = FetchPartition(
                 partition=0, fetch_offset=offset, partition_max_bytes=100_000
@@ -154,7 +167,7 @@ def read_all(tiered: Tiered, start: int) -> list[int]:
                 max_wait_ms=100,
                 min_bytes=1,
                 max_bytes=1_000_000,
-                topics=[FetchTopic(topic=tiered.topic, partitions=[partition])],
+                topics=[FetchTopic(topic=topic, partitions=[partition])],
             )
             result = client.ask(request, _FETCH_VERSION).responses[0].partitions[0]
             assert result.error_code == ErrorCode.NONE, ErrorCode.of(result.error_code)
@@ -163,16 +176,22 @@ def read_all(tiered: Tiered, start: int) -> list[int]:
                 found += [each.offset for each in records if each.offset >= offset]
     finally:
         client.close()
-    return found
+    return found[:RECORDS_EACH]
 
 
 def test_many_readers_do_not_hold_the_loop(tiered: Tiered) -> None:
-    before = loop_turns(tiered.broker.metrics_address)
-    starts = [number * RECORDS // READERS for number in range(READERS)]
+    broker, topic = tiered.broker, "read-by-200"
+    make_tiered_topic(
+        broker.bootstrap, topic, local_retention_bytes="1", internal_segment_bytes="4000000"
+    )
+    produce(broker.bootstrap, topic, MANY_RECORDS, tiered.start_ms)
+    last = await_local_end(broker, topic)
+    before = loop_turns(broker.metrics_address)
+    starts = [number * (last - RECORDS_EACH) // READERS for number in range(READERS)]
     with ThreadPoolExecutor(READERS) as pool:
-        read_by_all = list(pool.map(lambda start: read_all(tiered, start), starts))
-    for start, offsets in zip(starts, read_by_all, strict=True):
-        assert offsets == list(range(start, RECORDS))
-    after = loop_turns(tiered.broker.metrics_address)
+        found = list(pool.map(partial(read_some, broker.bootstrap, topic), starts))
+    for start, offsets in zip(starts, found, strict=True):
+        assert offsets == list(range(start, start + RECORDS_EACH))
+    after = loop_turns(broker.metrics_address)
     print(f"{READERS} readers: longest turn {after.longest_cpu_ms:.1f} ms of CPU")
     assert after.long_cpu_turns == before.long_cpu_turns
