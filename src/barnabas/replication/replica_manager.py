@@ -127,26 +127,7 @@ class ReplicaManager:
         self._registry = PartitionRegistry(logs, dependencies.log_config, settings, self._brokers)
         # The registry's own dict: the hot path does one lookup per partition.
         self._online = self._registry.online
-        self._produces = Purgatory("Produce", self._wheel)
-        self._fetches = Purgatory("Fetch", self._wheel, WATCHED_FETCHES_MAX)
-        self._deletes = Purgatory("DeleteRecords", self._wheel)
-        # Fetches of share groups. Also watched under share partitions, which the broker checks.
-        self.share_fetches = Purgatory("ShareFetch", self._wheel, WATCHED_FETCHES_MAX)
-        # In the order in which `wake` checks them. Producers first: many fetches may wait for a
-        # partition.
-        self._purgatories: tuple[Purgatory, ...] = (
-            self._produces,
-            self._fetches,
-            self._deletes,
-            self.share_fetches,
-        )
-        # Fetches and lookups of offsets that wait for the remote tier. None without one.
-        self._remote_fetches: Purgatory | None = None
-        self.remote_lookups: Purgatory | None = None
-        if self._tiering is not None:
-            self._remote_fetches = Purgatory("RemoteFetch", self._wheel, WATCHED_FETCHES_MAX)
-            self.remote_lookups = Purgatory("RemoteListOffsets", self._wheel, WATCHED_FETCHES_MAX)
-            self._purgatories += (self._remote_fetches, self.remote_lookups)
+        self._create_purgatories()
         # Coordinators listen to the partitions of their state. Checked by `wake`.
         self.high_watermark_listeners = HighWatermarkListeners(self._registry)
         # Fetch sessions whose partitions have no changes to report to the follower.
@@ -176,7 +157,36 @@ class ReplicaManager:
         # Partitions to check after the current check, each with whether only fetches are checked.
         self._to_wake: deque[tuple[TopicPartition, bool]] = deque()
         self._waking = False
-        # Bound methods of other objects, to save a call on the hot path.
+        self._create_requests(dependencies)
+
+    def _create_purgatories(self) -> None:
+        """Create the purgatories of pending requests."""
+        self._produces = Purgatory("Produce", self._wheel)
+        self._fetches = Purgatory("Fetch", self._wheel, WATCHED_FETCHES_MAX)
+        self._deletes = Purgatory("DeleteRecords", self._wheel)
+        # Fetches of share groups. Also watched under share partitions, which the broker checks.
+        self.share_fetches = Purgatory("ShareFetch", self._wheel, WATCHED_FETCHES_MAX)
+        # In the order in which `wake` checks them. Producers first: many fetches may wait for a
+        # partition.
+        self._purgatories: tuple[Purgatory, ...] = (
+            self._produces,
+            self._fetches,
+            self._deletes,
+            self.share_fetches,
+        )
+        # Fetches and lookups of offsets that wait for the remote tier. None without one.
+        self._remote_fetches: Purgatory | None = None
+        self.remote_lookups: Purgatory | None = None
+        if self._tiering is not None:
+            self._remote_fetches = Purgatory("RemoteFetch", self._wheel, WATCHED_FETCHES_MAX)
+            self.remote_lookups = Purgatory("RemoteListOffsets", self._wheel, WATCHED_FETCHES_MAX)
+            self._purgatories += (self._remote_fetches, self.remote_lookups)
+
+    def _create_requests(self, dependencies: ReplicationDependencies) -> None:
+        """Create the appends, reads and lookups.
+
+        Their bound methods become attributes, to save a call on the hot path.
+        """
         self.partition = self._registry.partition
         appends = self._make_appends(dependencies)
         self.append_records = appends.append_records

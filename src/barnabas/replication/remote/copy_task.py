@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from barnabas.replication.remote.segment_deletions import SegmentDeletions
     from barnabas.replication.remote.store_health import StoreHealth
     from barnabas.replication.remote.tier_dependencies import Leadership, TierDependencies
+    from barnabas.storage.files.leader_epoch_cache import EpochEntry
     from barnabas.storage.log.log import Log
     from barnabas.storage.log.segment_copy import CopyableSegment
     from barnabas.storage.remote.remote_storage import SegmentFiles
@@ -295,7 +296,7 @@ class CopyTask:
         )
 
     def _described(
-        self, candidate: CopyableSegment, files: SegmentFiles, epochs: list[tuple[int, int]]
+        self, candidate: CopyableSegment, files: SegmentFiles, epochs: list[EpochEntry]
     ) -> RemoteSegment:
         """Return the segment of the next copy. A repeated first event has the same id."""
         tier, where, last = self._tier, self._leadership.where, candidate.next_base_offset - 1
@@ -313,7 +314,7 @@ class CopyTask:
             end_offset=last,
             size=files.log_size,
             max_timestamp=candidate.max_timestamp,
-            leader_epochs=tuple((epoch, start) for epoch, start in epochs),
+            leader_epochs=tuple((each.epoch, each.start_offset) for each in epochs),
             has_transactions=bool(files.transaction_index),
             broker_id=tier.node_id,
             event_ms=tier.clock.wall_ms(),

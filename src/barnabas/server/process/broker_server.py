@@ -45,6 +45,7 @@ from barnabas.server.peers.peer_queues import PeerDependencies
 from barnabas.server.peers.transaction_verification import TransactionVerification
 from barnabas.server.process.coordinators import make_group_settings, make_share_coordinator
 from barnabas.server.process.metadata_follower import MetadataFollower
+from barnabas.server.process.observation import make_telemetry
 from barnabas.server.process.peer_channels import make_peer_channels
 from barnabas.server.share.dead_letter_writer import DeadLetterWriter
 from barnabas.server.share.group_settings import DeadLetterSettings, ShareGroupSettings
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.listeners.listener import Listener
-    from barnabas.server.metrics.client_telemetry import ClientTelemetry
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.process.tiered_storage import TieredStorage
     from barnabas.storage.files.log_directory import LogDirectory
@@ -297,13 +297,18 @@ class BrokerServer:
                 None if self.tiering is None else self.tiering.replication,
             ),
         )
-        assignments = self._assignments = DirectoryAssignments(
+        self._assignments = DirectoryAssignments(
             node_id, self._broker_epoch, self._forwarding, runtime.timer, shared.cluster, self.logs
         )
         self._create_share_coordinator()
         self._create_groups()
         self._create_transactions()
         self.links = self._make_links()
+        self._create_follower(configs)
+
+    def _create_follower(self, configs: TopicConfigs) -> None:
+        """Create the follower of the metadata, and subscribe to its changes."""
+        shared, assignments = self._shared, self._assignments
         self.follower = MetadataFollower(
             shared.cluster,
             shared.dynamic,
@@ -467,7 +472,7 @@ class BrokerServer:
 
     def _make_dependencies(self) -> BrokerDependencies:
         shared, runtime, config = self._shared, self._runtime, self._config
-        telemetry = self._make_telemetry()
+        telemetry = make_telemetry(shared)
         return BrokerDependencies(
             node_id=shared.node_id,
             cluster_id=shared.cluster_id,
@@ -522,19 +527,6 @@ class BrokerServer:
     def advertised(self) -> list[Endpoint]:
         """Endpoints that the broker advertises to clients, in the order of the listeners."""
         return advertised_endpoints(self._config, self.bound)
-
-    def _make_telemetry(self) -> ClientTelemetry | None:
-        if self._config.string("barnabas.client.telemetry") == "none":
-            return None
-        from barnabas.server.metrics.client_telemetry import ClientTelemetry, LoggingReceiver
-
-        max_bytes = self._config.integer("telemetry.max.bytes")
-        return ClientTelemetry(
-            self._shared.cluster,
-            self._runtime.clock,
-            max_bytes,
-            LoggingReceiver(self._runtime.clock),
-        )
 
     def _make_registration(self, heartbeats: ControllerAccess) -> Registration:
         shared, config = self._shared, self._config

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.server.links.link_manager import LinkManager
     from barnabas.server.listeners.listener import Listener
+    from barnabas.server.metrics.client_telemetry import ClientTelemetry
     from barnabas.server.process.shared_server import SharedServer
     from barnabas.server.process.tiered_storage import TieredStorage
     from barnabas.server.quorum.quorum_watch import QuorumWatch
@@ -196,3 +197,14 @@ class Observation:
             return "stopping"
         lost = None if self.quorum_watch is None else self.quorum_watch.problem
         return self._why_not_healthy() or lost
+
+
+def make_telemetry(shared: SharedServer) -> ClientTelemetry | None:
+    """Return the receiver of metrics that clients send; None if they are not collected."""
+    if shared.config.string("barnabas.client.telemetry") == "none":
+        return None
+    from barnabas.server.metrics.client_telemetry import ClientTelemetry, LoggingReceiver
+
+    clock = shared.runtime.clock
+    max_bytes = shared.config.integer("telemetry.max.bytes")
+    return ClientTelemetry(shared.cluster, clock, max_bytes, LoggingReceiver(clock))
