@@ -151,11 +151,11 @@ class TopicConfigs:
             )
 
     def effective(self, image: ClusterImage, own: Mapping[str, str]) -> list[EffectiveConfig]:
-        """Return the effective value of each key that is not internal, for a topic with `own`."""
+        """Return the effective values of a topic with the configs `own`; internal ones only if set."""
         return [
             _shown(each.key, own[name], ConfigSource.TOPIC) if name in own else each
             for name, each in self._inherited(image).items()
-            if not each.key.internal
+            if name in own or not each.key.internal
         ]
 
     def value(self, image: ClusterImage, topic: str, name: str) -> str | None:

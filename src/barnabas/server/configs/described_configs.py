@@ -74,11 +74,11 @@ class DescribedConfigs:
         self._cluster = cluster
 
     def topic(self, name: str) -> Iterator[DescribedConfig]:
-        """Yield all keys of a topic except internal ones. The topic need not exist."""
+        """Yield all keys of a topic, but internal ones only if set. The topic need not exist."""
         own = self._cluster.image.configs.get(TOPIC, name)
         inherited = topic_defaults(self._dynamic.current)
         for key in TOPIC_CONFIGS:
-            if key.internal:
+            if key.internal and key.name not in own:
                 continue
             values = self._broker_values(key.synonyms[0].name) if key.synonyms else []
             value = key.format(inherited[key.name]) if key.name in inherited else _default_text(key)

@@ -96,11 +96,12 @@ def test_internal_topics_stay_local(broker: SimulatedBroker) -> None:
         assert not configs.of(topic, own).is_remote
 
 
-def test_internal_keys_of_topics_are_not_described_and_those_of_brokers_only_if_set() -> None:
+def test_internal_keys_are_described_only_if_they_are_set() -> None:
     broker = tiered(remote_log_manager_task_retry_backoff_ms="100")
     broker.make_topic("t")
-    assert alter(broker, TOPIC, "t", INTERNAL_SEGMENT_BYTES, "5000") == ErrorCode.NONE
     assert INTERNAL_SEGMENT_BYTES not in names(broker, TOPIC, "t")
+    assert alter(broker, TOPIC, "t", INTERNAL_SEGMENT_BYTES, "5000") == ErrorCode.NONE
+    assert INTERNAL_SEGMENT_BYTES in names(broker, TOPIC, "t")
     assert log_of(broker).config.segment_bytes == 5000
     hidden = {key.name for key in REMOTE_KEYS} - names(broker, BROKER, "1")
     assert hidden == {
