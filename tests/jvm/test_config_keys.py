@@ -63,7 +63,6 @@ NARROWER = {
     "controller.quorum.fetch.timeout.ms",
     "controller.quorum.request.timeout.ms",
     "controller.quorum.retry.backoff.ms",
-    "internal.segment.bytes",
     "log.cleaner.threads",
     "max.connection.creation.rate",
     # Kafka also refuses 0, when the key is set or the broker starts.

@@ -151,7 +151,7 @@ class TopicConfigs:
             )
 
     def effective(self, image: ClusterImage, own: Mapping[str, str]) -> list[EffectiveConfig]:
-        """Return the effective values of a topic with the configs `own`; internal ones only if set."""
+        """Return the effective values of a topic that sets `own`; internal ones only if set."""
         return [
             _shown(each.key, own[name], ConfigSource.TOPIC) if name in own else each
             for name, each in self._inherited(image).items()
