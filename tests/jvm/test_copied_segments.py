@@ -25,7 +25,7 @@ from jvm.tiered_kafka import TieredKafka
 from unit.storage.storage_fixtures import Bench
 from waiting import eventually
 
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.nightly]
 
 PARTITION = TopicPartition("copied", 0)
 SEGMENT_BYTES = 1 << 20
@@ -57,13 +57,15 @@ def is_whole(log: Path) -> bool:
 
 
 def test_a_copy_has_the_same_bytes_as_kafkas(tmp_path: Path) -> None:
-    with TieredKafka(tmp_path / "kafka") as kafka:
+    kafka = TieredKafka(tmp_path / "kafka")
+    directory = kafka.data_directory / PARTITION.directory_name
+    kafka.start()
+    try:
         send = RequestRouter(kafka.bootstrap)
         configs = {"segment.bytes": str(SEGMENT_BYTES), "remote.storage.enable": "true"}
         create_topics(send, {PARTITION.topic: configs}, replicas=1)
         produce(kafka.bootstrap)
         send.close()
-        directory = kafka.data_directory / PARTITION.directory_name
         closed = len(list(directory.glob("*.log"))) - 1
         assert closed > 3
         eventually(
@@ -71,6 +73,8 @@ def test_a_copy_has_the_same_bytes_as_kafkas(tmp_path: Path) -> None:
             "segments without a copy",
         )
         kafka.stop()
+    finally:
+        kafka.close()
     disk, data = RealDisk(), str(kafka.data_directory)
     point = OffsetCheckpoint(disk, data, RECOVERY_POINTS).read()[PARTITION]
     opening = LogOpening(PARTITION, recovery_point=point, clean_shutdown=True)
