@@ -292,19 +292,23 @@ class ThreadPools:
         self._loop = loop
         self._timer = timer
         self._watch = watch
-        self._workers: list[ThreadWorkers] = []
+        self._pools: list[tuple[WorkerPool, ThreadWorkers]] = []
 
     def __call__(self, name: str, threads: int, queue_max: int) -> WorkerPool:
         """Return a new pool of threads."""
         workers = ThreadWorkers(self._loop, name, self._watch)
-        self._workers.append(workers)
-        return WorkerPool(workers, self._timer, threads, queue_max)
+        pool = WorkerPool(workers, self._timer, threads, queue_max)
+        self._pools.append((pool, workers))
+        return pool
 
     def close(self) -> None:
-        """End the threads of all pools; wait two seconds at most for running calls."""
+        """End the threads of all pools; wait two seconds at most for running calls.
+
+        The owner of a pool that was closed before has already waited.
+        """
         deadline_s = time.monotonic() + CLOSE_LIMIT_MS / _MS_PER_S
-        for workers in self._workers:
+        for _, workers in self._pools:
             workers.close()
-        for workers in self._workers:
-            workers.join(deadline_s)
-        self._workers.clear()
+        for pool, workers in self._pools:
+            workers.join(0.0 if pool.is_closed else deadline_s)
+        self._pools.clear()
