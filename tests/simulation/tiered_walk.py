@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROUNDS = 6
-# Virtual time between two faults, and the time for which a fault is held.
+# Virtual ms between two faults, and the time for which a fault is held.
 WRITE_MS = (300.0, 2_500.0)
 HOLD_MS = (100.0, 4_000.0)
-# Longer than the session of a broker, so that another one leads in the meantime.
+# Virtual ms, longer than the session of a broker, so that another one leads in the meantime.
 PAUSE_MS = 15_000.0
 
 
@@ -83,6 +83,8 @@ class TieredWalk:
 
     def lose_power(self) -> None:
         """Kill a node, whose disk loses what is not synced."""
+        # All other replicas have all records.
+        self._faults.heal()
         node = self.rng.choice(NODES)
         self.world.cluster.kill(node)
         self.world.cluster.world.host(f"node-{node}").lose_power()
@@ -131,8 +133,10 @@ class TieredWalk:
 
     def _start_later(self, node: int) -> None:
         self.world.live(self.rng.uniform(*HOLD_MS))
-        self.world.cluster.launch(node)
-        if self.rng.random() < 0.7:
+        cluster = self.world.cluster
+        cluster.launch(node)
+        cluster.until(lambda: node in cluster.ready)
+        if self.rng.random() < 0.5:
             self._faults.heal()
 
 

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from barnabas.replication.partition.partition import Partition
+    from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk
+    from barnabas.runtime.rng import Rng
     from barnabas.sim.world import SimWorld
     from barnabas.storage.log.log import Log
     from barnabas.storage.remote.remote_storage import (
@@ -84,6 +86,10 @@ class WatchedStore(SimRemoteStorage):
     """The store of a world, which checks TierNeverAhead at each copy."""
 
     world: TieredWorld | None = None
+
+    def __init__(self, clock: Clock, rng: Rng) -> None:
+        super().__init__(clock, rng)
+        self.clock = clock
 
     def on(self, disk: Disk) -> RemoteStorage:
         return _WatchedView(self, disk)  # type: ignore[return-value]
@@ -286,16 +292,13 @@ class TieredWorld(ClusterWorld):
         for node in self.cluster.ready:
             log = self.log(node, index)
             remote = self.remote_log(node, index)
-            known = (
-                []
-                if remote is None
-                else [(s.start_offset, s.end_offset, s.state.name) for s in remote.segments()]
-            )
+            segments = [] if remote is None else remote.segments()
+            known = [(each.start_offset, each.end_offset, each.state.value) for each in segments]
             lines.append(
                 f"{node}: start={log.log_start_offset} local={log.local_log_start_offset} "
                 f"end={log.log_end_offset} remote={log.highest_remote_offset} {known}"
             )
-        return "\n".join([f"leader={self.leader((TOPIC, index))}", *lines, *self.store.names()])
+        return "\n".join([f"leader={self.leader((TOPIC, index))}", *lines])
 
     def check_all(self) -> int:
         """Check the invariants at the end. Return the number of records read from the tier."""
@@ -396,7 +399,7 @@ class Writer:
         values = [self._value() for _ in range(world.rng.choice([1, 1, 3]))]
         builder = BatchBuilder()
         for value in values:
-            builder.append(int(world.now * 1000), None, value)
+            builder.append(world.store.clock.wall_ms(), None, value)
         request = produce_request(TOPIC, bytes(builder.build()))
         request.topic_data[0].partition_data[0].index = self._index
         self._pending = (node, values, world.cluster.send(node, request, 9))

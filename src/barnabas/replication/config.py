@@ -225,9 +225,6 @@ class FetcherSettings(msgspec.Struct, frozen=True):
     # Returns the Fetch version that all brokers of the cluster support.
     fetch_version: Callable[[], int]
     config: ReplicationConfig
-    # Returns whether all brokers of the cluster list the first offset that is not in the remote
-    # tier (KIP-1023).
-    lists_pending_uploads: Callable[[], bool] = lambda: False
 
 
 # (minimum metadata.version level, Fetch version that all brokers at this level support).

@@ -201,20 +201,18 @@ class FollowedPartitions:
         logs: TruncatableLogs = given.logs
         local = LocalReplicas(given.registry, logs, given.metrics, given.throttle, given.wake)
         settings = FetcherSettings(
-            given.node_id,
-            given.broker_epoch,
-            given.brokers.fetch_version,
-            given.config,
-            given.brokers.lists_pending_uploads,
+            given.node_id, given.broker_epoch, given.brokers.fetch_version, given.config
         )
-        auxiliary_states = None
+        tier = None
         if given.remote is not None:
             # Imported only on brokers with a remote tier.
+            from barnabas.replication.fetcher.tiered_partitions import TierSettings
             from barnabas.replication.remote.auxiliary_state import AuxiliaryStates
 
-            auxiliary_states = AuxiliaryStates(given.remote, given.wheel)
+            states = AuxiliaryStates(given.remote, given.wheel)
+            tier = TierSettings(states, given.brokers.lists_pending_uploads)
         shared = FetcherDependencies(
-            local, settings, FailedPartitions(), given.wheel, given.clock, auxiliary_states
+            local, settings, FailedPartitions(), given.wheel, given.clock, tier
         )
         fetchers = FetcherManager(channels, shared)
         fetchers.resize(self._fetchers_per_leader)

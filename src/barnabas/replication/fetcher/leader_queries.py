@@ -22,8 +22,12 @@ if TYPE_CHECKING:
         LeaderEndpoint,
         ListedOffset,
     )
-    from barnabas.replication.fetcher.replica_fetcher import FetcherDependencies
-    from barnabas.replication.fetcher.tiered_partitions import TieredPartitions, TierQuery
+    from barnabas.replication.fetcher.local_replicas import LocalReplicas
+    from barnabas.replication.fetcher.tiered_partitions import (
+        TieredPartitions,
+        TierQuery,
+        TierSettings,
+    )
     from barnabas.replication.partition.results import EpochEndOffset
     from barnabas.storage.topic_partition import TopicPartition
 
@@ -49,28 +53,30 @@ class LeaderQueries:
         self,
         states: FetchStates,
         leader: LeaderEndpoint,
-        dependencies: FetcherDependencies,
+        local: LocalReplicas,
+        tier: TierSettings | None,
         callbacks: QueryCallbacks,
     ) -> None:
+        """Create the queries.
+
+        Args:
+            states: the partitions of the fetcher.
+            leader: where the queries go.
+            local: the replicas of this broker.
+            tier: the remote tier; None without one.
+            callbacks: what the fetcher does.
+        """
         self._leader = leader
         self._callbacks = callbacks
-        local = dependencies.local
+        self._out_of_range = OutOfRange(states, local, tier)
         self.truncation = FollowerTruncation(states, local)
         # None without a remote tier.
         self._tiered: TieredPartitions | None = None
-        settings = None
-        if dependencies.auxiliary_states is not None:
+        if tier is not None:
             # Imported only on brokers with a remote tier.
-            from barnabas.replication.fetcher.tiered_partitions import (
-                TieredPartitions,
-                TierSettings,
-            )
+            from barnabas.replication.fetcher.tiered_partitions import TieredPartitions
 
-            settings = TierSettings(
-                dependencies.auxiliary_states, dependencies.settings.lists_pending_uploads
-            )
-            self._tiered = TieredPartitions(states, local, settings, callbacks.resume)
-        self._out_of_range = OutOfRange(states, local, settings)
+            self._tiered = TieredPartitions(states, local, tier, callbacks.resume)
 
     def send_next(self) -> bool:
         """Truncate logs, and send a query if a partition needs it. Return whether one was sent."""

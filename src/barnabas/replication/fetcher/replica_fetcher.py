@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         LeaderEndpoint,
     )
     from barnabas.replication.fetcher.local_replicas import LocalReplicas
-    from barnabas.replication.remote.auxiliary_state import AuxiliaryStates
+    from barnabas.replication.fetcher.tiered_partitions import TierSettings
     from barnabas.runtime.clock import Clock
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
@@ -102,8 +102,8 @@ class FetcherDependencies(msgspec.Struct, frozen=True):
     failed: FailedPartitions
     wheel: TimingWheel
     clock: Clock
-    # Loads what a log needs to start behind the remote tier. None without a tier.
-    auxiliary_states: AuxiliaryStates | None = None
+    # The remote tier. None without one.
+    tier: TierSettings | None = None
 
 
 class ReplicaFetcher:
@@ -159,14 +159,15 @@ class ReplicaFetcher:
         self._queries = LeaderQueries(
             self.states,
             leader,
-            dependencies,
+            dependencies.local,
+            dependencies.tier,
             QueryCallbacks(self._expect_query, self._on_failed, self._resume),
         )
         self._processing = FetchProcessing(
             self.states,
             dependencies.local,
             config.replica_fetch_max_bytes,
-            has_tier=dependencies.auxiliary_states is not None,
+            has_tier=dependencies.tier is not None,
         )
         self._machine = StateMachine(key.name, FetcherState.IDLE, FETCHER_STATES)
         # Time of the last request, in ms.
