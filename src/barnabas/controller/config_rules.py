@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.controller.remote_rules import (
+    check_copy_lag,
     check_local_retention,
     check_tier_stays,
     check_tiered_topic,
@@ -62,12 +63,14 @@ _MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 _MAX_COMPACTION_LAG = "max.compaction.lag.ms"
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
-# Broker keys for the defaults of total and local retention.
+# Broker keys for the defaults of total and local retention, and of the copy lag.
 _RETENTION_KEYS = (
     "log.retention.bytes",
     "log.retention.ms",
     "log.local.retention.bytes",
     "log.local.retention.ms",
+    "log.remote.copy.lag.bytes",
+    "log.remote.copy.lag.ms",
 )
 
 
@@ -356,14 +359,16 @@ class ConfigRules:
     def _check_local_retention(
         self, changes: Mapping[str, str | None], merged: Mapping[str, str]
     ) -> None:
-        """Refuse a default of local retention that exceeds the default of total retention."""
+        """Refuse defaults of local retention and copy lag that exceed those of the wider value."""
         if changes.keys().isdisjoint(_RETENTION_KEYS):
             return
         own = {name: merged[name] for name in _RETENTION_KEYS if name in merged}
         try:
             values = {name: self._broker_keys.parse_value(name, text) for name, text in own.items()}
             broker = replace(self._broker, values={**self._broker.values, **values})
-            check_local_retention(log_config({}, topic_defaults(broker)), "log.")
+            config = log_config({}, topic_defaults(broker))
+            check_local_retention(config, "log.")
+            check_copy_lag(config, "log.")
         except ConfigError as error:
             raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
 

@@ -48,7 +48,7 @@ def check_tiered_topic(config: LogConfig, *, is_tier_enabled: bool) -> None:
         words = f"delete or an empty list, because the topic has {REMOTE_STORAGE_ENABLE}=true"
         raise ConfigError(CLEANUP_POLICY, ",".join(config.cleanup_policy), words)
     check_local_retention(config)
-    _check_copy_lag(config)
+    check_copy_lag(config)
     if config.remote_copy_disable:
         _check_retention_without_copies(config)
 
@@ -68,6 +68,25 @@ def check_local_retention(config: LogConfig, prefix: str = "") -> None:
             continue
         words = f"{SAME_AS_TOTAL}, or 0 to {total}, because {prefix}{name} is {total}"
         raise ConfigError(f"{prefix}local.{name}", str(local), words)
+
+
+def check_copy_lag(config: LogConfig, prefix: str = "") -> None:
+    """Check that a segment can be copied before local retention deletes it.
+
+    Args:
+        config: the effective values of a topic, or of topics without own configs.
+        prefix: `log.` for the names of the broker's keys.
+
+    Raises:
+        ConfigError: the copy lag exceeds local retention.
+    """
+    for unit, lag, local in (
+        ("bytes", config.remote_copy_lag_bytes, config.effective_local_retention_bytes),
+        ("ms", config.remote_copy_lag_ms, config.effective_local_retention_ms),
+    ):
+        if 0 < local < lag:
+            words = f"at most {local}, the effective value of {prefix}local.retention.{unit}"
+            raise ConfigError(f"{prefix}remote.copy.lag.{unit}", str(lag), words)
 
 
 def check_tier_stays(before: Mapping[str, str], after: Mapping[str, str | None]) -> None:
@@ -95,17 +114,6 @@ def _retentions(config: LogConfig) -> tuple[tuple[str, int, int], ...]:
         ("retention.bytes", config.local_retention_bytes, config.retention_bytes),
         ("retention.ms", config.local_retention_ms, config.retention_ms),
     )
-
-
-def _check_copy_lag(config: LogConfig) -> None:
-    """Refuse a segment that may be copied only after local retention could delete it."""
-    for unit, lag, local in (
-        ("bytes", config.remote_copy_lag_bytes, config.effective_local_retention_bytes),
-        ("ms", config.remote_copy_lag_ms, config.effective_local_retention_ms),
-    ):
-        if 0 < local < lag:
-            words = f"at most {local}, the effective value of local.retention.{unit}"
-            raise ConfigError(f"remote.copy.lag.{unit}", str(lag), words)
 
 
 def _check_retention_without_copies(config: LogConfig) -> None:

@@ -178,7 +178,7 @@ def test_memory_of_the_log_cleaner_is_checked_with_the_number_of_its_processes()
         assert error_of(*changes, kind=BROKER, name="") == error
 
 
-def test_the_default_of_local_retention_is_within_that_of_total_retention() -> None:
+def test_defaults_of_local_retention_and_copy_lag_are_within_the_wider_value() -> None:
     total, local = "log.retention.ms", "log.local.retention.ms"
     for changes, error in (
         ([(local, SET, "604800001")], ErrorCode.INVALID_REQUEST),
@@ -187,6 +187,9 @@ def test_the_default_of_local_retention_is_within_that_of_total_retention() -> N
         ([(local, SET, "-1"), (total, SET, "-1")], ErrorCode.NONE),
         ([(local, SET, "6"), (total, SET, "5")], ErrorCode.INVALID_REQUEST),
         ([("log.local.retention.bytes", SET, "6")], ErrorCode.NONE),
+        ([("log.remote.copy.lag.ms", SET, "604800001")], ErrorCode.INVALID_REQUEST),
+        ([("log.remote.copy.lag.ms", SET, "6"), (local, SET, "5")], ErrorCode.INVALID_REQUEST),
+        ([("log.remote.copy.lag.ms", SET, "5"), (local, SET, "5")], ErrorCode.NONE),
         ([(local, DELETE, None)], ErrorCode.NONE),
     ):
         assert error_of(*changes, kind=BROKER, name="") == error, changes
