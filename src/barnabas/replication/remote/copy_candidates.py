@@ -72,6 +72,9 @@ class CopyCandidates:
         remote = self._tier.metadata.log_of(self._leadership.where)
         if remote is None or not log.config.copies_to_remote:
             return None
+        if len(log.segments) == 1 and not self._lost:
+            # The usual case of an idle partition in a sweep.
+            return None
         stable = log.last_stable_offset
         lost = self._next_lost(log, remote, stable)
         if lost is not None:

@@ -75,7 +75,7 @@ class CopyVerification:
     def check(self) -> None:
         """Learn how far the log is copied, and verify the next copied segment."""
         remote = self._tier.metadata.log_of(self._where)
-        if remote is None or self._is_checking or self._is_closed:
+        if remote is None or not remote.count or self._is_checking or self._is_closed:
             return
         log = self._partition.log
         highest, _ = highest_remote_offset(remote, log.leader_epochs, log.log_end_offset)

@@ -135,8 +135,10 @@ class ExpirationTask:
         if remote is None:
             return
         yield from self._count(remote)
+        if not remote.count:
+            return
         entries = without_empty_epochs(self._log.leader_epochs.entries)
-        if not remote.count or not entries or self._log.lacks_epochs:
+        if not entries or self._log.lacks_epochs:
             # Without the epochs of its first records, the log does not show which segments it has.
             return
         expired = _Expired((yield from self._surplus(remote, entries)), self._expire_until_ms())
@@ -210,9 +212,12 @@ class ExpirationTask:
         sizes.metadata_count = remote.count
         sizes.size_bytes = remote.finished_bytes + sizes.delete_lag_bytes
         log, config = self._log, self._log.config
-        total = log.local_size_above(log.highest_remote_offset) + remote.finished_bytes
-        sizes.retention_percent = _percentage(total, config.retention_bytes)
-        sizes.local_retention_percent = _percentage(log.size, config.local_retention_bytes)
+        sizes.retention_percent = sizes.local_retention_percent = 0
+        if config.retention_bytes > 0:
+            total = log.local_size_above(log.highest_remote_offset) + remote.finished_bytes
+            sizes.retention_percent = total * _PERCENT // config.retention_bytes
+        if config.local_retention_bytes > 0:
+            sizes.local_retention_percent = log.size * _PERCENT // config.local_retention_bytes
 
     def _surplus(self, remote: RemoteLog, entries: list[EpochEntry]) -> Generator[None, None, int]:
         """Return the bytes above retention.bytes in the tier and in the rest of the local log."""
@@ -325,7 +330,3 @@ def _is_below(segment: RemoteSegment, log_start: int, first_epoch: int) -> bool:
     return segment.end_offset < log_start and all(
         epoch <= first_epoch for epoch, _ in segment.leader_epochs
     )
-
-
-def _percentage(size: int, limit: int) -> int:
-    return size * _PERCENT // limit if limit > 0 else 0

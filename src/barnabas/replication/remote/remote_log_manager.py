@@ -220,6 +220,9 @@ class RemoteLogManager:
                 new.append(where)
         if new:
             self._tier.metadata.assign(new)
+        for where in new:
+            replica = self._replicas[where.topic_partition]
+            self._tier.metadata.on_ready(where, replica.verification.check)
         for partition in partitions:
             replica = self._replicas[partition.topic_partition]
             if partition.leader is None:
