@@ -25,6 +25,7 @@ from barnabas.server.configs.tls_config import TLS_KEYS
 from barnabas.server.quotas.config import CONNECTION_KEYS, QUOTA_KEYS
 from barnabas.settings.definition import ConfigDefinition, ConfigKey, markdown_table
 from barnabas.storage.config import BROKER_CONFIGS, TOPIC_CONFIGS
+from barnabas.storage.remote_keys import REMOTE_KEYS
 
 FILE = Path(__file__).parents[1] / "docs" / "configuration.md"
 COMMAND = "python -m tools.document_configs"
@@ -87,7 +88,12 @@ def areas() -> list[tuple[str, str, list[ConfigKey]]]:
         (
             "Logs",
             "Segments, retention, flushing, compaction: defaults of topics too.",
-            list(BROKER_CONFIGS),
+            [key for key in BROKER_CONFIGS if key not in REMOTE_KEYS],
+        ),
+        (
+            "Tiered storage",
+            "Older segments in a store: [tiered-storage.md](tiered-storage.md).",
+            list(REMOTE_KEYS),
         ),
         ("Replication", "Copies on several brokers.", list(REPLICATION_KEYS)),
         ("Metadata quorum", "The log of metadata and its voters.", list(RAFT_CONFIGS)),

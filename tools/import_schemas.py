@@ -76,10 +76,6 @@ UNUSED_RECORDS = frozenset(
         "EndTxnMarker",
         "ProducerSnapshot",
         "QuorumStateData",
-        "RemoteLogSegmentMetadataRecord",
-        "RemoteLogSegmentMetadataSnapshotRecord",
-        "RemoteLogSegmentMetadataUpdateRecord",
-        "RemotePartitionDeleteMetadataRecord",
     }
 )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from barnabas.metrics.catalogue import CATALOGUE, NODE_CATALOGUE, QUERY_CATALOGUE, MetricRow
+from barnabas.metrics.catalogue import CATALOGUE, NODE_CATALOGUE, QUERY_CATALOGUE
+from barnabas.metrics.metric_row import MetricRow
 from barnabas.metrics.metrics_listener import exposition_name
 from barnabas.metrics.registry import MetricKind
 

@@ -218,16 +218,7 @@ UNORDERED: dict[str, Callable[[Any, Side], object]] = {
 
 # Items that Barnabas does not have are removed from Kafka's lists only. If Barnabas returned them,
 # the lists would differ.
-_KEYS_NOT_OBEYED = {
-    "local.retention.bytes",
-    "local.retention.ms",
-    "preallocate",
-    "remote.copy.lag.bytes",
-    "remote.copy.lag.ms",
-    "remote.log.copy.disable",
-    "remote.log.delete.on.disable",
-    "remote.storage.enable",
-}
+_KEYS_NOT_OBEYED = {"preallocate"}
 NOT_SERVED: dict[str, Collection[object]] = {
     "ApiVersions.api_keys": {key for key in ApiKey if key not in SERVED_APIS},
     "CreateTopics.topics[].configs": _KEYS_NOT_OBEYED,

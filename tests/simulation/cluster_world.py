@@ -31,8 +31,12 @@ class ClusterWorld:
 
     def __init__(self, seed: int, settings: Mapping[str, str]) -> None:
         self.rng = random.Random(seed)
-        self.cluster: SimulatedCluster = three_nodes(seed, **settings)
+        self.cluster: SimulatedCluster = self.start_cluster(seed, settings)
         self._instances = 0
+
+    def start_cluster(self, seed: int, settings: Mapping[str, str]) -> SimulatedCluster:
+        """Return the started nodes."""
+        return three_nodes(seed, **settings)
 
     def next_instance(self) -> int:
         """Return a number that no other client has, from 1 on."""

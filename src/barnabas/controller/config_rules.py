@@ -9,10 +9,19 @@ unchanged one.
 from __future__ import annotations
 
 from enum import IntEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
+from barnabas.controller.remote_rules import (
+    check_copy_lag,
+    check_local_retention,
+    check_tier_stays,
+    check_tiered_topic,
+    has_remote_tier,
+)
 from barnabas.controller.result import Refusal
 from barnabas.controller.topic_names import problem_of
 from barnabas.metadata.client_metrics_configs import (
@@ -37,8 +46,10 @@ from barnabas.storage.config import (
     CLEANER_THREADS,
     TOPIC_CONFIGS,
     check_cleaner_memory,
+    log_config,
     topic_defaults,
 )
+from barnabas.storage.remote_keys import SYSTEM_ENABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +63,15 @@ _MIN_COMPACTION_LAG = "min.compaction.lag.ms"
 _MAX_COMPACTION_LAG = "max.compaction.lag.ms"
 _MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _UNCLEAN_ELECTION = "unclean.leader.election.enable"
+# Broker keys for the defaults of total and local retention, and of the copy lag.
+_RETENTION_KEYS = (
+    "log.retention.bytes",
+    "log.retention.ms",
+    "log.local.retention.bytes",
+    "log.local.retention.ms",
+    "log.remote.copy.lag.bytes",
+    "log.remote.copy.lag.ms",
+)
 
 
 class ConfigSource(IntEnum):
@@ -82,14 +102,21 @@ class TopicConfigs:
     def __init__(self, config: ControllerConfig) -> None:
         self._config = config
         self._defaults = topic_defaults(config.broker)
+        self._is_tier_enabled = config.broker.boolean(SYSTEM_ENABLE)
         # Cache: the dynamic configs of this broker and of all brokers, and the topic values that
         # follow. Valid while both mappings are the same objects in the image.
         self._known: (
             tuple[Mapping[str, str], Mapping[str, str], dict[str, EffectiveConfig]] | None
         ) = None
 
-    def check(self, configs: Mapping[str, str | None]) -> None:
+    def check(
+        self, configs: Mapping[str, str | None], before: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Raise Refusal for configs that a topic may not have.
+
+        Args:
+            configs: the topic's own configs after the change.
+            before: the topic's own configs before the change.
 
         Raises:
             Refusal: INVALID_CONFIG, with key, value and the allowed values.
@@ -105,6 +132,13 @@ class TopicConfigs:
             except ConfigError as error:
                 raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
         self._check_together(configs)
+        try:
+            check_tier_stays(before, configs)
+            if has_remote_tier(configs):
+                config = log_config(configs, self._defaults)
+                check_tiered_topic(config, is_tier_enabled=self._is_tier_enabled)
+        except ConfigError as error:
+            raise Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def _check_together(self, configs: Mapping[str, str | None]) -> None:
         """Refuse values that are valid by themselves but contradict each other."""
@@ -120,10 +154,11 @@ class TopicConfigs:
             )
 
     def effective(self, image: ClusterImage, own: Mapping[str, str]) -> list[EffectiveConfig]:
-        """Return the effective value of every key, for a topic with the configs `own`."""
+        """Return the effective values of a topic that sets `own`; internal ones only if set."""
         return [
             _shown(each.key, own[name], ConfigSource.TOPIC) if name in own else each
             for name, each in self._inherited(image).items()
+            if name in own or not each.key.internal
         ]
 
     def value(self, image: ClusterImage, topic: str, name: str) -> str | None:
@@ -233,7 +268,7 @@ class ConfigRules:
         kind, name = resource
         if kind == TOPIC:
             _check_topic_name(name)
-            self._topic_configs.check(merged)
+            self._topic_configs.check(merged, image.configs.get(TOPIC, name))
             if image.topics.by_name(name) is None:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 raise Refusal(error, error.message)
@@ -242,6 +277,7 @@ class ConfigRules:
             self._check_broker(name, changes)
             self._check_addresses(merged)
             self._check_cleaner(changes, merged)
+            self._check_local_retention(changes, merged)
             _check_minimum(image, name, changes)
         elif kind == CLIENT_METRICS:
             _check_client_metrics(name, merged)
@@ -317,6 +353,22 @@ class ConfigRules:
         assert isinstance(threads, int | str), threads
         try:
             check_cleaner_memory(int(size), int(threads))
+        except ConfigError as error:
+            raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    def _check_local_retention(
+        self, changes: Mapping[str, str | None], merged: Mapping[str, str]
+    ) -> None:
+        """Refuse defaults of local retention and copy lag that exceed those of the wider value."""
+        if changes.keys().isdisjoint(_RETENTION_KEYS):
+            return
+        own = {name: merged[name] for name in _RETENTION_KEYS if name in merged}
+        try:
+            values = {name: self._broker_keys.parse_value(name, text) for name, text in own.items()}
+            broker = replace(self._broker, values={**self._broker.values, **values})
+            config = log_config({}, topic_defaults(broker))
+            check_local_retention(config, "log.")
+            check_copy_lag(config, "log.")
         except ConfigError as error:
             raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
 

@@ -6,22 +6,15 @@ queries of Spark exposes their metrics, not a broker. Their names are those of P
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from barnabas.metrics import names
+from barnabas.metrics.metric_row import MetricRow
 from barnabas.metrics.registry import MetricKind
+from barnabas.metrics.remote_catalogue import REMOTE_CATALOGUE
 
 C, G, S = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.SUMMARY
 H = MetricKind.HISTOGRAM
-
-
-class MetricRow(NamedTuple):
-    """The properties of a metric that are known in advance."""
-
-    kind: MetricKind
-    # Names of its tags. A sample without these tags is the total.
-    tags: tuple[str, ...]
-    text: str
 
 
 _TOPIC = ("topic",)
@@ -374,6 +367,7 @@ CATALOGUE: dict[str, MetricRow] = {
     names.DESCRIPTOR_SHORTAGES: MetricRow(
         C, (), "File operations that failed because no file descriptor was free."
     ),
+    **REMOTE_CATALOGUE,
     names.REQUESTS: MetricRow(C, ("request", "version"), "Requests."),
     names.REQUEST_ERRORS: MetricRow(
         C, ("request", "error"), "Error codes of responses, including NONE."

@@ -27,7 +27,7 @@ from barnabas.metrics.registry import MetricKind, Summary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from barnabas.metrics.catalogue import MetricRow
+    from barnabas.metrics.metric_row import MetricRow
     from barnabas.metrics.registry import MetricFamily, MetricsRegistry, Tags
     from barnabas.runtime.clock import Timer
     from barnabas.runtime.sockets import Sockets

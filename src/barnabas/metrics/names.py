@@ -190,6 +190,46 @@ STORAGE_DAMAGE: Final = "barnabas_storage_damage-total"
 CLOCK_HELD_BACK: Final = "barnabas_wall_clock_held_back_seconds"
 DESCRIPTOR_SHORTAGES: Final = "barnabas-descriptor-shortages-total"
 
+REMOTE_COPY_BYTES: Final = "kafka.server:BrokerTopicMetrics:RemoteCopyBytesPerSec"
+REMOTE_COPY_REQUESTS: Final = "kafka.server:BrokerTopicMetrics:RemoteCopyRequestsPerSec"
+REMOTE_COPY_ERRORS: Final = "kafka.server:BrokerTopicMetrics:RemoteCopyErrorsPerSec"
+REMOTE_FETCH_BYTES: Final = "kafka.server:BrokerTopicMetrics:RemoteFetchBytesPerSec"
+REMOTE_FETCH_REQUESTS: Final = "kafka.server:BrokerTopicMetrics:RemoteFetchRequestsPerSec"
+REMOTE_FETCH_ERRORS: Final = "kafka.server:BrokerTopicMetrics:RemoteFetchErrorsPerSec"
+REMOTE_DELETE_REQUESTS: Final = "kafka.server:BrokerTopicMetrics:RemoteDeleteRequestsPerSec"
+REMOTE_DELETE_ERRORS: Final = "kafka.server:BrokerTopicMetrics:RemoteDeleteErrorsPerSec"
+BUILD_REMOTE_STATE_REQUESTS: Final = (
+    "kafka.server:BrokerTopicMetrics:BuildRemoteLogAuxStateRequestsPerSec"
+)
+BUILD_REMOTE_STATE_ERRORS: Final = (
+    "kafka.server:BrokerTopicMetrics:BuildRemoteLogAuxStateErrorsPerSec"
+)
+REMOTE_COPY_LAG_BYTES: Final = "kafka.server:BrokerTopicMetrics:RemoteCopyLagBytes"
+REMOTE_COPY_LAG_SEGMENTS: Final = "kafka.server:BrokerTopicMetrics:RemoteCopyLagSegments"
+REMOTE_DELETE_LAG_BYTES: Final = "kafka.server:BrokerTopicMetrics:RemoteDeleteLagBytes"
+REMOTE_DELETE_LAG_SEGMENTS: Final = "kafka.server:BrokerTopicMetrics:RemoteDeleteLagSegments"
+REMOTE_LOG_METADATA_COUNT: Final = "kafka.server:BrokerTopicMetrics:RemoteLogMetadataCount"
+REMOTE_LOG_SIZE_BYTES: Final = "kafka.server:BrokerTopicMetrics:RemoteLogSizeBytes"
+REMOTE_LOG_SIZE_TIME: Final = "kafka.server:BrokerTopicMetrics:RemoteLogSizeComputationTime"
+REMOTE_RETENTION_PERCENT: Final = "kafka.log.remote:RemoteLogManager:RetentionSizeInPercent"
+REMOTE_LOCAL_RETENTION_PERCENT: Final = (
+    "kafka.log.remote:RemoteLogManager:LocalRetentionSizeInPercent"
+)
+REMOTE_TASKS_IDLE: Final = "kafka.log.remote:RemoteLogManager:RemoteLogManagerTasksAvgIdlePercent"
+REMOTE_READER_TIME: Final = "kafka.log.remote:RemoteLogManager:RemoteLogReaderFetchRateAndTimeMs"
+REMOTE_READER_IDLE: Final = "kafka.log.remote:RemoteStorageThreadPool:RemoteLogReaderAvgIdlePercent"
+REMOTE_READER_QUEUE: Final = "kafka.log.remote:RemoteStorageThreadPool:RemoteLogReaderTaskQueueSize"
+REMOTE_COPY_RATE: Final = "kafka.server:RLMCopy:byte-rate"
+REMOTE_FETCH_RATE: Final = "kafka.server:RLMFetch:byte-rate"
+REMOTE_COPY_THROTTLE_AVG: Final = "kafka.server:RemoteLogManager:remote-copy-throttle-time-avg"
+REMOTE_COPY_THROTTLE_MAX: Final = "kafka.server:RemoteLogManager:remote-copy-throttle-time-max"
+REMOTE_FETCH_THROTTLE_AVG: Final = "kafka.server:RemoteLogManager:remote-fetch-throttle-time-avg"
+REMOTE_FETCH_THROTTLE_MAX: Final = "kafka.server:RemoteLogManager:remote-fetch-throttle-time-max"
+DELAYED_REMOTE_FETCH_EXPIRES: Final = "kafka.server:DelayedRemoteFetchMetrics:ExpiresPerSec"
+DELAYED_REMOTE_LIST_OFFSETS_EXPIRES: Final = (
+    "kafka.server:DelayedRemoteListOffsetsMetrics:ExpiresPerSec"
+)
+
 REQUESTS: Final = "kafka.network:RequestMetrics:RequestsPerSec"
 REQUEST_ERRORS: Final = "kafka.network:RequestMetrics:ErrorsPerSec"
 REQUEST_BYTES: Final = "kafka.network:RequestMetrics:RequestBytes"

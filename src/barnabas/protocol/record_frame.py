@@ -1,8 +1,8 @@
 """The prefix of a record, which carries its type and version, and the classes of each type.
 
 A metadata record (KIP-631) starts with three unsigned varints: frame version (always 1), record
-type and version. Keys and values in the logs of coordinators start with a 16-bit number: the record
-type for a key, the version for a value.
+type and version. So does a record in `__remote_log_metadata` (KIP-405). Keys and values in the logs
+of coordinators start with a 16-bit number: the record type for a key, the version for a value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INT16 = struct.Struct(">h")
 
 
 def encode_metadata_record(record: Record, version: int) -> bytes:
-    """Return the encoded value of a record in the metadata log."""
+    """Return the encoded value of a record in the metadata log or in `__remote_log_metadata`."""
     prefix = map(unsigned_varint, (FRAME_VERSION, record.__record_type__, version))
     return encode_after(b"".join(prefix), record, version)
 
@@ -37,13 +37,23 @@ def decode_metadata_record(view: bytes | bytearray | memoryview) -> tuple[Record
     Raises:
         ProtocolError: The bytes are damaged, or the frame version, type or version is unknown.
     """
+    return _decode_framed("metadata", view)
+
+
+def decode_remote_log_record(view: bytes | bytearray | memoryview) -> Record:
+    """Decode the value of a record in `__remote_log_metadata`, like `decode_metadata_record`."""
+    record, _ = _decode_framed("storage", view)
+    return record
+
+
+def _decode_framed(family: str, view: bytes | bytearray | memoryview) -> tuple[Record, int]:
     record_type, version, offset = read_metadata_frame(view)
-    cls = metadata_record_class(record_type)
-    if cls is None:
-        raise ProtocolError(f"no metadata record has the type {record_type}")
-    record, stop = decode_from(cls, version, view, offset)
+    classes = _classes(family, record_type)
+    if not classes:
+        raise ProtocolError(f"no {family} record has the type {record_type}")
+    record, stop = decode_from(classes[0], version, view, offset)
     if stop != len(view):
-        raise ProtocolError(f"{cls.__name__}: {len(view) - stop} bytes too many")
+        raise ProtocolError(f"{classes[0].__name__}: {len(view) - stop} bytes too many")
     return record, version
 
 

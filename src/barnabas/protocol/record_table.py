@@ -119,4 +119,10 @@ RECORD_ROWS: dict[str, dict[int, tuple[str, tuple[str, ...]]]] = {
         0: ("coordinator_logs", ("ShareSnapshotKey", "ShareSnapshotValue")),
         1: ("coordinator_logs", ("ShareUpdateKey", "ShareUpdateValue")),
     },
+    "storage": {
+        0: ("remote_log", ("RemoteLogSegmentMetadataRecord",)),
+        1: ("remote_log", ("RemoteLogSegmentMetadataUpdateRecord",)),
+        2: ("remote_log", ("RemotePartitionDeleteMetadataRecord",)),
+        3: ("remote_log", ("RemoteLogSegmentMetadataSnapshotRecord",)),
+    },
 }

@@ -17,6 +17,7 @@ NUM_REPLICA_FETCHERS = "num.replica.fetchers"
 LEADER_THROTTLED_RATE = "leader.replication.throttled.rate"
 FOLLOWER_THROTTLED_RATE = "follower.replication.throttled.rate"
 MOVES_THROTTLED_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+FETCH_LAST_TIERED = "follower.fetch.last.tiered.offset.enable"
 # A throttled rate without a limit.
 UNLIMITED = 0x7FFF_FFFF_FFFF_FFFF
 # Values of `replica.selector.class`: the names of Kafka's own classes.
@@ -80,6 +81,15 @@ _FETCHER_KEYS = [
         "Longest time that a follower waits for a response.",
         None,
         DynamicMode.READ_ONLY,
+    ),
+    ConfigKey(
+        FETCH_LAST_TIERED,
+        ConfigType.BOOLEAN,
+        False,
+        "Whether a new replica of a tiered topic begins after the last remote segment instead of at"
+        " the first local offset of the leader (KIP-1023).",
+        None,
+        DynamicMode.CLUSTER_WIDE,
     ),
 ]
 _THROTTLE_KEYS = [
@@ -194,6 +204,7 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     replica_fetch_wait_max_ms: int = 500
     replica_fetch_backoff_ms: int = 1_000
     replica_socket_timeout_ms: int = 30_000
+    follower_fetch_last_tiered_offset_enable: bool = False
     # Bytes per second.
     leader_replication_throttled_rate: int = UNLIMITED
     follower_replication_throttled_rate: int = UNLIMITED
@@ -219,6 +230,8 @@ class FetcherSettings(msgspec.Struct, frozen=True):
 # (minimum metadata.version level, Fetch version that all brokers at this level support).
 _FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
 _OLDEST_FETCH_VERSION = 13
+# 4.2-IV1, the level at which Kafka sends version 11 of ListOffsets to brokers.
+_PENDING_UPLOADS_SINCE = 29
 
 
 def fetch_version(metadata_version: int) -> int:
@@ -227,3 +240,8 @@ def fetch_version(metadata_version: int) -> int:
         if metadata_version >= level:
             return version
     return _OLDEST_FETCH_VERSION
+
+
+def lists_pending_uploads(metadata_version: int) -> bool:
+    """Return whether brokers at that level list the first offset that is not in the tier."""
+    return metadata_version >= _PENDING_UPLOADS_SINCE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -16,9 +16,8 @@ from barnabas.replication.fetcher.followed_partitions import (
     FollowedPartitions,
     FollowerLogs,
 )
-from barnabas.replication.links.source_offsets import LINK_TIMESTAMPS, LinkSources
+from barnabas.replication.links.source_offsets import LinkSources
 from barnabas.replication.partition.isr_maintenance import IsrMaintenance
-from barnabas.replication.partition.offset_lookup import list_offset, offsets_before
 from barnabas.replication.partition.partition_registry import (
     DamageDependencies,
     DamagedReplicas,
@@ -29,20 +28,10 @@ from barnabas.replication.partition.partition_registry import (
     PartitionRegistry,
 )
 from barnabas.replication.partition.partition_roles import PartitionSettings
-from barnabas.replication.partition.results import (
-    UNKNOWN_EPOCH,
-    UNKNOWN_OFFSET,
-    EpochEndOffset,
-    ListOffsetResult,
-)
 from barnabas.replication.replication_throttle import ReplicationThrottles
-from barnabas.replication.requests.delayed_writes import (
-    DelayedDeleteRecords,
-    DeleteRecordsResult,
-    PendingDelete,
-)
 from barnabas.replication.requests.idle_partitions import IdlePartitionRegistry
 from barnabas.replication.requests.leadership_checks import LeadershipChecks
+from barnabas.replication.requests.offset_requests import OffsetRequests
 from barnabas.replication.requests.replica_appends import (
     AppendDependencies,
     JointAppends,
@@ -54,7 +43,7 @@ from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 from barnabas.waiting.purgatory import Purgatory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.replication.config import ReplicationConfig
@@ -63,14 +52,14 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.isr import AlterPartitionSender
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
+    from barnabas.replication.remote.remote_access import RemoteReplication
+    from barnabas.replication.remote.remote_log_manager import RemoteLogManager
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
     from barnabas.replication.requests.delayed_writes import StepQueue
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
     from barnabas.runtime.clock import Clock
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.results import FetchIsolation
-    from barnabas.waiting.steps import OffLoop
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
 _log = logging.getLogger(__name__)
@@ -94,8 +83,8 @@ class ReplicationDependencies(msgspec.Struct, frozen=True):
     clock: Clock
     alter_partition_sender: AlterPartitionSender
     metrics: ReplicaMetrics
-    # Returns the configuration of a log, given the configuration of its topic.
-    log_config: Callable[[Mapping[str, str]], LogConfig]
+    # Returns the configuration of a log, given its topic and the topic's own configs.
+    log_config: Callable[[str, Mapping[str, str]], LogConfig]
     # Connections to other brokers. None if this broker has no peers.
     leaders: LeaderChannels | None = None
     # Returns this broker's epoch, which followers send in fetches (KIP-903). -1: not registered.
@@ -104,6 +93,8 @@ class ReplicationDependencies(msgspec.Struct, frozen=True):
     give_up_replica: Callable[[TopicIdPartition], None] | None = None
     # Queue that inspects producers' records over several turns. None: inspect them at once.
     inspections: StepQueue | None = None
+    # The remote tier. None without one.
+    tiering: RemoteReplication | None = None
 
 
 class ReplicaManager:
@@ -122,21 +113,21 @@ class ReplicaManager:
         self._clock = dependencies.clock
         self.metrics = dependencies.metrics
         self._brokers = ImageBrokers()
+        # The remote tier. None without one.
+        self._tiering = dependencies.tiering
+        self.remote = None if self._tiering is None else self._tiering.reads
         settings = PartitionSettings(
-            node_id, self._clock, self._brokers, config.replica_lag_time_max_ms
+            node_id,
+            self._clock,
+            self._brokers,
+            config.replica_lag_time_max_ms,
+            remote=self.remote,
         )
         self._node_id = node_id
         self._registry = PartitionRegistry(logs, dependencies.log_config, settings, self._brokers)
         # The registry's own dict: the hot path does one lookup per partition.
         self._online = self._registry.online
-        self._produces = Purgatory("Produce", self._wheel)
-        self._fetches = Purgatory("Fetch", self._wheel, WATCHED_FETCHES_MAX)
-        self._deletes = Purgatory("DeleteRecords", self._wheel)
-        # Fetches of share groups. Also watched under share partitions, which the broker checks.
-        self.share_fetches = Purgatory("ShareFetch", self._wheel, WATCHED_FETCHES_MAX)
-        # In the order in which `wake` checks them. Producers first: many fetches may wait for a
-        # partition.
-        self._purgatories = (self._produces, self._fetches, self._deletes, self.share_fetches)
+        self._create_purgatories()
         # Coordinators listen to the partitions of their state. Checked by `wake`.
         self.high_watermark_listeners = HighWatermarkListeners(self._registry)
         # Fetch sessions whose partitions have no changes to report to the follower.
@@ -166,15 +157,52 @@ class ReplicaManager:
         # Partitions to check after the current check, each with whether only fetches are checked.
         self._to_wake: deque[tuple[TopicPartition, bool]] = deque()
         self._waking = False
-        # Bound methods of other objects, to save a call on the hot path.
+        self._create_requests(dependencies)
+
+    def _create_purgatories(self) -> None:
+        """Create the purgatories of pending requests."""
+        self._produces = Purgatory("Produce", self._wheel)
+        self._fetches = Purgatory("Fetch", self._wheel, WATCHED_FETCHES_MAX)
+        self._deletes = Purgatory("DeleteRecords", self._wheel)
+        # Fetches of share groups. Also watched under share partitions, which the broker checks.
+        self.share_fetches = Purgatory("ShareFetch", self._wheel, WATCHED_FETCHES_MAX)
+        # In the order in which `wake` checks them. Producers first: many fetches may wait for a
+        # partition.
+        self._purgatories: tuple[Purgatory, ...] = (
+            self._produces,
+            self._fetches,
+            self._deletes,
+            self.share_fetches,
+        )
+        # Fetches and lookups of offsets that wait for the remote tier. None without one.
+        self._remote_fetches: Purgatory | None = None
+        self.remote_lookups: Purgatory | None = None
+        if self._tiering is not None:
+            self._remote_fetches = Purgatory("RemoteFetch", self._wheel, WATCHED_FETCHES_MAX)
+            self.remote_lookups = Purgatory("RemoteListOffsets", self._wheel, WATCHED_FETCHES_MAX)
+            self._purgatories += (self._remote_fetches, self.remote_lookups)
+
+    def _create_requests(self, dependencies: ReplicationDependencies) -> None:
+        """Create the appends, reads and lookups.
+
+        Their bound methods become attributes, to save a call on the hot path.
+        """
         self.partition = self._registry.partition
         appends = self._make_appends(dependencies)
         self.append_records = appends.append_records
         self.joint_appends = JointAppends(appends, self._clock)
         reads = self._make_reads(dependencies)
+        offsets = OffsetRequests(
+            self._registry, self.sources, self._deletes, self._clock, self.wake
+        )
+        self.list_offset = offsets.list_offset
+        self.offsets_before = offsets.offsets_before
+        self.epoch_end_offset = offsets.epoch_end_offset
+        self.delete_records = offsets.delete_records
         self.confirm_leadership = self._checks.confirm_leadership
         self.fetch = reads.fetch
         self.read = reads.read_again
+        self.load_remote = reads.load_remote
 
     def _make_followed(self, dependencies: ReplicationDependencies) -> FollowedPartitions:
         return FollowedPartitions(
@@ -191,6 +219,7 @@ class ReplicaManager:
                 channels=dependencies.leaders,
                 broker_epoch=dependencies.broker_epoch,
                 wake=self.wake,
+                remote=None if self._tiering is None else self._tiering.access,
             )
         )
 
@@ -205,6 +234,7 @@ class ReplicaManager:
                 wake_fetches=self._wake_fetches,
                 take_offline=self._take_offline,
                 inspections=dependencies.inspections,
+                on_roll=None if self._tiering is None else self._tiering.manager.on_roll,
             )
         )
 
@@ -232,6 +262,8 @@ class ReplicaManager:
                 preferred=self._preferred_replicas(),
                 wake=self.wake,
                 on_damage=damaged.on_damage,
+                remote=self.remote,
+                remote_fetches=self._remote_fetches,
             )
         )
 
@@ -268,6 +300,8 @@ class ReplicaManager:
         """Start the periodic work: ISR shrinking and high watermark checkpoints."""
         self._isr.start()
         self._schedule_checkpoint()
+        if self._tiering is not None:
+            self._tiering.manager.start(self.high_watermark_listeners, self.wake)
 
     def shutdown(self) -> None:
         """Stop, drop pending operations without a response, and write the high watermarks."""
@@ -284,6 +318,8 @@ class ReplicaManager:
         """Complete all pending fetches with the available records, before the broker stops."""
         self._fetches.complete_all()
         self.share_fetches.complete_all()
+        if self._remote_fetches is not None:
+            self._remote_fetches.complete_all()
 
     # Partitions.
 
@@ -359,6 +395,8 @@ class ReplicaManager:
         """Apply a topic's configuration. Return the partitions whose high watermark moved."""
         try:
             self._apply_throttled_replicas(topic)
+            if self._tiering is not None:
+                return self._update_tiered_config(topic, self._tiering.manager)
             return self._registry.update_config(topic)
         except AssertionError:
             raise
@@ -366,6 +404,19 @@ class ReplicaManager:
             _log.exception("Configuration of a topic cannot be applied: topic=%s", topic)
             self.metrics.metadata_apply_errors += 1
             return []
+
+    def _update_tiered_config(self, topic: str, manager: RemoteLogManager) -> list[TopicPartition]:
+        """Apply a topic's configuration to its logs, then to its tasks of the remote tier."""
+        image = self._brokers.image
+        found = None if image is None else image.topics.by_name(topic)
+        keys = () if found is None else (TopicPartition(topic, each) for each in found.partitions)
+        partitions = [self._online[key] for key in keys if key in self._online]
+        if not partitions:
+            return self._registry.update_config(topic)
+        old = partitions[0].log.config
+        moved = self._registry.update_config(topic)
+        manager.on_config(topic, partitions, old, partitions[0].log.config)
+        return moved
 
     def _apply_throttled_replicas(self, topic: str) -> None:
         image = self._brokers.image
@@ -386,6 +437,8 @@ class ReplicaManager:
         """
         affected = self._registry.take_directory_offline(directory)
         self.followed.remove(affected)
+        if self._tiering is not None:
+            self._tiering.manager.on_offline(affected)
         for topic_partition in affected:
             self._wheel.add(0, partial(self.wake, topic_partition))
         return affected
@@ -393,6 +446,8 @@ class ReplicaManager:
     def _take_offline(self, topic_partition: TopicPartition) -> None:
         self._registry.take_offline(topic_partition)
         self.followed.remove([topic_partition])
+        if self._tiering is not None:
+            self._tiering.manager.on_offline([topic_partition])
 
     def _schedule_checkpoint(self) -> None:
         interval_ms = self._config.replica_high_watermark_checkpoint_interval_ms
@@ -418,6 +473,7 @@ class ReplicaManager:
         if (
             not (self._fetches.delayed or self._produces.delayed or self._deletes.delayed)
             and not self.share_fetches.delayed
+            and not (self._remote_fetches is not None and self._remote_fetches.delayed)
             and not self._checks.pending
             and topic_partition not in self.high_watermark_listeners
         ):
@@ -461,133 +517,3 @@ class ReplicaManager:
             metrics.reassignment_bytes_out += size
         if throttle.is_active and throttle.is_throttled(where.topic_partition):
             throttle.record(size)
-
-    # Offsets and epochs.
-
-    def list_offset(
-        self,
-        topic_partition: TopicPartition,
-        timestamp: int,
-        isolation: FetchIsolation,
-        current_leader_epoch: int,
-        only_leader: bool = True,
-    ) -> Generator[OffLoop | None, Any, ListOffsetResult]:
-        """Return the offset at a timestamp, or at a special timestamp (-1 to -6), in steps.
-
-        OFFSET_NOT_AVAILABLE is for versions >= 5; the caller translates it for lower versions.
-
-        Args:
-            isolation: LOG_END for replicas, else as in a fetch.
-            current_leader_epoch: -1 if the request carries none.
-            only_leader: False for a debugging consumer (replica id -2).
-        """
-        partition = self.partition(topic_partition)
-        if isinstance(partition, ErrorCode):
-            return ListOffsetResult(partition)
-        if current_leader_epoch < UNKNOWN_EPOCH:
-            # A fetch, in contrast, treats such an epoch as absent.
-            return ListOffsetResult(ErrorCode.FENCED_LEADER_EPOCH)
-        try:
-            error = partition.check_access(current_leader_epoch, only_leader)
-            if error is not _NONE:
-                return ListOffsetResult(error)
-            if timestamp in LINK_TIMESTAMPS:
-                return self.sources.find(partition, timestamp)
-            return (yield from list_offset(partition, timestamp, isolation))
-        except AssertionError:
-            raise
-        except Exception:  # noqa: BLE001 - the request's other partitions are still handled
-            return ListOffsetResult(_unexpected_error("offset lookup", topic_partition))
-
-    def offsets_before(
-        self,
-        topic_partition: TopicPartition,
-        timestamp: int,
-        count_max: int,
-        isolation: FetchIsolation,
-        only_leader: bool = True,
-    ) -> list[int] | ErrorCode:
-        """Return the offsets for ListOffsets v0, see `offset_lookup.offsets_before`."""
-        partition = self.partition(topic_partition)
-        if isinstance(partition, ErrorCode):
-            return partition
-        now_ms = self._clock.wall_ms()
-        try:
-            error = partition.check_access(UNKNOWN_EPOCH, only_leader)
-            if error is not _NONE:
-                return error
-            return offsets_before(partition, timestamp, count_max, isolation, now_ms)
-        except AssertionError:
-            raise
-        except Exception:  # noqa: BLE001 - the request's other partitions are still handled
-            return _unexpected_error("offset lookup", topic_partition)
-
-    def epoch_end_offset(
-        self, topic_partition: TopicPartition, current_leader_epoch: int, leader_epoch: int
-    ) -> EpochEndOffset:
-        """Return the end offset of `leader_epoch` in the leader's log (OffsetForLeaderEpoch)."""
-        partition = self.partition(topic_partition)
-        if isinstance(partition, ErrorCode):
-            return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, partition)
-        if current_leader_epoch < UNKNOWN_EPOCH:
-            return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, ErrorCode.FENCED_LEADER_EPOCH)
-        try:
-            return partition.epoch_end_offset(current_leader_epoch, leader_epoch, only_leader=True)
-        except AssertionError:
-            raise
-        except Exception:  # noqa: BLE001 - the request's other partitions are still handled
-            error = _unexpected_error("epoch end lookup", topic_partition)
-            return EpochEndOffset(UNKNOWN_EPOCH, UNKNOWN_OFFSET, error)
-
-    def delete_records(
-        self,
-        timeout_ms: int,
-        offsets: dict[TopicPartition, int],
-        on_done: Callable[[dict[TopicPartition, DeleteRecordsResult]], None],
-    ) -> DelayedDeleteRecords:
-        """Delete records below each offset (-1: high watermark), here and on live followers.
-
-        Args:
-            on_done: gets one result per partition; may be called before this returns.
-
-        Returns:
-            The operation, which may be complete already.
-        """
-        results: dict[TopicPartition, DeleteRecordsResult] = {}
-        pending: list[PendingDelete] = []
-        for key, offset in offsets.items():
-            result = results[key] = DeleteRecordsResult()
-            partition = self.partition(key)
-            if isinstance(partition, ErrorCode):
-                result.error = partition
-                continue
-            if key.topic in self._registry.read_only_topics:
-                result.error = ErrorCode.POLICY_VIOLATION
-                continue
-            try:
-                leader = partition.leader
-                started_at: int | ErrorCode = (
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER
-                    if leader is None
-                    else leader.delete_records(offset)
-                )
-            except AssertionError:
-                raise
-            except Exception:  # noqa: BLE001 - the request's other partitions are still handled
-                started_at = _unexpected_error("record deletion", key)
-            if isinstance(started_at, ErrorCode):
-                result.error = started_at
-            else:
-                pending.append(PendingDelete(key, started_at, result))
-        for each in pending:
-            self.wake(each.topic_partition)
-        operation = DelayedDeleteRecords(timeout_ms, pending, results, self, on_done)
-        keys = [each.topic_partition for each in pending]
-        self._deletes.try_complete_else_watch(operation, keys)
-        return operation
-
-
-def _unexpected_error(action: str, key: TopicPartition) -> ErrorCode:
-    """Log the exception that is being handled. Return the error code of its partition."""
-    _log.exception("Unexpected error in %s: partition=%s", action, key)
-    return ErrorCode.UNKNOWN_SERVER_ERROR

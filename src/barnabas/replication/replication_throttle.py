@@ -27,31 +27,59 @@ _EVERY_REPLICA = "*"
 _NO_REPLICA = "none"
 
 
-class ReplicationThrottle:
-    """The throttled partitions, their rate limit, and the bytes in recent windows."""
+class SampledRate:
+    """A rate in bytes per second over the most recent windows (Kafka's SimpleRate)."""
 
-    __slots__ = (
-        "_clock",
-        "_samples",
-        "_throttled",
-        "_window_count",
-        "_window_ms",
-        "bytes_per_second",
-        "is_active",
-    )
+    __slots__ = ("_clock", "_samples", "_window_count", "_window_ms")
 
     def __init__(self, clock: Clock, window_count: int, window_ms: float) -> None:
         self._clock = clock
         self._window_count = window_count
         self._window_ms = window_ms
+        # (start in ms, bytes) of the recent windows, oldest first.
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def record(self, size: int) -> None:
+        """Count bytes."""
+        now_ms = self._clock.monotonic_ms()
+        self._forget_old(now_ms)
+        if self._samples and now_ms - self._samples[-1][0] < self._window_ms:
+            start_ms, bytes_moved = self._samples[-1]
+            self._samples[-1] = (start_ms, bytes_moved + size)
+        else:
+            self._samples.append((now_ms, size))
+
+    def byte_rate(self) -> float:
+        """Return the rate in bytes per second since the oldest window, over at least one window."""
+        now_ms = self._clock.monotonic_ms()
+        self._forget_old(now_ms)
+        if not self._samples:
+            return 0.0
+        elapsed_ms = max(now_ms - self._samples[0][0], self._window_ms)
+        return sum(size for _, size in self._samples) * _MS_PER_S / elapsed_ms
+
+    def _forget_old(self, now_ms: float) -> None:
+        oldest_ms = now_ms - self._window_count * self._window_ms
+        while self._samples and self._samples[0][0] <= oldest_ms:
+            self._samples.popleft()
+
+
+class ReplicationThrottle:
+    """The throttled partitions, their rate limit, and the bytes in recent windows."""
+
+    __slots__ = ("_throttled", "byte_rate", "bytes_per_second", "is_active", "record")
+
+    def __init__(self, clock: Clock, window_count: int, window_ms: float) -> None:
         # Limit of all throttled partitions together, or UNLIMITED.
         self.bytes_per_second = UNLIMITED
         # Throttled partitions by topic. None: all partitions of the topic.
         self._throttled: dict[str, frozenset[int] | None] = {}
         # Whether any partition is throttled. Callers check this first.
         self.is_active = False
-        # (start in ms, bytes) of the recent windows, oldest first.
-        self._samples: deque[tuple[float, int]] = deque()
+        # The bytes of throttled partitions: `record` counts them, `byte_rate` is their rate.
+        rate = SampledRate(clock, window_count, window_ms)
+        self.record = rate.record
+        self.byte_rate = rate.byte_rate
 
     def set_replicas(self, topic: str, replicas: Sequence[str], node_id: int) -> None:
         """Apply the topic's configuration.
@@ -84,34 +112,10 @@ class ReplicationThrottle:
         partitions = self._throttled[topic_partition.topic]
         return partitions is _ALL or topic_partition.partition in partitions
 
-    def record(self, size: int) -> None:
-        """Count bytes of throttled partitions."""
-        now_ms = self._clock.monotonic_ms()
-        self._forget_old(now_ms)
-        if self._samples and now_ms - self._samples[-1][0] < self._window_ms:
-            start_ms, bytes_moved = self._samples[-1]
-            self._samples[-1] = (start_ms, bytes_moved + size)
-        else:
-            self._samples.append((now_ms, size))
-
     @property
     def is_exceeded(self) -> bool:
         """Whether the recent rate exceeds the limit."""
         return self.bytes_per_second != UNLIMITED and self.byte_rate() > self.bytes_per_second
-
-    def byte_rate(self) -> float:
-        """Return the rate in bytes per second since the oldest window, over at least one window."""
-        now_ms = self._clock.monotonic_ms()
-        self._forget_old(now_ms)
-        if not self._samples:
-            return 0.0
-        elapsed_ms = max(now_ms - self._samples[0][0], self._window_ms)
-        return sum(size for _, size in self._samples) * _MS_PER_S / elapsed_ms
-
-    def _forget_old(self, now_ms: float) -> None:
-        oldest_ms = now_ms - self._window_count * self._window_ms
-        while self._samples and self._samples[0][0] <= oldest_ms:
-            self._samples.popleft()
 
 
 class ReplicationThrottles:

@@ -11,7 +11,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from barnabas.runtime import system_calls
+from barnabas.runtime import file_calls, system_calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,9 +20,6 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 Names: TypeAlias = list[str]
 
 _NS_PER_MS = 1_000_000
-# Only the user of the broker may read records and credentials. Apache Kafka leaves this to umask.
-_FILE_MODE = 0o600
-_READ_BYTES = 1 << 20
 _DIRECTORY_MODE = 0o700
 # Number of reserved descriptors that are released at a time; removing a directory takes three.
 _RESERVE_STEP = 4
@@ -126,8 +123,19 @@ class Disk(Protocol):
         """
         ...
 
-    def read(self, path: str) -> bytes:
-        """Return the whole content of a file."""
+    def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
+        """Return the content of a file, or `size` bytes from `start`; fewer at the end."""
+        ...
+
+    def copy_range(self, source: str, target: str, size: int, sync: bool = True) -> int:
+        """Replace the content of `target` by the first `size` bytes of `source`.
+
+        The system copies the bytes itself where it can. The name of a new file becomes durable
+        only with `sync_directory`. After an `OSError`, a part may have been written.
+
+        Returns:
+            The number of bytes copied, which is smaller if the source is shorter.
+        """
         ...
 
     def write_atomically(self, path: str, data: Bytes, sync: bool = True) -> None:
@@ -247,7 +255,7 @@ class RealFile:
         self._reserve = reserve
         flags = os.O_RDWR | system_calls.BINARY | (os.O_CREAT if create else 0)
         self.path = path
-        self._descriptor = os.open(path, flags, _FILE_MODE)
+        self._descriptor = os.open(path, flags, file_calls.FILE_MODE)
         self._size = os.fstat(self._descriptor).st_size
 
     def append(self, data: Bytes | Sequence[Bytes]) -> int:
@@ -328,7 +336,7 @@ class _RealFileSystem:
     __slots__ = ("_descriptor", "_device")
 
     def __init__(self, directory: str) -> None:
-        self._descriptor = _open_directory(directory)
+        self._descriptor = file_calls.open_directory(directory)
         self._device = os.fstat(self._descriptor).st_dev
 
     def holds(self, directory: str) -> bool:
@@ -420,10 +428,13 @@ class RealDisk:
             self._reserve.refill()
             raise
 
-    def read(self, path: str) -> bytes:
-        """Return the whole content of a file."""
+    def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
+        """Return the content of a file, or a part of it."""
+        return self._reserve.run(lambda: file_calls.read_file(path, start, size))
 
-        return self._reserve.run(lambda: _read(path))
+    def copy_range(self, source: str, target: str, size: int, sync: bool = True) -> int:
+        """Replace the content of `target` by the first `size` bytes of `source`."""
+        return self._reserve.run(lambda: file_calls.copy_file(source, target, size, sync))
 
     def write_atomically(self, path: str, data: Bytes, sync: bool = True) -> None:
         """Write a temporary file, sync it, rename it, and sync the directory."""
@@ -432,7 +443,7 @@ class RealDisk:
     def _write_atomically(self, path: str, data: Bytes, sync: bool) -> None:
         temporary = path + ".tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | system_calls.BINARY
-        descriptor = os.open(temporary, flags, _FILE_MODE)
+        descriptor = os.open(temporary, flags, file_calls.FILE_MODE)
         try:
             rest = memoryview(data)
             while rest:
@@ -509,13 +520,13 @@ class RealDisk:
 
     def sync_directory(self, path: str) -> None:
         """Flush the directory's entries to the device."""
-        self._reserve.run(lambda: _sync_directory(path))
+        self._reserve.run(lambda: file_calls.sync_directory(path))
 
     def write_back(self, path: str) -> None:
         """Call syncfs, or sync on systems without it. Errors of either call are ignored."""
 
         def sync() -> None:
-            descriptor = _open_directory(path)
+            descriptor = file_calls.open_directory(path)
             try:
                 with contextlib.suppress(OSError):
                     system_calls.sync_file_system(descriptor)
@@ -539,7 +550,7 @@ class RealDisk:
         The lock belongs to the open file description. It excludes a second opener in this process,
         and the POSIX lock that a JVM broker takes on the same file.
         """
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, _FILE_MODE)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, file_calls.FILE_MODE)
         is_ours = False
         try:
             is_ours = system_calls.try_lock(descriptor)
@@ -556,34 +567,3 @@ class RealDisk:
         """Set the time of the last change."""
         moment = modified_ms * _NS_PER_MS
         os.utime(path, ns=(moment, moment))
-
-
-def _read(path: str) -> bytes:
-    """Return the content of a file, with half the system calls of Python's file objects."""
-    descriptor = os.open(path, os.O_RDONLY | system_calls.BINARY)
-    try:
-        size = os.fstat(descriptor).st_size
-        # A file that grows meanwhile, or is longer than one read, is read to its end.
-        content = os.read(descriptor, size + 1)
-        if len(content) == size:
-            return content
-        parts = [content]
-        while part := os.read(descriptor, _READ_BYTES):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(descriptor)
-
-
-def _open_directory(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _sync_directory(path: str) -> None:
-    if not system_calls.HAS_OPEN_DIRECTORIES:
-        return
-    descriptor = _open_directory(path)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

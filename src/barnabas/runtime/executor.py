@@ -59,7 +59,7 @@ class ThreadExecutor:
     ) -> None:
         """Run `work` in a thread, and call `on_done` on the loop."""
         if not self._is_closed:
-            self._pool.submit(self._run, work, on_done)
+            self._pool.submit(run_and_deliver, self._loop, self._watch, work, on_done)
 
     def run_all(self, works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
         """Run all of `works` in separate threads, and wait for them."""
@@ -79,27 +79,6 @@ class ThreadExecutor:
         self._is_closed = True
         self._pool.shutdown(wait=True)
 
-    def _run(
-        self, work: Callable[[], T], on_done: Callable[[T | None, BaseException | None], None]
-    ) -> None:
-        result: T | None = None
-        failure: BaseException | None = None
-        try:
-            result = work()
-        except BaseException as error:  # noqa: BLE001 - passed to on_done
-            failure = error
-        try:
-            if self._loop.is_closed():
-                return
-            if self._watch is None:
-                self._loop.call_soon_threadsafe(on_done, result, failure)
-            else:
-                self._loop.call_soon_threadsafe(self._watch.run, on_done, result, failure)
-        finally:
-            # The traceback refers to this frame. With the variable it would be a reference cycle,
-            # which keeps what `work` belongs to, such as a failed TLS session.
-            failure = None
-
 
 class InlineExecutor:
     """Runs the work immediately in the caller's thread, for tests and offline tools."""
@@ -118,6 +97,34 @@ class InlineExecutor:
     def run_all(self, works: Sequence[Callable[[], None]]) -> list[BaseException | None]:
         """Run all of `works`, one after the other."""
         return run_in_order(works)
+
+
+def run_and_deliver(
+    loop: asyncio.AbstractEventLoop,
+    watch: LoopWatch | None,
+    work: Callable[[], T],
+    on_done: Callable[[T | None, BaseException | None], None],
+) -> None:
+    """Run `work` in this thread, and call `on_done` on the loop if the loop still runs."""
+    result: T | None = None
+    failure: BaseException | None = None
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001 - passed to on_done
+        failure = error
+    try:
+        if watch is None:
+            loop.call_soon_threadsafe(on_done, result, failure)
+        else:
+            loop.call_soon_threadsafe(watch.run, on_done, result, failure)
+    except RuntimeError:
+        # The loop was closed, perhaps in this moment.
+        if not loop.is_closed():
+            raise
+    finally:
+        # The traceback refers to this frame. With the variable it would be a reference cycle,
+        # which keeps what `work` belongs to, such as a failed TLS session.
+        failure = None
 
 
 def run_in_order(works: Sequence[Callable[[], None]]) -> list[BaseException | None]:

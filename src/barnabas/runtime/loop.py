@@ -16,6 +16,7 @@ from barnabas.runtime.loop_watch import LoopWatch, loop_watch, unused_watch
 from barnabas.runtime.offload import ChildOffload
 from barnabas.runtime.process import open_standard_descriptors
 from barnabas.runtime.rng import Rng, SystemRng
+from barnabas.runtime.worker_pool import ThreadPools, WorkerPools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +45,8 @@ class Runtime(msgspec.Struct, frozen=True):
     disk: Disk
     sockets: Sockets
     offload: Offload
+    # Makes pools of threads: (name, threads, works that may wait).
+    worker_pool: WorkerPools
     # Measures the turns of the loop; used only in servers.
     watch: LoopWatch = msgspec.field(default_factory=unused_watch)
 
@@ -67,14 +70,16 @@ def system_runtime(
 
     A server passes a watch, which measures the turns of the loop, and reserves file descriptors.
     """
+    timer = LoopTimer(loop, watch)
     return Runtime(
         clock=SystemClock(),
-        timer=LoopTimer(loop, watch),
+        timer=timer,
         executor=ThreadExecutor(loop, workers, watch),
         rng=SystemRng(),
         disk=RealDisk(0 if watch is None else _DESCRIPTOR_RESERVE),
         sockets=LoopSockets(loop, watch),
         offload=ChildOffload(loop),
+        worker_pool=ThreadPools(loop, timer, watch),
         watch=watch or unused_watch(),
     )
 
@@ -192,6 +197,8 @@ def close_workers(runtime: Runtime) -> None:
     """
     if isinstance(runtime.executor, ThreadExecutor):
         runtime.executor.close()
+    if isinstance(runtime.worker_pool, ThreadPools):
+        runtime.worker_pool.close()
     runtime.offload.close()
     if isinstance(runtime.disk, RealDisk):
         runtime.disk.close()

@@ -63,6 +63,7 @@ _FDATASYNC = getattr(_os, "fdatasync", None)
 _FULL_SYNC: int | None = getattr(_fcntl, "F_FULLFSYNC", None)
 _PWRITEV = getattr(_os, "pwritev", None)
 _SENDFILE = getattr(_os, "sendfile", None)
+_COPY_FILE_RANGE = getattr(_os, "copy_file_range", None)
 _KQUEUE: Any = getattr(_select, "kqueue", None)
 _POLL: Any = getattr(_select, "poll", None)
 _PEER_ENDED: int | None = getattr(_select, "POLLRDHUP", None)
@@ -76,6 +77,12 @@ _LIMITS = (1 << 20, 1 << 16, 10_240)
 
 # Whether slices of files can be sent without a copy.
 HAS_SENDFILE = _SENDFILE is not None
+
+# Bytes per system call of `copy_data`.
+_COPY_BYTES = 16 << 20
+_BUFFER_BYTES = 1 << 20
+# Errors of a call that the system or one of the two file systems does not support.
+_NOT_SUPPORTED = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 
 
 def sync_data(descriptor: int) -> None:
@@ -134,6 +141,58 @@ def send_file(out: int, file: int, position: int, length: int) -> int:
     assert _SENDFILE is not None, "check HAS_SENDFILE first"
     sent: int = _SENDFILE(out, file, position, length)
     return sent
+
+
+def _copy_by_sendfile(source: int, target: int, size: int) -> int:
+    assert _SENDFILE is not None
+    sent: int = _SENDFILE(target, source, None, size)
+    return sent
+
+
+def _copy_by_buffer(source: int, target: int, size: int) -> int:
+    content = os.read(source, min(size, _BUFFER_BYTES))
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(target, rest) :]
+    return len(content)
+
+
+def _ways_to_copy() -> list[Callable[[int, int, int], int]]:
+    ways: list[Callable[[int, int, int], int]] = [_copy_by_buffer]
+    if _SENDFILE is not None and sys.platform == "linux":
+        # Elsewhere sendfile needs a socket.
+        ways.insert(0, _copy_by_sendfile)
+    if _COPY_FILE_RANGE is not None:
+        ways.insert(0, _COPY_FILE_RANGE)
+    return ways
+
+
+def copy_data(source: int, target: int, size: int) -> int:
+    """Copy bytes between the positions of two files, in the kernel if it can.
+
+    Returns:
+        The number of bytes copied, which is smaller if the source ends.
+
+    Raises:
+        OSError: a part may have been written.
+    """
+    ways = _ways_to_copy()
+    copied = 0
+    while copied < size:
+        try:
+            count = ways[0](source, target, min(size - copied, _COPY_BYTES))
+        except OSError as error:
+            if len(ways) == 1 or error.errno not in _NOT_SUPPORTED:
+                raise
+            count = 0
+        if count:
+            copied += count
+        elif len(ways) == 1:
+            break
+        else:
+            # Some file systems return 0 instead of an error. Only a read shows the end.
+            ways.pop(0)
+    return copied
 
 
 def has_peer_ended(descriptor: int) -> bool:

@@ -185,6 +185,8 @@ _Entry: TypeAlias = "Inode | None"
 _MISSING = object()
 # Size that a disk without a capacity limit reports.
 _SIZE_BYTES = 1 << 40
+# Bytes per write of `copy_range`.
+_COPY_BYTES = 16 << 10
 
 
 class DiskFault(msgspec.Struct, frozen=True):
@@ -294,12 +296,24 @@ class SimDisk:
             self._change({path: Inode(self.wall_ms())})
         return SimFile(self, path, self._file(path))
 
-    def read(self, path: str) -> bytes:
-        """Return the whole content of a file."""
+    def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
+        """Return the content of a file, or a part of it."""
         inode = self._file(path)
         self.check("open", posixpath.normpath(path))
         self.check("read", posixpath.normpath(path))
-        return bytes(inode.data)
+        return bytes(inode.data[start : None if size is None else start + size])
+
+    def copy_range(self, source: str, target: str, size: int, sync: bool = True) -> int:
+        """Replace the content of `target` by the first `size` bytes of `source`."""
+        content = self.read(source, 0, size)
+        file = self.open(target)
+        file.truncate(0)
+        for start in range(0, len(content), _COPY_BYTES):
+            file.append(content[start : start + _COPY_BYTES])
+        if sync:
+            file.sync()
+        file.close()
+        return len(content)
 
     def write_atomically(self, path: str, data: Bytes, sync: bool = True) -> None:
         """Replace the content of a file by writing a temporary file and renaming it.

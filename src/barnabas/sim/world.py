@@ -11,6 +11,7 @@ from barnabas.runtime.rng import SeededRng
 from barnabas.sim.clock import SimClock, SimExecutor, SimScheduler, SimTimer
 from barnabas.sim.disk import SimDisk
 from barnabas.sim.network import SimNetwork, SimSockets
+from barnabas.sim.worker_pool import SimWorkerPools
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,9 @@ class SimHost:
         self.rng = SeededRng(world.seed_for(f"host {name}"))
         self.clock = SimClock(world.scheduler)
         self.disk = SimDisk(self.clock, SeededRng(world.seed_for(f"disk {name}")))
+        self._workers_rng = SeededRng(world.seed_for(f"workers {name}"))
         self.timer: SimTimer
+        self.worker_pools: SimWorkerPools
         self.runtime: Runtime
         self.start()
 
@@ -36,6 +39,7 @@ class SimHost:
         """Start a process, also after a kill or power loss. Return its runtime."""
         self.timer = SimTimer(self._world.scheduler)
         self._world.network.attach(self.name, self.timer)
+        self.worker_pools = SimWorkerPools(self.timer, self._workers_rng)
         self.runtime = Runtime(
             clock=self.clock,
             timer=self.timer,
@@ -44,6 +48,7 @@ class SimHost:
             disk=self.disk,
             sockets=SimSockets(self._world.network, self.timer, self.name),
             offload=SlicedOffload(self.disk, self.clock, self.timer),
+            worker_pool=self.worker_pools,
         )
         return self.runtime
 

@@ -24,6 +24,7 @@ from barnabas.settings.key import (
     satisfying,
     whole_number,
 )
+from barnabas.storage.remote_keys import REMOTE_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 HOLD_KEY = "barnabas.retention.hold.ms"
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
+REMOTE_STORAGE_ENABLE = "remote.storage.enable"
+REMOTE_COPY_DISABLE = "remote.log.copy.disable"
+REMOTE_DELETE_ON_DISABLE = "remote.log.delete.on.disable"
+INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 TRANSACTION_VERIFICATION = "transaction.partition.verification.enable"
 CLEANUP_POLICY = "cleanup.policy"
 LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
@@ -44,6 +49,16 @@ HOUR_MS = 3_600_000
 RETENTION_HOLD_MS = 6 * HOUR_MS
 MINUTE_MS = 60_000
 DAY_MS = 24 * HOUR_MS
+# Value of the local retention keys: the same as the total retention.
+SAME_AS_TOTAL = -2
+# Topics whose logs stay local, whatever their configs say (UnifiedLog.isRemoteLogEnabled).
+LOCAL_TOPICS = frozenset({
+    "__consumer_offsets",
+    "__transaction_state",
+    "__share_group_state",
+    "__remote_log_metadata",
+    "__cluster_metadata",
+})  # fmt: skip
 
 _POLICIES = ("compact", "delete")
 _COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -111,6 +126,22 @@ class LogConfig(msgspec.Struct, frozen=True):
     segment_index_bytes: int = 10 << 20
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * DAY_MS
+    # Whether the topic asks for the remote tier (KIP-405); `is_remote` tells whether it has it.
+    remote_storage_enable: bool = False
+    # Whether closed segments are no longer copied to the remote tier (KIP-950).
+    remote_copy_disable: bool = False
+    # Whether the remote segments are deleted when remote.storage.enable becomes false (KIP-950).
+    remote_delete_on_disable: bool = False
+    # Distance in bytes or age after which a closed segment is copied (KIP-1241). Either suffices.
+    # 0: at once. -1: the effective local retention.
+    remote_copy_lag_bytes: int = -1
+    remote_copy_lag_ms: int = 0
+    # Retention of local segments that have a copy. -1: no limit. SAME_AS_TOTAL: as retention_*.
+    local_retention_bytes: int = SAME_AS_TOTAL
+    local_retention_ms: int = SAME_AS_TOTAL
+    # Whether the log has a remote tier: the topic asks for it, the broker has it, and the topic is
+    # neither compacted nor in LOCAL_TOPICS. Set by `log_config`.
+    is_remote: bool = False
     # Age at which a segment is rolled. For a compacted topic, at most max.compaction.lag.ms,
     # because the active segment is never compacted. Computed once, because each append reads it.
     segment_ms_max: int = 0
@@ -146,6 +177,35 @@ class LogConfig(msgspec.Struct, frozen=True):
     def deletes(self) -> bool:
         """Whether segments are deleted by age and size."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def copies_to_remote(self) -> bool:
+        """Whether closed segments are copied; else total retention applies to local segments."""
+        return self.is_remote and not self.remote_copy_disable
+
+    @property
+    def effective_local_retention_bytes(self) -> int:
+        """Bytes of local segments to keep if the log has a remote tier; negative for no limit."""
+        own = self.local_retention_bytes
+        return self.retention_bytes if own == SAME_AS_TOTAL else own
+
+    @property
+    def effective_local_retention_ms(self) -> int:
+        """Time for which a log with a remote tier keeps local segments; -1 for no limit."""
+        own = self.local_retention_ms
+        return self.retention_ms if own == SAME_AS_TOTAL else own
+
+    @property
+    def effective_remote_copy_lag_bytes(self) -> int:
+        """Bytes after a closed segment at which it is copied; 0 at once, negative never."""
+        own = self.remote_copy_lag_bytes
+        return self.effective_local_retention_bytes if own == -1 else own
+
+    @property
+    def effective_remote_copy_lag_ms(self) -> int:
+        """Age at which a closed segment is copied; 0 at once, negative never."""
+        own = self.remote_copy_lag_ms
+        return self.effective_local_retention_ms if own == -1 else own
 
 
 class CleanerConfig(msgspec.Struct, frozen=True):
@@ -201,6 +261,7 @@ def _same(name: str) -> tuple[Synonym, ...]:
 _NOT_NEGATIVE = at_least(0)
 _POSITIVE = at_least(1)
 _FROM_MINUS_ONE = at_least(-1)
+_FROM_MINUS_TWO = at_least(SAME_AS_TOTAL)
 
 # Topic keys. Each names the broker keys that supply its default, the most specific first.
 TOPIC_CONFIGS = ConfigDefinition(
@@ -237,9 +298,20 @@ TOPIC_CONFIGS = ConfigDefinition(
                    _THROTTLED_REPLICAS),
         _topic_key("index.interval.bytes", _INT, 4096, "Bytes of log per index entry.",
                    _NOT_NEGATIVE, _same("log.index.interval.bytes")),
+        ConfigKey(INTERNAL_SEGMENT_BYTES, _INT, None,
+                  "Size at which a segment is rolled, without the lower limit of segment.bytes."
+                  " For tests.", _POSITIVE, DynamicMode.CLUSTER_WIDE, internal=True),
         _topic_key("leader.replication.throttled.replicas", _LIST, [],
                    "Throttled leader replicas, each as PARTITION:BROKER; * for all.",
                    _THROTTLED_REPLICAS),
+        _topic_key("local.retention.bytes", _LONG, SAME_AS_TOTAL,
+                   "Bytes of local segments to keep if older ones are in the remote tier; -2 for"
+                   " retention.bytes, -1 for no limit.",
+                   _FROM_MINUS_TWO, _same("log.local.retention.bytes")),
+        _topic_key("local.retention.ms", _LONG, SAME_AS_TOTAL,
+                   "Time for which local segments are kept if the remote tier has them too; -2 for"
+                   " retention.ms, -1 for no limit.",
+                   _FROM_MINUS_TWO, _same("log.local.retention.ms")),
         _topic_key("max.compaction.lag.ms", _LONG, LONG_MAX,
                    "Longest time for which a record stays uncompacted.",
                    _POSITIVE, _same("log.cleaner.max.compaction.lag.ms")),
@@ -272,6 +344,25 @@ TOPIC_CONFIGS = ConfigDefinition(
         _topic_key("min.insync.replicas", _INT, 1,
                    "Number of in-sync replicas that acks=all requires.",
                    _POSITIVE, _same("min.insync.replicas")),
+        _topic_key("remote.copy.lag.bytes", _LONG, -1,
+                   "Bytes of newer local segments after which a closed segment is copied to the"
+                   " remote tier; 0 for at once, -1 for the local retention. remote.copy.lag.ms can"
+                   " cause the copy earlier.",
+                   _FROM_MINUS_ONE, _same("log.remote.copy.lag.bytes")),
+        _topic_key("remote.copy.lag.ms", _LONG, 0,
+                   "Age of its latest record at which a closed segment is copied to the remote"
+                   " tier; 0 for at once, -1 for the local retention. remote.copy.lag.bytes can"
+                   " cause the copy earlier.",
+                   _FROM_MINUS_ONE, _same("log.remote.copy.lag.ms")),
+        _topic_key(REMOTE_COPY_DISABLE, _BOOLEAN, False,
+                   "Whether no more segments are copied to the remote tier. The local retention is"
+                   " then that of the topic."),
+        _topic_key(REMOTE_DELETE_ON_DISABLE, _BOOLEAN, False,
+                   "Whether the remote segments are deleted when remote.storage.enable becomes"
+                   " false."),
+        _topic_key(REMOTE_STORAGE_ENABLE, _BOOLEAN, False,
+                   "Whether closed segments are copied to the remote tier, so that local retention"
+                   " can delete them earlier."),
         _topic_key("retention.bytes", _LONG, -1,
                    "Bytes of log to keep; negative for no limit.",
                    None, _same("log.retention.bytes")),
@@ -348,6 +439,7 @@ CLEANER_KEYS = (
 BROKER_CONFIGS = ConfigDefinition(
     [
         *_defaults_of_topics(),
+        *REMOTE_KEYS,
         _dynamic_key("log.roll.ms", _LONG, None, _default_doc("segment.ms"), _POSITIVE),
         _broker_key("log.roll.hours", _INT, 168, _default_doc("segment.ms", "hours"), _POSITIVE),
         _dynamic_key("log.roll.jitter.ms", _LONG, None, _default_doc("segment.jitter.ms"),
@@ -418,20 +510,34 @@ def topic_defaults(broker: ParsedConfig) -> dict[str, ConfigValue]:
 
 
 def log_config(
-    properties: Mapping[str, str | None], defaults: Mapping[str, ConfigValue] | None = None
+    properties: Mapping[str, str | None],
+    defaults: Mapping[str, ConfigValue] | None = None,
+    *,
+    may_be_remote: bool = False,
 ) -> LogConfig:
     """Return the configuration of a topic's logs.
 
     Args:
         properties: the topic's own configs; keys that logs do not use are ignored.
         defaults: from `topic_defaults`.
+        may_be_remote: whether the broker has a remote tier, and the topic is not in LOCAL_TOPICS.
 
     Raises:
         ConfigError: a value is not allowed.
     """
     parsed = TOPIC_CONFIGS.parse(properties, defaults)
     built = parsed.build(LogConfig)
-    return replace(built, cleanup_policy=tuple(parsed.strings("cleanup.policy")))
+    segment_bytes = parsed[INTERNAL_SEGMENT_BYTES]
+    assert segment_bytes is None or isinstance(segment_bytes, int), segment_bytes
+    policy = tuple(parsed.strings(CLEANUP_POLICY))
+    return replace(
+        built,
+        cleanup_policy=policy,
+        segment_bytes=segment_bytes or built.segment_bytes,
+        remote_copy_disable=parsed.boolean(REMOTE_COPY_DISABLE),
+        remote_delete_on_disable=parsed.boolean(REMOTE_DELETE_ON_DISABLE),
+        is_remote=may_be_remote and built.remote_storage_enable and "compact" not in policy,
+    )
 
 
 def cleaner_config(broker: ParsedConfig) -> CleanerConfig:

@@ -47,6 +47,10 @@ class OffsetOutOfRangeError(StorageError):
     error_code = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+class OffsetInRemoteTierError(OffsetOutOfRangeError):
+    """The offset is below the local log start; the remote tier has its record (KIP-405)."""
+
+
 class LogChangedError(StorageError):
     """A part of the log was removed during a search; the client can retry."""
 

@@ -90,6 +90,8 @@ class AppendInfo(msgspec.Struct, gc=False):
     needs_flush: bool = False
     # Whether the append moved the high watermark, since no follower limits it. Set by the leader.
     moved_high_watermark: bool = False
+    # Whether a segment was closed to make room for the append.
+    rolled: bool = False
 
 
 class FetchIsolation(Enum):
@@ -113,8 +115,9 @@ class AbortedTransaction(NamedTuple):
 class ReadResult(msgspec.Struct):
     """Batches of one read, as they are in the file."""
 
-    # The last batch may be incomplete because of the byte limit.
-    records: FileSlice | bytes
+    # The last batch may be incomplete because of the byte limit. A view of the remote tier has whole
+    # batches only.
+    records: FileSlice | bytes | memoryview
     # The requested offset and its position.
     position: LogOffsetMetadata
     # Whether even the first batch is incomplete because of a hard byte limit.

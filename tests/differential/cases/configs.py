@@ -167,6 +167,46 @@ def changes_that_are_refused(scene: Scene) -> None:
 
 
 @case(INCREMENTAL)
+def configs_of_a_remote_tier_without_a_tier(scene: Scene) -> None:
+    topic = scene.topic()
+    for changes in (
+        [("remote.storage.enable", SET, "true")],
+        [("remote.storage.enable", SET, "true"), ("cleanup.policy", SET, "compact")],
+        [("local.retention.ms", SET, "-3")],
+        [("remote.copy.lag.bytes", SET, "-2")],
+        [("internal.segment.bytes", SET, "x")],
+        # Without remote.storage.enable=true, the other keys are not compared with each other.
+        [("remote.storage.enable", SET, "false"), ("local.retention.ms", SET, "-1")],
+        [("local.retention.bytes", SET, "7"), ("retention.bytes", SET, "6")],
+        [("remote.log.copy.disable", SET, "true"), ("remote.copy.lag.ms", SET, "5")],
+        [("internal.segment.bytes", SET, "10000")],
+    ):
+        scene.compare(changing(TOPIC, topic, *changes))
+        scene.settle()
+        scene.compare(describing(TOPIC, topic, include_synonyms=True), DESCRIBE, 4)
+
+
+@case(INCREMENTAL)
+def broker_configs_of_local_retention(scene: Scene) -> None:
+    for changes in (
+        [("log.local.retention.ms", SET, "604800001")],
+        [("log.local.retention.ms", SET, "604800000")],
+        [("log.local.retention.ms", SET, "-1")],
+        [("log.local.retention.ms", SET, "-3")],
+        [("log.local.retention.bytes", SET, "5")],
+        [("log.local.retention.bytes", SET, "6"), ("log.retention.bytes", SET, "5")],
+        [("log.remote.copy.lag.ms", SET, "604800001")],
+        [("log.remote.copy.lag.ms", SET, "-2")],
+        [("remote.log.manager.copier.thread.pool.size", SET, "21")],
+        [("remote.log.manager.copier.thread.pool.size", SET, "20")],
+        [("remote.log.reader.threads", SET, "0")],
+        [("remote.fetch.max.wait.ms", SET, "0")],
+        [("remote.log.manager.task.interval.ms", SET, "1000")],
+    ):
+        scene.compare(changing(BROKER, "", *changes, validate_only=True))
+
+
+@case(INCREMENTAL)
 def resources_that_cannot_change(scene: Scene) -> None:
     change = ("retention.ms", SET, "1")
     for name in ("absent", "", "a/b"):

@@ -70,7 +70,8 @@ def test_a_plain_node_moves(tmp_path: Path) -> None:
         ("num.io.threads=8", "num.io.threads: no effect: the broker has one event loop"),
         ("metric.reporters=com.example.Reporter", "com.example.Reporter: no effect"),
         ("listener.name.plaintext.ssl.protocol=TLS", "TLS comes from OpenSSL"),
-        ("remote.log.metadata.manager.impl.prefix=x", "there is no tiered storage"),
+        ("remote.log.storage.manager.class.name=com.example.Store", "not a Java class"),
+        ("remote.log.manager.thread.pool.size=4", "no threads of their own"),
         ("plug.in.key=1", "plug.in.key: no effect"),
         ("zookeeper.connect=127.0.0.1:2181", "zookeeper.connect: no effect"),
         ("confluent.license.topic=_license", "1 key of Confluent Server"),
@@ -91,7 +92,7 @@ def test_a_key_without_effect_is_told(line: str, says: str, tmp_path: Path) -> N
         ("create.topic.policy.class.name=com.example.Policy", "write the policy in Python"),
         ("client.quota.callback.class=com.example.Quotas", "set quotas by"),
         ("group.consumer.assignors=com.example.Assignor", "remove other assignors"),
-        ("remote.log.storage.system.enable=true", "no tiered storage"),
+        ("remote.log.storage.system.enable=true", "does not read the segments"),
         ("confluent.tier.feature=true", "copy the cluster"),
         (
             "config.providers=vault\nconfig.providers.vault.class=com.example.Vault",
@@ -269,6 +270,13 @@ def test_the_identity_of_another_kind_of_directory_stops_the_move(
     assert status == 1
     (only,) = found["stops"]
     assert says in only
+
+
+def test_a_new_remote_tier_is_possible_after_the_move(tmp_path: Path) -> None:
+    lines = "remote.log.storage.system.enable=true\nbarnabas.remote.storage=file:///tier\n"
+    status, found = check(node(tmp_path, lines))
+    assert status == 0
+    assert found["stops"] == found["but"] == []
 
 
 def test_a_tiered_topic_stops_the_move(tmp_path: Path) -> None:

@@ -178,6 +178,39 @@ def test_memory_of_the_log_cleaner_is_checked_with_the_number_of_its_processes()
         assert error_of(*changes, kind=BROKER, name="") == error
 
 
+def test_defaults_of_local_retention_and_copy_lag_are_within_the_wider_value() -> None:
+    total, local = "log.retention.ms", "log.local.retention.ms"
+    for changes, error in (
+        ([(local, SET, "604800001")], ErrorCode.INVALID_REQUEST),
+        ([(local, SET, "604800000")], ErrorCode.NONE),
+        ([(local, SET, "-1")], ErrorCode.INVALID_REQUEST),
+        ([(local, SET, "-1"), (total, SET, "-1")], ErrorCode.NONE),
+        ([(local, SET, "6"), (total, SET, "5")], ErrorCode.INVALID_REQUEST),
+        ([("log.local.retention.bytes", SET, "6")], ErrorCode.NONE),
+        ([("log.remote.copy.lag.ms", SET, "604800001")], ErrorCode.INVALID_REQUEST),
+        ([("log.remote.copy.lag.ms", SET, "6"), (local, SET, "5")], ErrorCode.INVALID_REQUEST),
+        ([("log.remote.copy.lag.ms", SET, "5"), (local, SET, "5")], ErrorCode.NONE),
+        ([(local, DELETE, None)], ErrorCode.NONE),
+    ):
+        assert error_of(*changes, kind=BROKER, name="") == error, changes
+
+
+def test_a_topic_keeps_its_remote_tier() -> None:
+    key = "remote.storage.enable"
+    image = image_of(config(TOPIC, "a", key, "true"), base=IMAGE)
+    control = configs_of(remote__log__storage__system__enable="true")
+    for change, error in (
+        ((key, SET, "false"), ErrorCode.INVALID_CONFIG),
+        ((key, DELETE, None), ErrorCode.INVALID_CONFIG),
+        ((key, SET, "true"), ErrorCode.NONE),
+        (("remote.log.copy.disable", SET, "true"), ErrorCode.NONE),
+        (("cleanup.policy", SET, "compact"), ErrorCode.INVALID_CONFIG),
+    ):
+        changes = request(resource(TOPIC, "a", change))
+        result = finish(control.alter_incrementally(view_of(image), changes))
+        assert result.response.responses[0].error_code == error, change
+
+
 def test_validate_only_writes_no_record() -> None:
     changes = resource(TOPIC, "a", ("segment.ms", SET, "7"))
     result = finish(

@@ -114,10 +114,12 @@ class ScriptedChannel:
             )
         self.answer(response)
 
-    def give_offset(self, key: TopicPartition, offset: int, error: int = 0) -> None:
+    def give_offset(
+        self, key: TopicPartition, offset: int, error: int = 0, epoch: int = -1
+    ) -> None:
         """Answer the pending ListOffsets request."""
         part = ListOffsetsPartitionResponse(
-            partition_index=key.partition, error_code=error, offset=offset
+            partition_index=key.partition, error_code=error, offset=offset, leader_epoch=epoch
         )
         self.answer(
             ListOffsetsResponse(

@@ -92,8 +92,8 @@ class Logs:
     def truncate_to(self, partition: TopicPartition, offset: int) -> bool:
         return self.logs[partition].truncate_to(offset)
 
-    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
-        self.logs[partition].truncate_fully_and_start_at(offset)
+    def restart_log(self, partition: TopicPartition, restart: Callable[[Log], None]) -> None:
+        restart(self.logs[partition])
 
     def checkpoint_high_watermarks(self, on_done: Callable[[], None] = lambda: None) -> None:
         self.checkpoints.append({tp: log.high_watermark for tp, log in self.logs.items()})
@@ -162,7 +162,7 @@ class ReplicaSet:
             self.runtime.clock,
             self.sender,
             ReplicaMetrics(),
-            lambda _: self.log_config,
+            lambda _topic, _own: self.log_config,
         )
         return ReplicaManager(LEADER, ReplicationConfig(), self.logs, parts)
 

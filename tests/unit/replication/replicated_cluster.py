@@ -276,7 +276,7 @@ class Node:
             self.log_dependencies,
             lambda directory, _: self._on_directory_failed(directory.path),
         )
-        self.logs.startup(lambda _: self.log_config({}))
+        self.logs.startup(lambda topic: self.log_config(topic, {}))
         self.wheel = TimingWheel(runtime.clock, runtime.timer)
         self.view = ClusterView(runtime.clock, Backlog(runtime.clock, runtime.timer, fail_test))
         channels = ChannelDependencies(
@@ -293,8 +293,13 @@ class Node:
             lambda: self.epoch,
         )
         self.manager = ReplicaManager(self.id, self._cluster.config, self.logs, parts)
+        remote = self.settings.get("remote")
+        if remote is not None:
+            # Only the part of followers: no segment is copied by this broker.
+            followed = self.manager.followed
+            followed._dependencies = replace(followed._dependencies, remote=remote(self))
 
-    def log_config(self, own: Mapping[str, str]) -> LogConfig:
+    def log_config(self, topic: str, own: Mapping[str, str]) -> LogConfig:
         return replace(log_config(own), **self._cluster.log_settings)
 
     def _address(self, broker_id: int) -> tuple[str, int] | None:

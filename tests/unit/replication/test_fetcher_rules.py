@@ -179,9 +179,9 @@ def test_a_truncation_of_an_offline_partition_fails_it(with_epoch: bool) -> None
     broker.node.manager._registry.take_offline(offline)
     if with_epoch:
         end = data(diverging=(0, 0)).diverging_epoch
-        fetcher._truncation.truncate_diverging({offline: end})
+        fetcher._queries.truncation.truncate_diverging({offline: end})
     else:
-        fetcher._truncation.truncate_without_epoch()
+        fetcher._queries.truncation.truncate_without_epoch()
     assert broker.fetchers.failed == [offline]
     assert broker.state(other) is not None
     assert not isinstance(broker.leader.waiting, ListOffsetsRequest)

@@ -98,6 +98,30 @@ def test_write_atomically_replaces_the_content(disk: Disk, root: str) -> None:
     assert disk.list(root) == ["f"]
 
 
+def test_a_part_of_a_file_is_read(disk: Disk, root: str) -> None:
+    disk.write_atomically(f"{root}/f", b"abcdef")
+    assert disk.read(f"{root}/f", 2, 3) == b"cde"
+    assert disk.read(f"{root}/f", 4, 10) == b"ef"
+    assert disk.read(f"{root}/f", 3) == b"def"
+    assert disk.read(f"{root}/f", 10, 3) == b""
+    assert disk.read(f"{root}/f", 0, 0) == b""
+
+
+@pytest.mark.parametrize("size", [0, 1, 99_999, 100_000, 100_001])
+def test_the_beginning_of_a_file_replaces_another(disk: Disk, root: str, size: int) -> None:
+    content = bytes(range(250)) * 400
+    disk.write_atomically(f"{root}/from", content)
+    disk.write_atomically(f"{root}/to", bytes(200_000))
+    assert disk.copy_range(f"{root}/from", f"{root}/to", size) == min(size, len(content))
+    assert disk.read(f"{root}/to") == content[:size]
+
+
+def test_a_copy_of_an_absent_file_fails(disk: Disk, root: str) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.copy_range(f"{root}/none", f"{root}/to", 1)
+    assert not disk.exists(f"{root}/to")
+
+
 def test_names_are_sorted_and_not_recursive(disk: Disk, root: str) -> None:
     disk.make_directory(f"{root}/b/c/d")
     disk.make_directory(f"{root}/b")

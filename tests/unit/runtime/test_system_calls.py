@@ -41,7 +41,7 @@ def load() -> ModuleType:
 def calls_module(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The module with all calls, and without those that only Linux has."""
     if request.param == "without":
-        for name in ("fdatasync", "pwritev", "sendfile"):
+        for name in ("copy_file_range", "fdatasync", "pwritev", "sendfile"):
             monkeypatch.delattr(os, name, raising=False)
         for name in OFD:
             monkeypatch.delattr(fcntl, name, raising=False)
@@ -80,6 +80,42 @@ def test_data_is_synced(calls_module: Any, descriptor: int) -> None:
     calls_module.sync_data(descriptor)
     with pytest.raises(OSError, match="Bad file descriptor"):
         calls_module.sync_data(1 << 20)
+
+
+@pytest.mark.parametrize("error", [errno.EXDEV, errno.EINVAL, None])
+def test_data_is_copied_when_the_kernel_cannot_copy_between_two_files(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: int | None
+) -> None:
+    """Some file systems return 0 instead of an error, here for `None`."""
+
+    def refuse(_source: int, _target: int, _size: int) -> int:
+        if error is not None:
+            raise OSError(error, os.strerror(error))
+        return 0
+
+    monkeypatch.setattr(os, "copy_file_range", refuse, raising=False)
+    check_copies(load(), tmp_path)
+
+
+def test_data_is_copied_between_files(calls_module: Any, tmp_path: Path) -> None:
+    check_copies(calls_module, tmp_path)
+
+
+def check_copies(calls_module: Any, directory: Path) -> None:
+    content = os.urandom(3 << 20)
+    (directory / "source").write_bytes(content)
+    for size in (0, 1, len(content) - 1, len(content), len(content) + 5):
+        with (directory / "source").open("rb") as source, (directory / "to").open("wb") as target:
+            copied = calls_module.copy_data(source.fileno(), target.fileno(), size)
+        assert copied == min(size, len(content))
+        assert (directory / "to").read_bytes() == content[:size]
+
+
+def test_an_error_of_a_copy_is_raised(calls_module: Any, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(b"x")
+    with (tmp_path / "source").open("rb") as source, pytest.raises(OSError, match=r".") as caught:
+        calls_module.copy_data(source.fileno(), source.fileno(), 1)
+    assert caught.value.errno == errno.EBADF
 
 
 def test_macos_flushes_the_cache_of_the_drive(

@@ -183,13 +183,15 @@ def content(result: ReadResult) -> bytes:
 
 
 def all_records(log: Log) -> list[Record]:
-    """Return all records of the log, read in slices."""
+    """Return all local records of the log, read in slices."""
     found: list[Record] = []
-    offset = log.log_start_offset
+    offset = log.local_log_start_offset
     while offset < log.log_end_offset:
         batches = list(read_batches(content(read(log, offset))))
         assert batches, offset
         for header, records in batches:
-            found.extend(record for record in records if record.offset >= log.log_start_offset)
+            found.extend(
+                record for record in records if record.offset >= log.local_log_start_offset
+            )
             offset = header.next_offset
     return found

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
+from barnabas.storage.files.checkpoint import CheckpointError
+from barnabas.storage.files.leader_epoch_cache import (
+    EpochEntry,
+    LeaderEpochCache,
+    decode_epochs,
+    encode_epochs,
+)
 from unit.storage.storage_fixtures import Bench
 
 
@@ -102,3 +108,55 @@ def test_a_cleared_cache_leaves_no_entry_in_the_file() -> None:
     again = LeaderEpochCache(cache._disk, "/data")
     assert again.load()
     assert again.entries == []
+
+
+def test_epochs_are_listed_up_to_an_offset(cache: LeaderEpochCache) -> None:
+    assert cache.entries_until(0) == []
+    assert cache.entries_until(10) == [(1, 0)]
+    assert cache.entries_until(11) == [(1, 0), (3, 10)]
+    assert cache.entries_until(100) == cache.entries
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "answer"),
+    [(0, 100, [(1, 0), (3, 10), (4, 25)]), (12, 25, [(3, 12)]), (10, 26, [(3, 10), (4, 25)]),
+     (5, 11, [(1, 5), (3, 10)]), (30, 40, [(4, 30)])],
+)  # fmt: skip
+def test_the_epochs_of_a_range_begin_in_it(
+    cache: LeaderEpochCache, start: int, end: int, answer: list[tuple[int, int]]
+) -> None:
+    assert cache.entries_in(start, end) == answer
+
+
+def test_a_range_before_all_epochs_has_those_that_begin_in_it(cache: LeaderEpochCache) -> None:
+    cache.replace([EpochEntry(3, 10), EpochEntry(4, 25)])
+    assert cache.entries_in(0, 10) == []
+    assert cache.entries_in(5, 30) == [(3, 10), (4, 25)]
+    assert cache.first_offset == 10
+
+
+def test_lost_earlier_epochs_are_added_before_the_known_ones(cache: LeaderEpochCache) -> None:
+    known = cache.entries
+    cache.replace([EpochEntry(3, 15), EpochEntry(4, 25)])
+    cache.restore_start([*known[:2], EpochEntry(9, 12), EpochEntry(2, 20)])
+    assert cache.entries == known
+    again = LeaderEpochCache(cache._disk, "/data")
+    assert again.load()
+    assert again.entries == known
+
+
+def test_epochs_of_a_copy_are_encoded_as_kafka_does(cache: LeaderEpochCache) -> None:
+    content = encode_epochs(cache.entries)
+    assert content == b"0\n3\n1 0\n3 10\n4 25\n"
+    assert decode_epochs(content) == cache.entries
+    assert decode_epochs(encode_epochs([])) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"1\n0\n", b"0\n1\n1 x\n", b"0\n2\n1 0\n", b"0\n2\n1 5\n1 6\n", b"0\n2\n1 5\n2 5\n",
+     b"0\n1\n-1 0\n", b"0\n1\n1 9223372036854775808\n", b"0\n1\n1 2 3\n", b"\xff\n0\n\n"],
+)  # fmt: skip
+def test_damaged_epochs_of_a_copy_are_refused(content: bytes) -> None:
+    with pytest.raises(CheckpointError):
+        decode_epochs(content)

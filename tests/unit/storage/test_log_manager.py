@@ -11,6 +11,7 @@ from barnabas.runtime.rng import SeededRng
 from barnabas.sim.disk import DiskFault
 from barnabas.storage.config import LogConfig, StorageConfig
 from barnabas.storage.errors import InconsistentTopicIdError, KafkaStorageError
+from barnabas.storage.files.checkpoint import LOG_START_OFFSETS
 from barnabas.storage.files.log_directory import LogDirectory
 from barnabas.storage.log.log import Log
 from barnabas.storage.manager.log_manager import LogManager
@@ -25,7 +26,8 @@ TOPIC_ID = bytes(range(16))
 class Broker:
     """A log manager over simulated directories, started and stopped at will."""
 
-    def __init__(self, *paths: str, seed: int = 1) -> None:
+    def __init__(self, *paths: str, seed: int = 1, config: LogConfig = CONFIG) -> None:
+        self.config = config
         self.bench = Bench(seed=seed)
         self.disk = self.bench.disk
         self.paths = paths or ("/logs",)
@@ -40,11 +42,11 @@ class Broker:
         self.manager = LogManager(
             directories, StorageConfig(), log_dependencies, lambda d, _: self.offline.append(d.path)
         )
-        self.manager.startup(lambda _: CONFIG)
+        self.manager.startup(lambda _: self.config)
         return self.manager
 
     def append(self, partition: TopicPartition, count: int = 1) -> None:
-        self.bench.log = self.manager.get_or_create(partition, None, CONFIG)
+        self.bench.log = self.manager.get_or_create(partition, None, self.config)
         for _ in range(count):
             self.bench.append(batch([bytes(100)]))
 
@@ -85,6 +87,53 @@ def test_high_watermarks_and_log_starts_come_from_their_checkpoints() -> None:
     broker.start()
     log = broker.manager.logs[PARTITIONS[0]]
     assert (log.log_start_offset, log.high_watermark) == (3, 7)
+
+
+def test_the_checkpoint_has_every_log_with_a_tier() -> None:
+    config = replace(CONFIG, is_remote=True, local_retention_bytes=0, retention_ms=-1)
+    broker = Broker(config=config)
+    broker.append(PARTITIONS[0], 30)
+    log = broker.manager.logs[PARTITIONS[0]]
+    broker.manager.checkpoint_log_start_offsets()
+    path = f"/logs/{LOG_START_OFFSETS}"
+    assert broker.disk.read(path).splitlines()[2].split() == [b"a", b"0", b"0"]
+    log.update_high_watermark(30)
+    log.maybe_increment_log_start_offset(3, "test")
+    log.raise_highest_remote_offset(20)
+    log.raise_verified_remote_offset(20)
+    broker.manager.tasks.apply_retention()
+    broker.manager.checkpoint_log_start_offsets()
+    assert broker.disk.read(path).splitlines()[2].split() == [b"a", b"0", b"3"]
+    starts = log.log_start_offset, log.local_log_start_offset
+    assert starts == (3, log.segments[0].base_offset)
+    assert log.segments[0].base_offset > 3
+    for is_clean in (False, True):
+        if is_clean:
+            broker.manager.shutdown()
+        else:
+            broker.disk.kill()
+        broker.start()
+        log = broker.manager.logs[PARTITIONS[0]]
+        assert (log.log_start_offset, log.local_log_start_offset) == starts
+
+
+def test_the_directory_of_a_kafka_with_a_tier_is_opened() -> None:
+    # Kafka writes the offset of every log with a tier, and no checksum.
+    config = replace(CONFIG, is_remote=True)
+    broker = Broker(config=config)
+    broker.append(PARTITIONS[0], 30)
+    log = broker.manager.logs[PARTITIONS[0]]
+    second = log.segments[1].base_offset
+    broker.manager.shutdown()
+    for name in broker.disk.list("/logs/a-0"):
+        if name.startswith("0" * 20):
+            broker.disk.remove(f"/logs/a-0/{name}")
+    broker.disk.write_atomically(f"/logs/{LOG_START_OFFSETS}", b"0\n1\na 0 1\n")
+    broker.start()
+    log = broker.manager.logs[PARTITIONS[0]]
+    assert (log.log_start_offset, log.local_log_start_offset) == (1, second)
+    assert log.leader_epochs.first_offset == 1
+    assert not broker.bench.log_dependencies.damage.counts
 
 
 def test_new_logs_are_placed_in_the_directory_with_the_fewest_logs() -> None:

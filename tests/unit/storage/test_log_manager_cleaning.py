@@ -172,7 +172,7 @@ def test_emptying_a_log_aborts_its_cleaning() -> None:
     managed = Managed()
     log = managed.fill(KEYS)
     managed.half_way(log)
-    managed.manager.truncate_fully_and_start_at(KEYS, 50)
+    managed.manager.restart_log(KEYS, lambda log: log.truncate_fully_and_start_at(50))
     managed.settle()
     assert (managed.half_made(log), log.log_end_offset) == ([], 50)
 

@@ -55,9 +55,9 @@ class NotingDisk(SimDisk):
         self.opened.append(path)
         return super().open(path, create, briefly)
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
         self.opened.append(path)
-        return super().read(path)
+        return super().read(path, start, size)
 
     def exists(self, path: str) -> bool:
         self.opened.append(path)

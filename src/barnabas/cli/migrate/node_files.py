@@ -33,6 +33,7 @@ from barnabas.settings.properties import PropertiesError, parse_properties
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.files.log_directory import LOCK_FILE
 from barnabas.storage.files.metadata_files import MetaProperties
+from barnabas.storage.remote_keys import STORAGE, SYSTEM_ENABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,14 +42,8 @@ if TYPE_CHECKING:
     from barnabas.settings.config_providers import Readable
 
 TIERED_TOPIC_KEY = "remote.storage.enable"
-# Of Apache Kafka, and of Confluent Server.
-_TIERED_KEYS = (
-    "remote.log.storage.system.enable",
-    "confluent.tier.feature",
-    "confluent.tier.enable",
-)
+_CONFLUENT_TIER_KEYS = ("confluent.tier.feature", "confluent.tier.enable")
 _CONFLUENT = "confluent."
-_TIERED_PREFIX = "remote.log."
 _ROLES = "process.roles"
 _LISTENER_KEYS = ("listeners", "controller.listener.names")
 _ZOOKEEPER = "zookeeper."
@@ -82,6 +77,12 @@ _END_OF_CONFLUENT_TIERS = (
     "copy the cluster instead of moving its nodes, for example with MirrorMaker 2; "
     "docs/migration.md tells more"
 )
+_NEW_TIER = (
+    f"set {TIERED_TOPIC_KEY}=false for all topics (`{TIERED_TOPIC_KEY}=false,"
+    "remote.log.delete.on.disable=true` deletes the remote part); then remove the key, or add "
+    f"{STORAGE} for a new remote tier: docs/tiered-storage.md"
+)
+_TIER_SWITCHES = (SYSTEM_ENABLE, *_CONFLUENT_TIER_KEYS)
 _LOGIN_CLASS = "sasl.server.callback.handler.class"
 _KAFKA_PACKAGE = "org.apache.kafka."
 # The default of log.dirs in Apache Kafka.
@@ -182,6 +183,8 @@ def check_keys(given: Mapping[str, str], found: Diagnosis, source: str) -> dict[
             found.wrong(f"{source}: {refusal}", _remedy(name, f"correct {name}, or remove it"))
     allowed = {name: value for name, value in given.items() if refusals[name] is None}
     listeners = BROKER_KEYS.parse({key: allowed[key] for key in _LISTENER_KEYS if key in allowed})
+    if not _has_readable_tiers(allowed, found):
+        allowed = {name: value for name, value in allowed.items() if name not in _TIER_SWITCHES}
     known = [name for name in allowed if name in BROKER_KEYS or is_listener_key(listeners, name)]
     if known:
         found.ok(f"{source}: {counted(len(known), 'key')} with the same meaning")
@@ -198,9 +201,7 @@ def _report_without_effect(given: Mapping[str, str], found: Diagnosis, source: s
     for name, value in given.items():
         if name.startswith(_ZOOKEEPER):
             continue
-        if name.startswith(_TIERED_PREFIX) or name in _TIERED_KEYS:
-            _check_tiered(name, value, found)
-        elif name in _REPORTERS:
+        if name in _REPORTERS:
             _check_reporters(name, value, found)
         elif name.startswith(_CONFLUENT):
             of_confluent.append(name)
@@ -245,17 +246,22 @@ def _refusal(name: str, value: str) -> ConfigError | None:
     return None
 
 
-def _check_tiered(name: str, value: str, found: Diagnosis) -> None:
-    if name not in _TIERED_KEYS:
-        found.note(f"{name}: no effect: there is no tiered storage", "it may stay in the file")
-    elif value.strip().lower() == "true":
-        found.wrong(
-            f"{name}=true: Barnabas has no tiered storage, and does not read remote segments",
-            _END_OF_CONFLUENT_TIERS
-            if name.startswith(_CONFLUENT)
-            else f"set {TIERED_TOPIC_KEY}=false for all topics (`{TIERED_TOPIC_KEY}=false,"
-            "remote.log.delete.on.disable=true` deletes the remote part), then remove the key",
-        )
+def _has_readable_tiers(given: Mapping[str, str], found: Diagnosis) -> bool:
+    """Report tiered storage that only Java classes can read. Return whether there is none."""
+    enabled = [name for name in _TIER_SWITCHES if given.get(name, "").strip().lower() == "true"]
+    for name in enabled:
+        if name != SYSTEM_ENABLE:
+            found.wrong(
+                f"{name}=true: Barnabas does not read tiered storage of Confluent Server",
+                _END_OF_CONFLUENT_TIERS,
+            )
+        elif STORAGE not in given:
+            found.wrong(
+                f"{name}=true, but {STORAGE} is not given: Barnabas does not read the segments that"
+                " a Java class has stored",
+                _NEW_TIER,
+            )
+    return not enabled or STORAGE in given
 
 
 def _check_reporters(name: str, value: str, found: Diagnosis) -> None:
@@ -380,5 +386,6 @@ def report_tiered_topics(names: list[str], found: Diagnosis) -> None:
     found.wrong(
         f"{TIERED_TOPIC_KEY} is or was true for {some(names)}: their "
         "remote segments would be missing",
-        "consume or copy what is only there, then set it to false with Apache Kafka",
+        "consume or copy what is only there, then set it to false with Apache Kafka; a new remote "
+        "tier is possible after the move: docs/tiered-storage.md",
     )

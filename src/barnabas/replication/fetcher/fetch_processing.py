@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.batch import HEADER_SIZE, read_header
 from barnabas.record.record import CorruptBatchError
-from barnabas.replication.fetcher.fetch_states import FetchPhase
+from barnabas.replication.fetcher.fetch_states import (
+    FIRST_BACKOFF_MS,
+    USUAL_ERRORS_MAX,
+    FetchPhase,
+)
 from barnabas.replication.partition.partition_roles import (
     Fetched,
     NotLeadingError,
@@ -52,12 +56,6 @@ _USUAL = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-# After this many consecutive errors, log a warning. They take more than two seconds.
-_USUAL_MAX = 8
-# Backoff after the first of them; it doubles up to `replica.fetch.backoff.ms`. A new leader that
-# learns of its election after the follower would otherwise not be fetched from for a whole backoff,
-# and no write could be committed in that time.
-_FIRST_BACKOFF_MS = 20.0
 # Bytes of batches that are appended in one step. The batches may be small: a thousand of them take
 # some milliseconds.
 STEP_BYTES = 128 << 10
@@ -80,10 +78,14 @@ class Processed(NamedTuple):
 class FetchProcessing:
     """Appends fetched records and updates the fetch states."""
 
-    __slots__ = ("_local", "_max_bytes", "_states")
+    __slots__ = ("_has_tier", "_local", "_max_bytes", "_states")
 
-    def __init__(self, states: FetchStates, local: LocalReplicas, max_bytes: int) -> None:
+    def __init__(
+        self, states: FetchStates, local: LocalReplicas, max_bytes: int, *, has_tier: bool = False
+    ) -> None:
         self._states = states
+        # Whether this broker has a remote tier.
+        self._has_tier = has_tier
         self._local = local
         # `replica.fetch.max.bytes`
         self._max_bytes = max_bytes
@@ -114,7 +116,7 @@ class FetchProcessing:
                 continue
             self._states.mark_changed(key)
             if data.error_code:
-                self._handle_error(key, state, query, ErrorCode.of(data.error_code))
+                self._handle_error(key, state, query, data)
             elif data.diverging_epoch.epoch != UNKNOWN_EPOCH:
                 # The watermarks follow with the first fetch after the truncation.
                 end = data.diverging_epoch
@@ -188,7 +190,7 @@ class FetchProcessing:
             return 0
         except NotLeadingError as error:
             _log.debug("Fetched records are not appended: %s", error)
-            self._states.delay([key], _FIRST_BACKOFF_MS)
+            self._states.delay([key], FIRST_BACKOFF_MS)
             return 0
         except (StorageError, OffsetMismatchError) as error:
             _log.error(
@@ -234,10 +236,14 @@ class FetchProcessing:
         key: TopicPartition,
         state: FetchState,
         requested: RequestedPartition,
-        error: ErrorCode,
+        data: PartitionData,
     ) -> None:
+        error = ErrorCode.of(data.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             state.phase = FetchPhase.OUT_OF_RANGE
+            return
+        if error is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and self._has_tier:
+            state.begin_tiered(data.log_start_offset, data.high_watermark)
             return
         if error is ErrorCode.FENCED_LEADER_EPOCH:
             self._states.fence(key, requested.current_leader_epoch)
@@ -248,11 +254,9 @@ class FetchProcessing:
             level = logging.ERROR if error is not state.logged_error else logging.DEBUG
             state.logged_error = error
         else:
-            level = logging.WARNING if state.errors_in_a_row == _USUAL_MAX else logging.DEBUG
+            level = logging.WARNING if state.errors_in_a_row == USUAL_ERRORS_MAX else logging.DEBUG
         _log.log(level, "Fetch failed at the leader: partition=%s error=%s", key, error.name)
-        is_early = error in _USUAL and state.errors_in_a_row <= _USUAL_MAX
-        limit_ms = _FIRST_BACKOFF_MS * 2 ** (state.errors_in_a_row - 1) if is_early else inf
-        self._states.delay([key], limit_ms)
+        self._states.delay([key], state.usual_backoff_ms if error in _USUAL else inf)
 
 
 class _Processing:

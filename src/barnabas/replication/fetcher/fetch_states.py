@@ -22,7 +22,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.results import UNKNOWN_EPOCH
+from barnabas.replication.partition.results import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -104,6 +104,14 @@ FETCHER_STATES: dict[FetcherState, dict[FetcherEvent, FetcherState]] = {
 }
 
 
+# Number of expected errors in a row after which a warning is logged. They take more than two
+# seconds.
+USUAL_ERRORS_MAX = 8
+# Backoff after the first of them; it doubles up to `replica.fetch.backoff.ms`. A new leader that
+# learns of its election after the follower would otherwise not be fetched from for a whole backoff,
+# and no write could be committed in that time.
+FIRST_BACKOFF_MS = 20.0
+
 # Earlier than every time. Not 0, since a monotonic clock may start at 0.
 NOT_DELAYED = float("-inf")
 
@@ -116,6 +124,10 @@ class FetchPhase(Enum):
     FETCHING = auto()
     # The leader does not have the fetch offset: query the start and end of its log.
     OUT_OF_RANGE = auto()
+    # The leader has the fetch offset only in the remote tier: query where its local log starts.
+    TIERED = auto()
+    # The state at the end of a remote segment is loaded, to start the log there.
+    BUILDING = auto()
 
 
 class InitialFetchState(NamedTuple):
@@ -142,6 +154,8 @@ class FetchState:
         "is_syncing",
         "lag",
         "last_fetched_epoch",
+        "leader_high_watermark",
+        "leader_log_start_offset",
         "logged_error",
         "phase",
         "topic_id",
@@ -168,6 +182,9 @@ class FetchState:
         self.logged_error = ErrorCode.NONE
         # Whether appended records must be synced before the next fetch.
         self.is_syncing = False
+        # What the leader told when the partition became TIERED. -1: unknown.
+        self.leader_log_start_offset = UNKNOWN_OFFSET
+        self.leader_high_watermark = UNKNOWN_OFFSET
 
     @property
     def may_change_fetchers(self) -> bool:
@@ -177,6 +194,19 @@ class FetchState:
     def is_ready(self, now_ms: float) -> bool:
         """Whether the next fetch may include the partition, apart from throttles."""
         return self.may_change_fetchers and self.delayed_until_ms <= now_ms
+
+    @property
+    def usual_backoff_ms(self) -> float:
+        """Limit of the backoff after an expected error. It grows with `errors_in_a_row`."""
+        if self.errors_in_a_row > USUAL_ERRORS_MAX:
+            return inf
+        return FIRST_BACKOFF_MS * (1 << self.errors_in_a_row - 1)
+
+    def begin_tiered(self, leader_log_start_offset: int, leader_high_watermark: int) -> None:
+        """Skip the records that the leader has only in the remote tier, before the next fetch."""
+        self.phase = FetchPhase.TIERED
+        self.leader_log_start_offset = leader_log_start_offset
+        self.leader_high_watermark = leader_high_watermark
 
 
 class FailedPartitions:

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
         LeadershipChanges,
         PartitionRegistry,
     )
+    from barnabas.replication.remote.remote_access import RemoteAccess
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
     from barnabas.runtime.clock import Clock
+    from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.timing_wheel import TimingWheel
 
@@ -42,8 +44,8 @@ class FollowerLogs(Protocol):
         """Truncate a log and its recovery point on disk. Return whether it was truncated."""
         ...
 
-    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
-        """Empty a log, start it at `offset`, and update its recovery point on disk."""
+    def restart_log(self, partition: TopicPartition, restart: Callable[[Log], None]) -> None:
+        """Empty a log and start it anew by `restart`, and update its checkpoints on disk."""
         ...
 
 
@@ -66,6 +68,8 @@ class FollowedDependencies(msgspec.Struct, frozen=True):
     broker_epoch: Callable[[], int]
     # Checks all operations that wait for a partition.
     wake: Callable[[TopicPartition], None]
+    # The remote tier. None without one.
+    remote: RemoteAccess | None = None
 
 
 class FollowedPartitions:
@@ -199,7 +203,17 @@ class FollowedPartitions:
         settings = FetcherSettings(
             given.node_id, given.broker_epoch, given.brokers.fetch_version, given.config
         )
-        shared = FetcherDependencies(local, settings, FailedPartitions(), given.wheel, given.clock)
+        tier = None
+        if given.remote is not None:
+            # Imported only on brokers with a remote tier.
+            from barnabas.replication.fetcher.tiered_partitions import TierSettings
+            from barnabas.replication.remote.auxiliary_state import AuxiliaryStates
+
+            states = AuxiliaryStates(given.remote, given.wheel)
+            tier = TierSettings(states, given.brokers.lists_pending_uploads)
+        shared = FetcherDependencies(
+            local, settings, FailedPartitions(), given.wheel, given.clock, tier
+        )
         fetchers = FetcherManager(channels, shared)
         fetchers.resize(self._fetchers_per_leader)
         return fetchers

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.replication.fetcher.fetch_states import FetchState, FetchStates
     from barnabas.replication.fetcher.leader_endpoint import ListedOffset
     from barnabas.replication.fetcher.local_replicas import LocalReplicas
+    from barnabas.replication.fetcher.tiered_partitions import TierSettings
     from barnabas.replication.partition.results import EpochEndOffset
     from barnabas.storage.topic_partition import TopicPartition
 
@@ -169,11 +170,15 @@ class FollowerTruncation:
 class OutOfRange:
     """Queries the end offsets first, then the start offsets of the partitions that need them."""
 
-    __slots__ = ("_leader_ends", "_local", "_states")
+    __slots__ = ("_leader_ends", "_local", "_states", "_tier")
 
-    def __init__(self, states: FetchStates, local: LocalReplicas) -> None:
+    def __init__(
+        self, states: FetchStates, local: LocalReplicas, tier: TierSettings | None = None
+    ) -> None:
         self._states = states
         self._local = local
+        # None without a remote tier.
+        self._tier = tier
         # The leader's end offsets of the partitions in the query for start offsets.
         self._leader_ends: dict[TopicPartition, int] = {}
 
@@ -216,7 +221,12 @@ class OutOfRange:
         """Process the leader's start offsets."""
         for key, state, leader_start in self._usable_offsets(requested, listed):
             try:
-                if leader_start > self._local.log(key).log_end_offset:
+                log = self._local.log(key)
+                if leader_start > log.log_end_offset:
+                    if self._tier is not None and self._tier.skips_all(log):
+                        # KIP-1023: nothing that is in the remote tier is copied.
+                        state.begin_tiered(leader_start, self._leader_ends[key])
+                        continue
                     _log.warning(
                         "Leader's log starts above the local log: partition=%s leader_log_start=%d",
                         key,

@@ -27,7 +27,12 @@ from barnabas.protocol.messages.log_offsets import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from barnabas.replication.partition.results import UNKNOWN_OFFSET, EpochEndOffset
+from barnabas.replication.partition.offset_lookup import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD
+from barnabas.replication.partition.results import (
+    UNKNOWN_EPOCH,
+    UNKNOWN_OFFSET,
+    EpochEndOffset,
+)
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -97,7 +102,10 @@ _LAST_WITH_NAMES = 12
 _DIVERGING_SINCE = 12
 _REPLICA_STATE_SINCE = 15
 # Versions of the less frequent requests. All supported leaders serve these versions.
+# ListOffsets knows a timestamp for the local log since version 8 (KIP-405), and one for the end of
+# the remote tier since version 11 (KIP-1023). Only leaders with a tier are asked for these.
 _LIST_OFFSETS_VERSION = 7
+_VERSIONS_OF_TIMESTAMPS = {EARLIEST_LOCAL: 8, EARLIEST_PENDING_UPLOAD: 11}
 _OFFSET_FOR_LEADER_EPOCH_VERSION = 4
 
 
@@ -106,6 +114,8 @@ class ListedOffset(NamedTuple):
 
     error: ErrorCode
     offset: int = UNKNOWN_OFFSET
+    # Epoch of the record at the offset.
+    leader_epoch: int = UNKNOWN_EPOCH
 
 
 class EpochQuery(NamedTuple):
@@ -209,7 +219,7 @@ class LeaderEndpoint:
 
         Args:
             requested: the current leader epoch of each partition.
-            timestamp: LATEST or EARLIEST.
+            timestamp: LATEST, EARLIEST, EARLIEST_LOCAL or EARLIEST_PENDING_UPLOAD.
             on_response: gets the offsets, or None and an error.
         """
         request = ListOffsetsRequest(
@@ -233,13 +243,14 @@ class LeaderEndpoint:
         def read(response: Any) -> dict[TopicPartition, ListedOffset]:
             return {
                 TopicPartition(topic.name, each.partition_index): ListedOffset(
-                    ErrorCode.of(each.error_code), each.offset
+                    ErrorCode.of(each.error_code), each.offset, each.leader_epoch
                 )
                 for topic in response.topics
                 for each in topic.partitions
             }
 
-        self._send(request, _LIST_OFFSETS_VERSION, read, on_response)
+        version = _VERSIONS_OF_TIMESTAMPS.get(timestamp, _LIST_OFFSETS_VERSION)
+        self._send(request, version, read, on_response)
 
     def _send(
         self,

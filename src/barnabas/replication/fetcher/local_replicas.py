@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition_registry import PartitionRegistry
     from barnabas.replication.partition.partition_roles import Fetched, FollowerAppend
     from barnabas.replication.partition.results import EpochEndOffset
+    from barnabas.replication.remote.auxiliary_state import AuxiliaryState
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
     from barnabas.storage.log.log import Log
@@ -63,8 +64,8 @@ class TruncatableLogs(Protocol):
         """Truncate a log and its recovery point on disk. Return whether it was truncated."""
         ...
 
-    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
-        """Empty a log, start it at `offset`, and update its recovery point on disk."""
+    def restart_log(self, partition: TopicPartition, restart: Callable[[Log], None]) -> None:
+        """Empty a log and start it anew by `restart`, and update its checkpoints on disk."""
         ...
 
 
@@ -139,7 +140,7 @@ class LocalReplicas:
         appended = follower.append(
             fetch_offset,
             fetched,
-            lambda offset: self._logs.truncate_fully_and_start_at(key, offset),
+            lambda offset: self.restart_log_at(key, offset),
         )
         size = len(fetched.records)
         if self._throttle.is_active and self._throttle.is_throttled(key):
@@ -177,7 +178,39 @@ class LocalReplicas:
             StorageError: the disk failed.
         """
         self._partition(key)
-        self._logs.truncate_fully_and_start_at(key, offset)
+        self._logs.restart_log(key, lambda log: log.truncate_fully_and_start_at(offset))
+
+    def start_behind_tier(
+        self, key: TopicPartition, state: AuxiliaryState, leader_log_start_offset: int
+    ) -> None:
+        """Empty the log, and start its local part behind a remote segment.
+
+        Args:
+            key: the partition.
+            state: what is known at the end of the segment.
+            leader_log_start_offset: the new log start offset; -1 if the leader did not tell it.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        log = self.log(key)
+        _log.info(
+            "Log starts behind the remote tier: partition=%s log_end_offset=%d new_local_start=%d "
+            "leader_log_start=%d",
+            key,
+            log.log_end_offset,
+            state.offset,
+            leader_log_start_offset,
+        )
+        start = log.log_start_offset if leader_log_start_offset < 0 else leader_log_start_offset
+        start = min(start, state.offset)
+        epochs, snapshot = state.epochs, state.producer_snapshot
+        self._logs.restart_log(
+            key, lambda log: log.adopt_auxiliary_state(state.offset, start, epochs, snapshot)
+        )
+        assert log.log_end_offset == state.offset, (
+            f"partition={key} log_end={log.log_end_offset} wanted={state.offset}"
+        )
 
     def _partition(self, key: TopicPartition) -> Partition:
         partition = self._online.get(key)

@@ -27,9 +27,8 @@ from barnabas.replication.fetcher.fetch_states import (
     FetchState,
     FetchStates,
 )
-from barnabas.replication.fetcher.follower_truncation import FollowerTruncation, OutOfRange
 from barnabas.replication.fetcher.leader_endpoint import FollowerSession, RequestedPartition
-from barnabas.replication.partition.offset_lookup import EARLIEST, LATEST
+from barnabas.replication.fetcher.leader_queries import LeaderQueries, QueryCallbacks
 from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.state_machine import StateMachine
 from barnabas.waiting.steps import run_in_slices
@@ -42,14 +41,12 @@ if TYPE_CHECKING:
     from barnabas.replication.config import FetcherSettings
     from barnabas.replication.fetcher.fetch_states import InitialFetchState
     from barnabas.replication.fetcher.leader_endpoint import (
-        EpochQuery,
         FetcherKey,
         FollowerRequest,
         LeaderEndpoint,
-        ListedOffset,
     )
     from barnabas.replication.fetcher.local_replicas import LocalReplicas
-    from barnabas.replication.partition.results import EpochEndOffset
+    from barnabas.replication.fetcher.tiered_partitions import TierSettings
     from barnabas.runtime.clock import Clock
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
 
@@ -105,6 +102,8 @@ class FetcherDependencies(msgspec.Struct, frozen=True):
     failed: FailedPartitions
     wheel: TimingWheel
     clock: Clock
+    # The remote tier. None without one.
+    tier: TierSettings | None = None
 
 
 class ReplicaFetcher:
@@ -121,14 +120,13 @@ class ReplicaFetcher:
         "_leader",
         "_local",
         "_machine",
-        "_out_of_range",
         "_owner",
         "_processing",
+        "_queries",
         "_sent_ms",
         "_session",
         "_swept_ms",
         "_syncing",
-        "_truncation",
         "_wheel",
         "answered_ms",
         "bytes_fetched",
@@ -158,10 +156,18 @@ class ReplicaFetcher:
             dependencies.clock, config.replica_fetch_backoff_ms, dependencies.failed
         )
         self._session = FollowerSession()
-        self._truncation = FollowerTruncation(self.states, dependencies.local)
-        self._out_of_range = OutOfRange(self.states, dependencies.local)
+        self._queries = LeaderQueries(
+            self.states,
+            leader,
+            dependencies.local,
+            dependencies.tier,
+            QueryCallbacks(self._expect_query, self._on_failed, self._resume),
+        )
         self._processing = FetchProcessing(
-            self.states, dependencies.local, config.replica_fetch_max_bytes
+            self.states,
+            dependencies.local,
+            config.replica_fetch_max_bytes,
+            has_tier=dependencies.tier is not None,
         )
         self._machine = StateMachine(key.name, FetcherState.IDLE, FETCHER_STATES)
         # Time of the last request, in ms.
@@ -287,22 +293,8 @@ class ReplicaFetcher:
             # It has received partitions, and has sent their request.
             return
         self._stop_waiting()
-        if self.states.are_ready or not self._query():
+        if self.states.are_ready or not self._queries.send_next():
             self._fetch()
-
-    def _query(self) -> bool:
-        """Truncate logs, and send a query if a partition needs it. Return whether one was sent."""
-        self._truncation.truncate_without_epoch()
-        epochs = self._truncation.queries()
-        if epochs:
-            on_response = self._expect(FetcherEvent.QUERY_SENT, self._on_epoch_ends, epochs)
-            self._leader.epoch_ends(epochs, on_response)
-            return True
-        ends = self._out_of_range.queries()
-        if ends:
-            on_response = self._expect(FetcherEvent.QUERY_SENT, self._on_ends, ends)
-            self._leader.offsets(ends, LATEST, on_response)
-        return bool(ends)
 
     def _fetch(self) -> None:
         now_ms = self._clock.monotonic_ms()
@@ -398,6 +390,22 @@ class ReplicaFetcher:
 
         return on_response
 
+    def _expect_query(
+        self, handle: Callable[[Any, Any, NetworkError | None], None], requested: object
+    ) -> Callable[[Any, NetworkError | None], None]:
+        """Register a query, see `_expect`."""
+        return self._expect(FetcherEvent.QUERY_SENT, handle, requested)
+
+    def _resume(self, work: Callable[[], None]) -> None:
+        """Run `work`, which makes partitions ready to be fetched, and include them soon."""
+
+        def run() -> None:
+            work()
+            self._include_soon()
+            self._continue()
+
+        self._guarded(run)
+
     def _abandon_fetch(self, number: int) -> None:
         """Abandon a pending fetch so that new partitions can be fetched."""
         self._give_up_entry = None
@@ -446,50 +454,6 @@ class ReplicaFetcher:
 
     # Responses.
 
-    def _on_epoch_ends(
-        self,
-        requested: dict[TopicPartition, EpochQuery],
-        ends: dict[TopicPartition, EpochEndOffset] | None,
-        error: NetworkError | None,
-    ) -> None:
-        if ends is None:
-            assert error is not None
-            self._on_failed(requested, error)
-        else:
-            self._truncation.on_epoch_ends(requested, ends)
-
-    def _on_ends(
-        self,
-        requested: dict[TopicPartition, int],
-        listed: dict[TopicPartition, ListedOffset] | None,
-        error: NetworkError | None,
-    ) -> None:
-        if listed is None:
-            self._on_no_offsets(requested, error)
-            return
-        starts = self._out_of_range.on_end_offsets(requested, listed)
-        if starts:
-            on_response = self._expect(FetcherEvent.QUERY_SENT, self._on_starts, starts)
-            self._leader.offsets(starts, EARLIEST, on_response)
-
-    def _on_starts(
-        self,
-        requested: dict[TopicPartition, int],
-        listed: dict[TopicPartition, ListedOffset] | None,
-        error: NetworkError | None,
-    ) -> None:
-        if listed is None:
-            self._on_no_offsets(requested, error)
-        else:
-            self._out_of_range.on_start_offsets(requested, listed)
-
-    def _on_no_offsets(
-        self, requested: dict[TopicPartition, int], error: NetworkError | None
-    ) -> None:
-        assert error is not None
-        self._out_of_range.on_failed(requested)
-        self._on_failed(requested, error)
-
     def _on_fetched(
         self, requested: FollowerRequest, response: FetchResponse | None, error: NetworkError | None
     ) -> None:
@@ -521,7 +485,7 @@ class ReplicaFetcher:
     def _on_processed(self, processed: Processed) -> None:
         self._machine.on(FetcherEvent.PROCESSED)
         self.bytes_fetched += processed.bytes_appended
-        self._truncation.truncate_diverging(processed.diverging)
+        self._queries.truncation.truncate_diverging(processed.diverging)
         for key in processed.moved:
             self._local.wake(key)
         if processed.to_sync:

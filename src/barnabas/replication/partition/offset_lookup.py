@@ -1,5 +1,7 @@
 """ListOffsets for one partition, by timestamp or special timestamp (KIP-79, KIP-734, KIP-405).
 
+A search by timestamp that may end in the remote tier is only begun here, see `RemoteLookup`.
+
 Before KIP-79 (v0) the response was a list of segment base offsets, selected by file modification
 time.
 """
@@ -9,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.partition.results import UNKNOWN_EPOCH, ListOffsetResult
+from barnabas.replication.partition.results import UNKNOWN_EPOCH, ListOffsetResult, RemoteLookup
 from barnabas.storage.errors import StorageError
 from barnabas.storage.results import FetchIsolation
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from barnabas.replication.partition.partition import Partition
+    from barnabas.storage.log.log import Log
     from barnabas.waiting.steps import OffLoop
 
 LATEST = -1
@@ -48,15 +51,43 @@ def list_offset(
             return ListOffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
         end = _fetchable_end(partition, isolation)
         return ListOffsetResult(offset=end, leader_epoch=partition.leader_epoch)
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
-        return ListOffsetResult(
-            offset=log.log_start_offset, leader_epoch=UNKNOWN_EPOCH if epoch is None else epoch
-        )
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        # Barnabas has no tiered storage.
-        return ListOffsetResult()
+    if timestamp == EARLIEST:
+        return _at(log, log.log_start_offset)
+    if timestamp == EARLIEST_LOCAL:
+        return _at(log, log.local_log_start_offset)
+    if timestamp == LATEST_TIERED:
+        return _latest_tiered(log)
+    if timestamp == EARLIEST_PENDING_UPLOAD:
+        return _earliest_pending_upload(log)
+    if timestamp >= 0 and partition.has_only_remotely(log.log_start_offset):
+        return ListOffsetResult(remote=RemoteLookup(timestamp, isolation))
     return (yield from _by_timestamp(partition, timestamp, isolation))
+
+
+def _at(log: Log, offset: int) -> ListOffsetResult:
+    epoch = log.leader_epochs.epoch_for_offset(offset)
+    return ListOffsetResult(offset=offset, leader_epoch=UNKNOWN_EPOCH if epoch is None else epoch)
+
+
+def _latest_tiered(log: Log) -> ListOffsetResult:
+    """Return the highest offset in the remote tier, -1 without one (KIP-1005)."""
+    if not log.config.is_remote or log.highest_remote_offset < 0:
+        return ListOffsetResult()
+    return _at(log, log.highest_remote_offset)
+
+
+def _earliest_pending_upload(log: Log) -> ListOffsetResult:
+    """Return the first offset that is not in the remote tier yet (KIP-1023)."""
+    if not log.config.is_remote:
+        return ListOffsetResult()
+    start = log.log_start_offset
+    if log.highest_remote_offset >= 0:
+        return _at(log, max(log.highest_remote_offset + 1, start))
+    if log.local_log_start_offset > start or log.log_end_offset == start:
+        # After a start, this broker does not know yet how far the tier reaches. An empty log has
+        # no such offset in Kafka either.
+        return ListOffsetResult()
+    return _at(log, start)
 
 
 def offsets_before(
@@ -113,6 +144,19 @@ def _by_timestamp(
             found = None
     except StorageError as error:
         return ListOffsetResult(error.error_code)
+    return visible_result(partition, found, isolation)
+
+
+def visible_result(
+    partition: Partition, found: tuple[int, int, int] | None, isolation: FetchIsolation
+) -> ListOffsetResult:
+    """Return the result of a search by timestamp, as far as the client may see it.
+
+    Args:
+        partition: the partition.
+        found: timestamp, offset and leader epoch of the record; None without one.
+        isolation: determines the visible end.
+    """
     if found is not None and found[1] < _fetchable_end(partition, isolation):
         at, offset, epoch = found
         return ListOffsetResult(ErrorCode.NONE, at, offset, epoch)

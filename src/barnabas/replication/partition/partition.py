@@ -25,8 +25,12 @@ from barnabas.replication.partition.results import (
     FetchResult,
     failed_fetch,
 )
-from barnabas.storage.errors import DamagedLogError, OffsetOutOfRangeError
-from barnabas.storage.results import FetchIsolation, LogOffsetMetadata
+from barnabas.storage.errors import (
+    DamagedLogError,
+    OffsetInRemoteTierError,
+    OffsetOutOfRangeError,
+)
+from barnabas.storage.results import FetchIsolation, LogOffsetMetadata, ReadResult
 
 if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
@@ -243,6 +247,8 @@ class Partition:
                 return result
         try:
             read = log.reader.read(data.fetch_offset, max_bytes, params.isolation, min_one_batch)
+        except OffsetInRemoteTierError:
+            return self._read_remotely(params, data, result, (max_bytes, min_one_batch))
         except OffsetOutOfRangeError:
             return failed_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
         result.position = read.position
@@ -251,6 +257,40 @@ class Partition:
         if params.has_hard_byte_limit or not read.first_batch_incomplete:
             result.records = read.records
         return result
+
+    def _read_remotely(
+        self,
+        params: FetchParams,
+        data: FetchPartitionData,
+        result: FetchResult,
+        limit: tuple[int, bool],
+    ) -> FetchResult:
+        """Complete the result of a fetch from an offset that only the remote tier has.
+
+        A follower begins behind these offsets: it learns the log start offset with the error.
+        """
+        if params.isolation is FetchIsolation.LOG_END:
+            result.error = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+            result.last_stable_offset = UNKNOWN_OFFSET
+            return result
+        remote = self._state.settings.remote
+        if remote is None:
+            return failed_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
+        read = remote.read(self._state, data.fetch_offset, limit, params.isolation)
+        if isinstance(read, ErrorCode):
+            return failed_fetch(read)
+        if isinstance(read, ReadResult):
+            result.position = read.position
+            result.records = read.records
+            result.aborted_transactions = read.aborted_transactions
+        else:
+            result.remote = read
+        return result
+
+    def has_only_remotely(self, offset: int) -> bool:
+        """Whether only the remote tier has the record at an offset from the log start on."""
+        offsets = self._state.log.offsets
+        return offset < offsets.local_log_start_offset and self._state.settings.remote is not None
 
     def has_nothing_for(self, follower_id: int, data: FetchPartitionData) -> bool:
         """Whether the usual fetch of a follower finds no records, no error and no divergence.

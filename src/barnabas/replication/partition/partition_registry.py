@@ -18,7 +18,7 @@ from barnabas.metadata.configs_image import TOPIC
 from barnabas.metadata.metadata_version import METADATA_VERSION, METADATA_VERSION_MAX
 from barnabas.metadata.partition_registration import RESERVED_DIRECTORIES
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.config import fetch_version
+from barnabas.replication.config import fetch_version, lists_pending_uploads
 from barnabas.replication.partition.partition import Partition
 from barnabas.storage.errors import InconsistentTopicIdError, StorageError
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
@@ -118,10 +118,17 @@ class ImageBrokers:
 
     def fetch_version(self) -> int:
         """Return the version of Fetch requests between brokers."""
-        level = METADATA_VERSION_MAX
-        if self.image is not None:
-            level = self.image.features.finalized.get(METADATA_VERSION, level)
-        return fetch_version(level)
+        return fetch_version(self._level())
+
+    def lists_pending_uploads(self) -> bool:
+        """Whether all brokers list the first offset that is not in the remote tier (KIP-1023)."""
+        return lists_pending_uploads(self._level())
+
+    def _level(self) -> int:
+        """Return the finalized metadata.version."""
+        if self.image is None:
+            return METADATA_VERSION_MAX
+        return self.image.features.finalized.get(METADATA_VERSION, METADATA_VERSION_MAX)
 
 
 class PartitionRegistry:
@@ -141,12 +148,12 @@ class PartitionRegistry:
     def __init__(
         self,
         logs: LogStore,
-        log_config: Callable[[Mapping[str, str]], LogConfig],
+        log_config: Callable[[str, Mapping[str, str]], LogConfig],
         settings: PartitionSettings,
         brokers: ImageBrokers,
     ) -> None:
         self._logs = logs
-        # Returns the configuration of a log, given the configuration of its topic.
+        # Returns the configuration of a log, given the name and the configs of its topic.
         self._log_config = log_config
         self._settings = settings
         self._brokers = brokers
@@ -247,7 +254,8 @@ class PartitionRegistry:
 
     def _config_of(self, topic: str) -> LogConfig:
         image = self._brokers.image
-        return self._log_config({} if image is None else image.configs.get(TOPIC, topic))
+        own = {} if image is None else image.configs.get(TOPIC, topic)
+        return self._log_config(topic, own)
 
     def _ensure(self, wanted: LocalPartition, changes: LeadershipChanges) -> Partition | None:
         topic_partition = TopicPartition(wanted.topic, wanted.partition)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from barnabas.metadata.partition_registration import PartitionRegistration
     from barnabas.runtime.clock import Clock
     from barnabas.storage.log.log import Log
-    from barnabas.storage.results import AppendInfo
+    from barnabas.storage.remote.remote_reader import Miss
+    from barnabas.storage.results import AppendInfo, FetchIsolation, ReadResult
     from barnabas.storage.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -42,6 +43,24 @@ class BrokersView(Protocol):
         ...
 
 
+class RemoteRecords(Protocol):
+    """Reads of records that only the remote tier has."""
+
+    def read(
+        self,
+        partition: PartitionState,
+        offset: int,
+        limit: tuple[int, bool],
+        isolation: FetchIsolation,
+    ) -> ReadResult | Miss | ErrorCode:
+        """Return records from an offset, what must be loaded first, or the error.
+
+        Args:
+            limit: bytes at most, and whether the first batch is returned even if it is larger.
+        """
+        ...
+
+
 class PartitionSettings(msgspec.Struct, frozen=True):
     """Settings that all partitions of a broker share."""
 
@@ -49,6 +68,8 @@ class PartitionSettings(msgspec.Struct, frozen=True):
     clock: Clock
     brokers: BrokersView
     replica_lag_time_max_ms: int
+    # Reads of records that only the remote tier has. None without tiered storage.
+    remote: RemoteRecords | None = None
 
 
 class PartitionState:
@@ -195,7 +216,8 @@ class FollowerRole:
         except UnexpectedAppendOffsetError as error:
             # The leader's log starts within a batch whose first records are deleted. Empty this log
             # if it has no records, or only records that the leader has deleted.
-            keeps_nothing = log.log_end_offset in (log.log_start_offset, fetched.log_start_offset)
+            starts = (log.local_log_start_offset, fetched.log_start_offset)
+            keeps_nothing = log.log_end_offset in starts
             is_within = error.first_offset < error.log_end_offset <= error.last_offset
             if not keeps_nothing or not is_within:
                 raise

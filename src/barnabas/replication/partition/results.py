@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.runtime.disk import FileSlice
-    from barnabas.storage.results import AbortedTransaction, LogOffsetMetadata
+    from barnabas.storage.remote.remote_reader import Miss
+    from barnabas.storage.results import AbortedTransaction, FetchIsolation, LogOffsetMetadata
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
@@ -52,8 +53,8 @@ class FetchResult(msgspec.Struct):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    # Bytes from the file, b"" if there are none.
-    records: FileSlice | bytes
+    # Bytes from the file, b"" if there are none. A view if the remote tier has returned them.
+    records: FileSlice | bytes | memoryview
     # For read_committed only.
     aborted_transactions: list[AbortedTransaction] | None = None
     # Set if the follower's log diverges: the follower truncates to it.
@@ -66,11 +67,21 @@ class FetchResult(msgspec.Struct):
     position: LogOffsetMetadata | None = None
     # Not sent: the leader's log end offset before the read.
     leader_log_end_offset: int = UNKNOWN_OFFSET
+    # Not sent: what must be loaded from the remote tier before this offset can be read.
+    remote: Miss | None = None
 
 
 def failed_fetch(error: ErrorCode) -> FetchResult:
     """Return the result of a failed read: no records and unknown offsets."""
     return FetchResult(error, UNKNOWN_OFFSET, UNKNOWN_OFFSET, UNKNOWN_OFFSET, b"")
+
+
+class RemoteLookup(NamedTuple):
+    """A lookup by timestamp that searches the remote tier before the local log."""
+
+    timestamp: int
+    # Decides up to which offset the client may see the result.
+    isolation: FetchIsolation
 
 
 class ListOffsetResult(msgspec.Struct):
@@ -80,3 +91,5 @@ class ListOffsetResult(msgspec.Struct):
     timestamp: int = -1
     offset: int = UNKNOWN_OFFSET
     leader_epoch: int = UNKNOWN_EPOCH
+    # Not sent: a search in the remote tier, whose result replaces this one.
+    remote: RemoteLookup | None = None

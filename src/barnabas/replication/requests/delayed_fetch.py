@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     )
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
+    from barnabas.replication.remote.remote_tier import RemoteReads
+    from barnabas.replication.requests.delayed_remote_fetch import DelayedRemoteFetch
     from barnabas.storage.results import LogOffsetMetadata
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.purgatory import Purgatory
@@ -52,6 +54,9 @@ _COMPLETE = None
 
 class FetchSource(PartitionLookup, Protocol):
     """Reads the partitions of a fetch, perhaps in parts."""
+
+    # None without tiered storage.
+    remote: RemoteReads | None
 
     def read_first(
         self, params: FetchParams, partitions: list[PartitionRequest], limit: ReadLimit
@@ -96,6 +101,16 @@ class FetchSource(PartitionLookup, Protocol):
             partitions: the partitions to read, in order.
             limit: the limit of a response that is read in parts. None: these are all partitions.
         """
+        ...
+
+    def fetch_remotely(
+        self,
+        params: FetchParams,
+        partitions: list[PartitionRequest],
+        results: list[PartitionResult],
+        on_done: Callable[[list[PartitionResult]], None],
+    ) -> DelayedRemoteFetch:
+        """Load what the first read of a fetch has missed in the remote tier, then respond."""
         ...
 
     def is_throttled(self, topic_partition: TopicPartition, replica_id: int) -> bool:
@@ -163,6 +178,7 @@ class DelayedFetch(DelayedOperation):
         "_params",
         "_partitions",
         "_reads_to_log_end",
+        "_remote_fetch",
         "_run",
         "_source",
         "_takes_any_record",
@@ -198,6 +214,8 @@ class DelayedFetch(DelayedOperation):
         self._partitions = partitions
         self._source = source
         self._on_done = on_done
+        # The fetch that has taken over, to load what the first read has missed in the remote tier.
+        self._remote_fetch: DelayedRemoteFetch | None = None
         self._run = run
         # Whether all partitions were read once. Never reset.
         self._is_read = run is None
@@ -224,11 +242,15 @@ class DelayedFetch(DelayedOperation):
         # fetch, which then reads them again. Never reset.
         is_due = params.max_wait_ms <= 0 or params.min_bytes <= 0
         is_decided = False
+        # Whether a result needs the remote tier: then the fetch waits for nothing else.
+        is_missing = False
         for some in in_parts(partitions, _AT_ONCE):
             found = self._source.read_first(params, some, limit)
             moved = self._source.take_follower_states(params, some, found)
             results += found
             size += sum(len(result.records) for _, result in found)
+            if self._source.remote is not None and has_missed(found):
+                is_due = is_missing = True
             is_due = is_due or size >= params.min_bytes or completes_at_once(params, found)
             if not is_due:
                 waiting = self._watch(some, found, fetches)
@@ -238,7 +260,12 @@ class DelayedFetch(DelayedOperation):
             self._source.end_first_read(params, found, moved)
             yield
         self._is_read = True
-        if is_due:
+        if is_missing:
+            super().cancel()
+            self._remote_fetch = self._source.fetch_remotely(
+                params, partitions, results, self._on_done
+            )
+        elif is_due:
             self.cancel()
             self._on_done(results)
         elif is_decided or self.is_completed:
@@ -256,6 +283,17 @@ class DelayedFetch(DelayedOperation):
             self._add(each)
         fetches.watch_more(self, [each.topic_partition for each in waiting])
         return waiting
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the fetch is completed, and no other one has taken over."""
+        remote = self._remote_fetch
+        return self.is_completed if remote is None else remote.is_completed
+
+    def cancel(self) -> bool:
+        """Cancel without a response, also the fetch that has taken over."""
+        remote = self._remote_fetch
+        return super().cancel() if remote is None else remote.cancel()
 
     @property
     def follower_id(self) -> int:
@@ -427,3 +465,8 @@ def completes_at_once(params: FetchParams, results: list[PartitionResult]) -> bo
             return True
         size += len(result.records)
     return size >= params.min_bytes
+
+
+def has_missed(results: list[PartitionResult]) -> bool:
+    """Whether a partition needs records that must be loaded from the remote tier."""
+    return any(result.remote is not None for _, result in results)

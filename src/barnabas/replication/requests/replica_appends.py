@@ -92,6 +92,8 @@ class AppendDependencies(msgspec.Struct, frozen=True):
     take_offline: Callable[[TopicPartition], None]
     # Queue that inspects records over several turns. None: inspect them at once.
     inspections: StepQueue | None = None
+    # Called after an append that closed a segment. None without a remote tier.
+    on_roll: Callable[[TopicPartition], None] | None = None
 
 
 class ReplicaAppends:
@@ -101,6 +103,7 @@ class ReplicaAppends:
         "_clock",
         "_inspections",
         "_metrics",
+        "_on_roll",
         "_produces",
         "_registry",
         "_take_offline",
@@ -122,6 +125,7 @@ class ReplicaAppends:
         self._wake = dependencies.wake
         self._wake_fetches = dependencies.wake_fetches
         self._take_offline = dependencies.take_offline
+        self._on_roll = dependencies.on_roll
         queue = dependencies.inspections
         self._inspections = ImmediateSteps() if queue is None else queue
 
@@ -245,6 +249,8 @@ class ReplicaAppends:
                 needs_flush = needs_flush or info.needs_flush
             if needs_flush:
                 self._maybe_sync(partition)
+            if self._on_roll is not None and any(info.rolled for info in infos):
+                self._on_roll(key)
             if infos[-1].moved_high_watermark:
                 self._wake(key)
             else:

@@ -13,6 +13,7 @@ from barnabas.replication.requests.delayed_fetch import (
     DelayedFetch,
     WaitingPartition,
     completes_at_once,
+    has_missed,
 )
 from barnabas.storage.errors import DamagedLogError, StorageError, log_level_of
 from barnabas.storage.results import FetchIsolation
@@ -27,11 +28,15 @@ if TYPE_CHECKING:
     )
     from barnabas.replication.partition.isr_maintenance import IsrMaintenance
     from barnabas.replication.partition.partition_registry import PartitionRegistry
+    from barnabas.replication.remote.remote_tier import RemoteReads
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
+    from barnabas.replication.requests.delayed_remote_fetch import DelayedRemoteFetch
     from barnabas.replication.requests.idle_partitions import IdlePartitionSet
     from barnabas.replication.requests.leadership_checks import LeadershipChecks
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
+    from barnabas.runtime.clock import Cancellable
+    from barnabas.storage.remote.remote_reader import Miss
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
     from barnabas.waiting.purgatory import Purgatory
 
@@ -65,6 +70,9 @@ class ReadDependencies(msgspec.Struct, frozen=True):
     wake: Callable[[TopicPartition], None]
     # Called with a partition whose local log is damaged.
     on_damage: Callable[[TopicPartition, DamagedLogError], None]
+    # Reads of the remote tier, and the fetches that wait for it. None without tiered storage.
+    remote: RemoteReads | None = None
+    remote_fetches: Purgatory | None = None
 
 
 class ReplicaReads:
@@ -80,9 +88,11 @@ class ReplicaReads:
         "_online",
         "_preferred",
         "_registry",
+        "_remote_fetches",
         "_throttle",
         "_wake",
         "partition",
+        "remote",
     )
 
     def __init__(self, dependencies: ReadDependencies) -> None:
@@ -98,6 +108,8 @@ class ReplicaReads:
         self._preferred = dependencies.preferred
         self._wake = dependencies.wake
         self._on_damage = dependencies.on_damage
+        self.remote = dependencies.remote
+        self._remote_fetches = dependencies.remote_fetches
         # A bound method of another object, to save a call on the hot path.
         self.partition = dependencies.registry.partition
 
@@ -108,7 +120,7 @@ class ReplicaReads:
         on_done: Callable[[list[PartitionResult]], None],
         idle: IdlePartitionSet | None = None,
         run: Callable[[Generator[None, None, None]], None] | None = None,
-    ) -> DelayedFetch | None:
+    ) -> DelayedFetch | DelayedRemoteFetch | None:
         """Read the partitions in order. Respond when enough bytes are there or the wait is over.
 
         Args:
@@ -129,8 +141,10 @@ class ReplicaReads:
                 # The fetch is a key of its own, so that it can wait without partitions.
                 self._fetches.watch(wide, [wide])
             run(wide.read(partitions, self._fetches))
-            return None if wide.is_completed else wide
+            return None if wide.is_ended else wide
         results = self.read_first(params, partitions)
+        if self.remote is not None and has_missed(results):
+            return self.fetch_remotely(params, partitions, results, on_done)
         moved: list[TopicPartition] = []
         if params.is_from_follower:
             moved = self.take_follower_states(params, partitions, results)
@@ -147,6 +161,41 @@ class ReplicaReads:
         # After the fetch is pending, since completed operations may append to these partitions.
         self.end_first_read(params, results, moved)
         return operation
+
+    def fetch_remotely(
+        self,
+        params: FetchParams,
+        partitions: list[PartitionRequest],
+        results: list[PartitionResult],
+        on_done: Callable[[list[PartitionResult]], None],
+    ) -> DelayedRemoteFetch:
+        """Load what the first read of a fetch has missed in the remote tier, then respond.
+
+        Args:
+            params: the request as a whole.
+            partitions: the requested partitions.
+            results: the results of their first read.
+            on_done: gets one result per partition; may be called before this returns.
+        """
+        # Imported only on brokers with tiered storage.
+        from barnabas.replication.requests.delayed_remote_fetch import DelayedRemoteFetch
+
+        assert self.remote is not None, "a read has missed the remote tier"
+        assert self._remote_fetches is not None, "a broker with a remote tier has its purgatory"
+        max_wait_ms = self.remote.limits.fetch_max_wait_ms
+        operation = DelayedRemoteFetch(params, partitions, results, self, on_done, max_wait_ms)
+        operation.start(self._remote_fetches)
+        return operation
+
+    def load_remote(self, miss: Miss, on_done: Callable[[ErrorCode], None]) -> Cancellable:
+        """Load what a read has missed in the remote tier, see `RemoteTier.load`."""
+        assert self.remote is not None, "a read has missed the remote tier"
+        return self.remote.load(miss, on_done)
+
+    def count_expired_remote_fetch(self) -> None:
+        """Count a fetch whose reads of the remote tier were not done in time."""
+        assert self.remote is not None, "a fetch has waited for the remote tier"
+        self.remote.metrics.remote_fetch_expires += 1
 
     def read_first(
         self,
@@ -273,7 +322,8 @@ class ReplicaReads:
                 self._metrics.topics[where.topic].failed_fetch_requests += 1
                 result = failed_fetch(ErrorCode.UNKNOWN_SERVER_ERROR)
                 remaining = max(0, remaining)
-            size = len(result.records)
+            # A partition that must be loaded counts with its limit, as in Kafka.
+            size = len(result.records) if result.remote is None else max_bytes
             if size:
                 min_one_batch = False
                 remaining = max(0, remaining - size)
@@ -379,6 +429,9 @@ class ReplicaReads:
 def _has_more(params: FetchParams, data: FetchPartitionData, result: FetchResult) -> bool:
     """Whether the client may read records at its fetch offset."""
     if result.error is not _NONE or result.diverging_epoch is not None:
+        return False
+    if result.position is not None and not result.position.is_known:
+        # Only the remote tier has the offset. It returns nothing then.
         return False
     match params.isolation:
         case FetchIsolation.LOG_END:

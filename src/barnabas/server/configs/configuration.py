@@ -9,13 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.controller.config import CONTROLLER_CONFIGS
+from barnabas.controller.remote_rules import check_local_retention
 from barnabas.coordinator.group.group_config import DEFINITION as COORDINATOR_KEYS
 from barnabas.coordinator.group.kind_configs import check_group_limits
 from barnabas.coordinator.share.config import DEFINITION as SHARE_KEYS
 from barnabas.coordinator.transaction.config import DEFINITION as TRANSACTION_KEYS
 from barnabas.raft.config import RAFT_CONFIGS
 from barnabas.replication.config import DEFINITION as REPLICATION_KEYS
-from barnabas.server.configs.config import SERVER_KEYS, request_memory
+from barnabas.server.configs.config import SERVER_KEYS, log_directories, request_memory
 from barnabas.server.configs.endpoints import (
     ClusterSettings,
     advertised_controller_endpoints,
@@ -39,7 +40,15 @@ from barnabas.server.quotas.config import (
     listener_keys,
 )
 from barnabas.settings.key import without_listener
-from barnabas.storage.config import BROKER_CONFIGS
+from barnabas.storage.config import BROKER_CONFIGS, log_config, topic_defaults
+from barnabas.storage.remote_keys import (
+    IGNORED_REMOTE_KEYS,
+    METADATA_PREFIX,
+    METADATA_TOPIC_KEYS,
+    STORE_PREFIX,
+    STORE_PREFIX_DEFAULT,
+    SYSTEM_ENABLE,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +69,6 @@ _THREADS = frozenset({
     "num.recovery.threads.per.data.dir",
     "num.replica.alter.log.dirs.threads",
     "queued.max.requests",
-    "remote.log.manager.thread.pool.size",
 })  # fmt: skip
 
 _METRICS = frozenset({
@@ -100,6 +108,7 @@ IGNORED_KEYS: dict[str, str] = {
     **dict.fromkeys(_METRICS, "metrics are read from metrics.listener, not from JMX"),
     **dict.fromkeys(_COORDINATORS, "coordinators share the event loop, and size their own buffers"),
     **dict.fromkeys(_JAVA_TLS, "TLS comes from OpenSSL, not from Java"),
+    **IGNORED_REMOTE_KEYS,
 }
 
 
@@ -176,7 +185,9 @@ def read_configuration(properties: Mapping[str, str], *, warns: bool = True) -> 
     check_policies(parsed, given)
     if warns:
         unknown = [name for name in parsed.unknown if not is_listener_key(parsed, name)]
-        _log_unknown_keys(unknown, with_policies=has_policies(parsed))
+        unknown = [name for name in unknown if not _is_metadata_topic_key(parsed, name)]
+        prefixes = (parsed.string(METADATA_PREFIX), given.get(STORE_PREFIX) or STORE_PREFIX_DEFAULT)
+        _log_unknown_keys(unknown, prefixes, with_policies=has_policies(parsed))
     request_memory(parsed)
     check_connection_bounds(parsed)
     check_group_limits(parsed)
@@ -185,6 +196,8 @@ def read_configuration(properties: Mapping[str, str], *, warns: bool = True) -> 
         for problem, remedy in shared_voter_machines(_hosts(cluster)):
             _log.warning("Metadata quorum: %s; %s", problem, remedy)
     endpoints = bound_endpoints(parsed, cluster)
+    if cluster.is_broker and parsed.boolean(SYSTEM_ENABLE):
+        _check_remote_tier(parsed, given, endpoints)
     for_controller = controller_endpoints(parsed, cluster)
     advertised_for_controller = advertised_controller_endpoints(parsed, cluster, for_controller)
     # Report invalid values now, before the ports are bound.
@@ -284,12 +297,36 @@ def _hosts(cluster: ClusterSettings) -> dict[int, str]:
     return {voter: host for voter, (host, _) in cluster.voters.items()}
 
 
-def _log_unknown_keys(names: list[str], *, with_policies: bool) -> None:
-    ignored = sorted(name for name in names if name in IGNORED_KEYS)
+def _check_remote_tier(
+    parsed: ParsedConfig, given: Mapping[str, str], endpoints: list[Endpoint]
+) -> None:
+    """Check the keys of a broker with a remote tier, together with the rest of its keys."""
+    # Imported only for brokers with a remote tier.
+    from barnabas.storage.remote.config import check_remote_log_config
+
+    names = [each.name for each in endpoints]
+    check_remote_log_config(parsed, given, names, log_directories(parsed))
+    check_local_retention(log_config({}, topic_defaults(parsed)), "log.")
+
+
+def _is_metadata_topic_key(parsed: ParsedConfig, name: str) -> bool:
+    """Return whether a key of Kafka's metadata manager has an effect on this node."""
+    if not parsed.boolean(SYSTEM_ENABLE):
+        return False
+    prefix = parsed.string(METADATA_PREFIX)
+    return name.startswith(prefix) and name.removeprefix(prefix) in METADATA_TOPIC_KEYS
+
+
+def _log_unknown_keys(
+    names: list[str], plug_in_prefixes: tuple[str, ...], *, with_policies: bool
+) -> None:
+    ignored = sorted(
+        name for name in names if name in IGNORED_KEYS or name.startswith(plug_in_prefixes)
+    )
     if ignored:
         _log.info("Keys of Kafka that this broker ignores: %s", ", ".join(ignored))
     for name in names:
-        if name in IGNORED_KEYS:
+        if name in ignored:
             continue
         # The value is not logged: it may be a secret.
         if with_policies:

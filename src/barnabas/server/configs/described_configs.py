@@ -74,10 +74,12 @@ class DescribedConfigs:
         self._cluster = cluster
 
     def topic(self, name: str) -> Iterator[DescribedConfig]:
-        """Yield all keys of a topic. The topic need not exist."""
+        """Yield all keys of a topic, but internal ones only if set. The topic need not exist."""
         own = self._cluster.image.configs.get(TOPIC, name)
         inherited = topic_defaults(self._dynamic.current)
         for key in TOPIC_CONFIGS:
+            if key.internal and key.name not in own:
+                continue
             values = self._broker_values(key.synonyms[0].name) if key.synonyms else []
             value = key.format(inherited[key.name]) if key.name in inherited else _default_text(key)
             if key.name in own:
@@ -86,10 +88,15 @@ class DescribedConfigs:
             yield _described(key, value, values)
 
     def broker(self) -> Iterator[DescribedConfig]:
-        """Yield all keys of this broker, including set keys that it does not know."""
+        """Yield all keys of this broker, including set keys that it does not know.
+
+        Internal keys are included only if they are set.
+        """
         current = self._dynamic.current
         for key in current.definition:
             values = self._broker_values(key.name)
+            if key.internal and all(each.source is ConfigSource.DEFAULT for each in values):
+                continue
             text = key.format(current[key.name])
             yield _described(key, text, values)._replace(
                 read_only=key.mode is DynamicMode.READ_ONLY

@@ -25,11 +25,18 @@ from barnabas.storage.config import (
     CLEANER_KEYS,
     CLEANER_THREADS,
     HOLD_KEY,
+    LOCAL_TOPICS,
     PRODUCER_EXPIRATION,
     TOPIC_CONFIGS,
     TRANSACTION_VERIFICATION,
     log_config,
     topic_defaults,
+)
+from barnabas.storage.remote_keys import (
+    COPIER_THREADS,
+    EXPIRATION_THREADS,
+    READER_THREADS,
+    SYSTEM_ENABLE,
 )
 
 if TYPE_CHECKING:
@@ -64,15 +71,18 @@ class TopicConfigs:
     def __init__(self, broker: ParsedConfig) -> None:
         # Default value of each topic key.
         self._defaults: dict[str, ConfigValue] = topic_defaults(broker)
+        # Whether topics can have a remote tier.
+        self._is_tiered = broker.boolean(SYSTEM_ENABLE)
         # Shared configuration of all topics without values of their own.
         self._without_own_values = log_config({}, self._defaults)
 
-    def of(self, own: Mapping[str, str]) -> LogConfig:
+    def of(self, topic: str, own: Mapping[str, str]) -> LogConfig:
         """Return the configuration of a topic that sets the values `own`."""
         if not own:
             return self._without_own_values
         try:
-            return log_config(own, self._defaults)
+            may_be_remote = self._is_tiered and topic not in LOCAL_TOPICS
+            return log_config(own, self._defaults, may_be_remote=may_be_remote)
         except ConfigError:
             # A controller of another version may have accepted values that this version rejects.
             _log.exception("Invalid topic configuration, using the defaults")
@@ -80,7 +90,7 @@ class TopicConfigs:
 
     def of_topic(self, image: ClusterImage, topic: str) -> LogConfig:
         """Return the configuration of a topic in the image."""
-        return self.of(image.configs.get(TOPIC, topic))
+        return self.of(topic, image.configs.get(TOPIC, topic))
 
     def apply_broker_config(self, broker: ParsedConfig) -> None:
         """Use the values of `broker` as new defaults."""
@@ -225,7 +235,13 @@ def subscribe_to_dynamic_keys(
     dynamic.subscribe((NUM_REPLICA_FETCHERS, *rates), apply_replication)
 
 
-GRADUAL = (CLEANER_THREADS, NUM_REPLICA_FETCHERS)
+GRADUAL = (
+    CLEANER_THREADS,
+    NUM_REPLICA_FETCHERS,
+    COPIER_THREADS,
+    EXPIRATION_THREADS,
+    READER_THREADS,
+)
 
 
 class GradualKeys:

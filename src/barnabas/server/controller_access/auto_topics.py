@@ -1,6 +1,7 @@
 """Topics that a broker creates itself: missing ones, and internal topics of streams groups.
 
-Missing topics are created as in Kafka's AutoTopicCreationManager, internal topics as in KIP-1071.
+Missing topics are created as in Kafka's AutoTopicCreationManager, internal topics as in KIP-1071,
+and the topic with the metadata of remote segments as in KIP-405.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.storage.remote_keys import SYSTEM_ENABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.settings.definition import ParsedConfig
+    from barnabas.storage.remote.config import MetadataTopicConfig
 
 
 _log = logging.getLogger(__name__)
@@ -26,6 +29,8 @@ _log = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 SHARE_GROUP_TOPIC = "__share_group_state"
+# Not an internal topic: clients may delete it, as in Kafka.
+REMOTE_LOG_TOPIC = "__remote_log_metadata"
 # Topics that are created even if auto.create.topics.enable is false.
 _INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_GROUP_TOPIC})
 _TIMEOUT_MS = 30_000
@@ -65,6 +70,9 @@ class AutoTopics:
     def create(self, names: Iterable[str]) -> None:
         """Start the creation of internal topics and, if auto-creation is enabled, other topics."""
         enabled = self._config.boolean("auto.create.topics.enable")
+        if self._config.boolean(SYSTEM_ENABLE):
+            # A client that asks for it must not create it with other partitions and configs.
+            names = (name for name in names if name != REMOTE_LOG_TOPIC)
         new = [
             name for name in names if name not in self._in_flight and (enabled or name in _INTERNAL)
         ]
@@ -75,15 +83,39 @@ class AutoTopics:
                 "Automatic topic creation refused: topics=%d limit=%d", len(new), _TOPICS_MAX
             )
             return
+        self._send(new, [self._creatable(name) for name in new])
+
+    def create_metadata_topic(self, config: MetadataTopicConfig) -> None:
+        """Start the creation of the topic with the metadata of remote segments.
+
+        Args:
+            config: its number of partitions, its replicas and its configs.
+        """
+        if REMOTE_LOG_TOPIC in self._in_flight:
+            return
+        replication_factor = config.remote_log_metadata_topic_replication_factor
+        if self._is_alone:
+            replication_factor = self._limited(replication_factor)
+        min_isr = min(config.remote_log_metadata_topic_min_isr, replication_factor)
+        topic = _topic(
+            REMOTE_LOG_TOPIC,
+            config.remote_log_metadata_topic_num_partitions,
+            replication_factor,
+            {
+                "cleanup.policy": "delete",
+                "min.insync.replicas": str(min_isr),
+                "remote.storage.enable": "false",
+                "retention.ms": str(config.remote_log_metadata_topic_retention_ms),
+            },
+        )
+        self._send([REMOTE_LOG_TOPIC], [topic])
+
+    def _send(self, names: list[str], topics: list[CreatableTopic]) -> None:
         from barnabas.protocol.messages.topics import CreateTopicsRequest
 
-        self._in_flight.update(new)
-        request = CreateTopicsRequest(
-            topics=[self._creatable(name) for name in new],
-            timeout_ms=_TIMEOUT_MS,
-            validate_only=False,
-        )
-        self._forwarding.send(request, self._on_created(new))
+        self._in_flight.update(names)
+        request = CreateTopicsRequest(topics=topics, timeout_ms=_TIMEOUT_MS, validate_only=False)
+        self._forwarding.send(request, self._on_created(names))
 
     def _on_created(self, names: list[str]) -> Callable[[CreateTopicsResponse], None]:
         def on_done(response: CreateTopicsResponse) -> None:
@@ -105,20 +137,17 @@ class AutoTopics:
         return on_done
 
     def _creatable(self, name: str) -> CreatableTopic:
-        from barnabas.protocol.messages.topics import CreatableTopic
-
         if name == OFFSETS_TOPIC:
             return self._offsets_topic()
         if name == TRANSACTION_TOPIC:
             return self._transaction_topic()
         if name == SHARE_GROUP_TOPIC:
             return self._share_group_topic()
-        return CreatableTopic(
-            name=name,
-            num_partitions=self._config.integer("num.partitions"),
-            replication_factor=self._config.integer("default.replication.factor"),
-            assignments=[],
-            configs=[],
+        return _topic(
+            name,
+            self._config.integer("num.partitions"),
+            self._config.integer("default.replication.factor"),
+            {},
         )
 
     def _offsets_topic(self) -> CreatableTopic:
@@ -183,21 +212,33 @@ class AutoTopics:
     def _internal_topic(
         self, name: str, partitions: int, replication_key: str, configs: dict[str, str]
     ) -> CreatableTopic:
-        from barnabas.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-
         replication_factor = self._config.integer(replication_key)
         if self._is_alone and replication_key not in self._config.given:
-            # With Kafka's default of 3, a single node could not create the topic. In a cluster the
-            # default applies even if fewer brokers are alive, because a topic is created only once.
-            live = sum(not broker.fenced for broker in self._cluster.image.brokers.values())
-            replication_factor = max(1, min(replication_factor, live))
-        return CreatableTopic(
-            name=name,
-            num_partitions=partitions,
-            replication_factor=replication_factor,
-            assignments=[],
-            configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
-        )
+            replication_factor = self._limited(replication_factor)
+        return _topic(name, partitions, replication_factor, configs)
+
+    def _limited(self, replication_factor: int) -> int:
+        """Return a replication factor for the live brokers, for a node without other nodes.
+
+        With Kafka's default of 3, it could not create the topic. In a cluster the default applies
+        even if fewer brokers are alive, because a topic is created only once.
+        """
+        live = sum(not broker.fenced for broker in self._cluster.image.brokers.values())
+        return max(1, min(replication_factor, live))
+
+
+def _topic(
+    name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]
+) -> CreatableTopic:
+    from barnabas.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=[],
+        configs=[CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
 
 
 # The replication factor of brokers' default.replication.factor.
@@ -276,14 +317,9 @@ class InternalStreamsTopics:
 
 
 def _creatable(topic: ConfiguredInternalTopic) -> CreatableTopic:
-    from barnabas.protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-
-    return CreatableTopic(
-        name=topic.name,
-        num_partitions=topic.partitions,
-        replication_factor=topic.replication_factor or _DEFAULT_REPLICATION,
-        assignments=[],
-        configs=[
-            CreatableTopicConfig(name=key, value=value) for key, value in topic.configs.items()
-        ],
+    return _topic(
+        topic.name,
+        topic.partitions,
+        topic.replication_factor or _DEFAULT_REPLICATION,
+        topic.configs,
     )

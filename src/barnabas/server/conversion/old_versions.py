@@ -163,8 +163,12 @@ class OldFetch:
 
 
 def _read(result: FetchResult) -> None:
-    if not isinstance(result.records, bytes):
-        result.records = result.records.read()
+    records = result.records
+    if isinstance(records, memoryview):
+        # A copy, because the conversion keeps the records, and the view belongs to a cache.
+        result.records = bytes(records)
+    elif not isinstance(records, bytes):
+        result.records = records.read()
 
 
 PRODUCE_MAGIC_2_SINCE = 3

@@ -17,6 +17,7 @@ from barnabas.protocol.messages.log_offsets import (
 )
 from barnabas.replication.partition.fetch_params import CONSUMER_REPLICA_ID
 from barnabas.replication.partition.offset_lookup import LATEST
+from barnabas.server.peers.own_broker_channel import offset_without_reading
 from barnabas.server.peers.peer_queues import Backoff, PeerQueues, PeerSettings
 from barnabas.storage.results import FetchIsolation
 from barnabas.storage.topic_partition import TopicPartition
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator
 
     from barnabas.protocol.messages.log_offsets import ListOffsetsResponse
-    from barnabas.replication.partition.results import ListOffsetResult
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.peers.peer_queues import PartsRequest, PeerDependencies
 
@@ -41,6 +41,7 @@ _RETRIED = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT})
 _QUEUE_MAX = 100_000
 _BATCH_MAX = 2_000
 _READ_UNCOMMITTED = 0
+_ANY_EPOCH = -1
 
 
 class _Lookup(msgspec.Struct, eq=False):
@@ -119,15 +120,10 @@ class LatestOffsets:
             yield
 
     def _latest(self, where: TopicPartition) -> int | ErrorCode:
-        steps = self._replicas.list_offset(
-            where, self._timestamp, FetchIsolation.HIGH_WATERMARK, -1
+        result = offset_without_reading(
+            self._replicas, where, (self._timestamp, _ANY_EPOCH), FetchIsolation.HIGH_WATERMARK
         )
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: ListOffsetResult = end.value
-            return result.offset if result.error is ErrorCode.NONE else result.error
-        raise AssertionError(f"the lookup of the latest offset of {where} read records")
+        return result.offset if result.error is ErrorCode.NONE else result.error
 
     # Requests to other brokers: ListOffsets.
 

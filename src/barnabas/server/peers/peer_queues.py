@@ -11,6 +11,7 @@ request in flight. The next request has the parts that were queued in the meanti
 | persister      | share partition  | 500 distinct parts of one group | coordinator, network      |
 | latest offsets | partition        | 2,000 parts                     | network                   |
 | dead letters   | range of offsets | what fits, to this broker too   | leader, network           |
+| segment events | event            | 256 KiB, to this broker too     | leader, replicas, network |
 
 A part that cannot be sent fails alone. If a request with several parts cannot be made, encoded or
 sent, it is repeated as two requests with half of the parts each, until the failing part is alone in

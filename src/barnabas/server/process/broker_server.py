@@ -45,6 +45,8 @@ from barnabas.server.peers.peer_queues import PeerDependencies
 from barnabas.server.peers.transaction_verification import TransactionVerification
 from barnabas.server.process.coordinators import make_group_settings, make_share_coordinator
 from barnabas.server.process.metadata_follower import MetadataFollower
+from barnabas.server.process.observation import make_telemetry
+from barnabas.server.process.peer_channels import make_peer_channels
 from barnabas.server.share.dead_letter_writer import DeadLetterWriter
 from barnabas.server.share.group_settings import DeadLetterSettings, ShareGroupSettings
 from barnabas.server.share.persister import Persister
@@ -54,22 +56,23 @@ from barnabas.server.startup.node_failure import (
     last_directory_failure,
     metadata_failure,
 )
+from barnabas.server.startup.tier_check import missing_tier
 from barnabas.storage.config import storage_config
 from barnabas.storage.files.metadata_files import previous_broker_epoch
 from barnabas.storage.manager.log_manager import LogManager
+from barnabas.storage.remote_keys import SYSTEM_ENABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.metadata.image import ClusterDelta, ClusterImage
     from barnabas.network.connection import Connection
-    from barnabas.replication.fetcher.leader_channels import LeaderChannels
     from barnabas.runtime.clock import Clock
     from barnabas.server.configs.endpoints import Endpoint
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.listeners.listener import Listener
-    from barnabas.server.metrics.client_telemetry import ClientTelemetry
     from barnabas.server.process.shared_server import SharedServer
+    from barnabas.server.process.tiered_storage import TieredStorage
     from barnabas.storage.files.log_directory import LogDirectory
     from barnabas.storage.topic_partition import TopicIdPartition
 
@@ -132,7 +135,7 @@ class BrokerServer:
 
     def start_alone(self) -> None:
         """Open the logs, then register. The local metadata log is already replayed completely."""
-        self.follower.open_logs(lambda: self.registration.start(self.logs.previous_broker_epoch))
+        self._open_logs(lambda: self.registration.start(self.logs.previous_broker_epoch))
 
     def start_in_cluster(self) -> None:
         """Register with the controller. The logs open once the image has the registration."""
@@ -166,6 +169,8 @@ class BrokerServer:
         # Before the follower: clients must not write to the leader of a new mirror.
         self.links.on_image(image)
         self.follower.on_image(delta, image)
+        if self.tiering is not None:
+            self.tiering.metadata.on_image()
         self.lost_leaders.on_change(delta)
         if delta.feature_changes and not image.features.has_share_groups:
             self.shares.clear()
@@ -186,7 +191,16 @@ class BrokerServer:
         if awaited is not None and self._shared.cluster.image.provenance.offset >= awaited:
             self._awaited_epoch = None
             _log.info("Opening the logs: metadata_offset=%d", awaited)
-            self.follower.open_logs(self.registration.begin_heartbeats)
+            self._open_logs(self.registration.begin_heartbeats)
+
+    def _open_logs(self, on_open: Callable[[], None]) -> None:
+        """Open the logs, unless a topic needs a remote tier that this broker does not have."""
+        image = self._shared.cluster.image
+        failure = missing_tier(image, self._shared.node_id) if self.tiering is None else None
+        if failure is None:
+            self.follower.open_logs(on_open)
+        else:
+            self._shared.fail(failure)
 
     def drain(self, on_drained: Callable[[], None]) -> None:
         """Stop reading requests. Call `on_drained` after pending responses or a timeout."""
@@ -221,7 +235,10 @@ class BrokerServer:
         self._shared.cluster.backlog.close()
         self.links.close()
         self.replicas.shutdown()
-        self._await_checkpoints(on_closed, STOP_TRIES)
+        if self.tiering is None:
+            self._await_checkpoints(on_closed, STOP_TRIES)
+        else:
+            self.tiering.close(lambda: self._await_checkpoints(on_closed, STOP_TRIES))
 
     def _await_checkpoints(self, on_closed: Callable[[], None], tries: int) -> None:
         if tries and self.logs.is_writing_checkpoints:
@@ -254,10 +271,15 @@ class BrokerServer:
             node_id, self._broker_epoch, self._forwarding, runtime.timer
         )
         self._conversions = ConversionQueue(runtime.timer, runtime.executor)
-        channels = self._leader_channels()
+        channels = make_peer_channels(shared, self.lost_leaders)
         self._peers = PeerDependencies(
             node_id, shared.cluster, runtime.clock, runtime.timer, channels
         )
+        self._auto_topics = AutoTopics(
+            config, shared.cluster, self._forwarding, is_alone=self._is_alone
+        )
+        # The remote tier. None without one.
+        self.tiering = self._make_tiering()
         self.replicas = ReplicaManager(
             node_id,
             config.build(ReplicationConfig),
@@ -272,15 +294,21 @@ class BrokerServer:
                 self._broker_epoch,
                 None if self._is_alone else self._report_lost_replica,
                 self._conversions,
+                None if self.tiering is None else self.tiering.replication,
             ),
         )
-        assignments = self._assignments = DirectoryAssignments(
+        self._assignments = DirectoryAssignments(
             node_id, self._broker_epoch, self._forwarding, runtime.timer, shared.cluster, self.logs
         )
         self._create_share_coordinator()
         self._create_groups()
         self._create_transactions()
         self.links = self._make_links()
+        self._create_follower(configs)
+
+    def _create_follower(self, configs: TopicConfigs) -> None:
+        """Create the follower of the metadata, and subscribe to its changes."""
+        shared, assignments = self._shared, self._assignments
         self.follower = MetadataFollower(
             shared.cluster,
             shared.dynamic,
@@ -301,6 +329,24 @@ class BrokerServer:
             self.shares.on_changes,
             self.links.on_changes,
         ]
+        if self.tiering is not None:
+            self.tiering.follow(self.follower)
+
+    def _make_tiering(self) -> TieredStorage | None:
+        """Open the remote tier; None if the broker has none."""
+        if not self._config.boolean(SYSTEM_ENABLE):
+            return None
+        # Imported only on brokers with a remote tier.
+        from barnabas.server.process.tiered_storage import TieredStorage
+
+        return TieredStorage(
+            self._shared,
+            self._peers,
+            self._auto_topics,
+            self._conversions,
+            self.logs,
+            lambda: self.replicas,
+        )
 
     def _make_links(self) -> LinkManager:
         """Create the links to other clusters. They begin with the metadata."""
@@ -370,9 +416,6 @@ class BrokerServer:
             shared.cluster,
             self.replicas,
         )
-        self._auto_topics = AutoTopics(
-            self._config, shared.cluster, self._forwarding, is_alone=self._is_alone
-        )
         self.persister = Persister(self.share_coordinator, self._auto_topics, self._peers)
         self.shares = SharePartitions(
             ShareDependencies(
@@ -413,25 +456,6 @@ class BrokerServer:
         """Report a damaged replica of this broker to the controller as lost."""
         self._assignments.assign(where, DIRECTORY_LOST, lambda _: None)
 
-    def _leader_channels(self) -> LeaderChannels | None:
-        """Return the channels to the leaders of followed partitions; None in a one-node cluster."""
-        shared = self._shared
-        if shared.configuration.is_single:
-            return None
-        # Imported only in clusters with other nodes.
-        from barnabas.replication.fetcher.leader_channels import PeerChannels
-
-        listener = shared.configuration.inter_broker_listener
-        assert listener is not None
-
-        def endpoint_of(broker_id: int) -> tuple[str, int] | None:
-            found = shared.cluster.endpoint(broker_id, listener)
-            return None if found is None else (found.host, found.port)
-
-        return PeerChannels(
-            shared.channels_to(listener), endpoint_of, self.lost_leaders.on_connection_lost
-        )
-
     def _bind(self) -> None:
         """Listen on every endpoint. Connections are accepted but not read until `_serve`."""
         shared = self._shared
@@ -448,7 +472,7 @@ class BrokerServer:
 
     def _make_dependencies(self) -> BrokerDependencies:
         shared, runtime, config = self._shared, self._runtime, self._config
-        telemetry = self._make_telemetry()
+        telemetry = make_telemetry(shared)
         return BrokerDependencies(
             node_id=shared.node_id,
             cluster_id=shared.cluster_id,
@@ -504,19 +528,6 @@ class BrokerServer:
         """Endpoints that the broker advertises to clients, in the order of the listeners."""
         return advertised_endpoints(self._config, self.bound)
 
-    def _make_telemetry(self) -> ClientTelemetry | None:
-        if self._config.string("barnabas.client.telemetry") == "none":
-            return None
-        from barnabas.server.metrics.client_telemetry import ClientTelemetry, LoggingReceiver
-
-        max_bytes = self._config.integer("telemetry.max.bytes")
-        return ClientTelemetry(
-            self._shared.cluster,
-            self._runtime.clock,
-            max_bytes,
-            LoggingReceiver(self._runtime.clock),
-        )
-
     def _make_registration(self, heartbeats: ControllerAccess) -> Registration:
         shared, config = self._shared, self._config
         registrant = Registrant(
@@ -555,6 +566,8 @@ class BrokerServer:
         """Begin to serve requests: the controller has unfenced this broker."""
         self.replicas.start()
         self.logs.start_tasks()
+        if self.tiering is not None:
+            self.tiering.start()
         for listener in self.listeners:
             listener.serve()
         self._on_serving()

@@ -291,7 +291,7 @@ class Node:
         ]
         self.observation = Observation(self.shared, listeners)
         if broker is not None:
-            self.observation.observe_broker(broker.dependencies, broker.links)
+            self.observation.observe_broker(broker.dependencies, broker.links, broker.tiering)
         address = self.shared.config.optional_string("metrics.listener")
         host_and_port = parse_address(address) if address else None
         if host_and_port is not None and self._has_supervisor:

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from barnabas.server.handlers.dependencies import BrokerDependencies
     from barnabas.server.links.link_manager import LinkManager
     from barnabas.server.listeners.listener import Listener
+    from barnabas.server.metrics.client_telemetry import ClientTelemetry
     from barnabas.server.process.shared_server import SharedServer
+    from barnabas.server.process.tiered_storage import TieredStorage
     from barnabas.server.quorum.quorum_watch import QuorumWatch
 
 # Kafka's values of the broker state metric.
@@ -100,8 +102,17 @@ class Observation:
         ):
             self.registry.add_source(source)
 
-    def observe_broker(self, dependencies: BrokerDependencies, links: LinkManager) -> None:
+    def observe_broker(
+        self, dependencies: BrokerDependencies, links: LinkManager, tiering: TieredStorage | None
+    ) -> None:
         """Add the metrics that only brokers have."""
+        if tiering is not None:
+            # Imported only on brokers with a remote tier.
+            from barnabas.server.metrics.remote_metrics import remote_families
+
+            self.registry.add_source(
+                lambda: remote_families(tiering.sources, dependencies.clock.monotonic_ms())
+            )
         publish_replica_metrics(dependencies.replicas, self.registry, self._address_of)
         publisher, counts = self._shared.publisher, dependencies.replicas.metrics
         logs = dependencies.logs
@@ -186,3 +197,14 @@ class Observation:
             return "stopping"
         lost = None if self.quorum_watch is None else self.quorum_watch.problem
         return self._why_not_healthy() or lost
+
+
+def make_telemetry(shared: SharedServer) -> ClientTelemetry | None:
+    """Return the receiver of metrics that clients send; None if they are not collected."""
+    if shared.config.string("barnabas.client.telemetry") == "none":
+        return None
+    from barnabas.server.metrics.client_telemetry import ClientTelemetry, LoggingReceiver
+
+    clock = shared.runtime.clock
+    max_bytes = shared.config.integer("telemetry.max.bytes")
+    return ClientTelemetry(shared.cluster, clock, max_bytes, LoggingReceiver(clock))

@@ -13,11 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from barnabas.protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -42,13 +37,11 @@ from barnabas.storage.topic_partition import TopicPartition
 from barnabas.waiting.steps import OffLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    from barnabas.protocol.messages.produce import ProduceResponse
     from barnabas.record.batch import BatchHeader, Buffer
     from barnabas.record.compiled import CompiledRecord
     from barnabas.replication.partition.results import FetchResult
-    from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.share.group_settings import DeadLetterSettings
     from barnabas.storage.topic_partition import TopicIdPartition
 
@@ -111,7 +104,6 @@ class PendingLetter:
 
 # Number of partitions or replicas that the controller replaces by its default.
 _DEFAULT = -1
-_ACKS_ALL = -1
 # Size at which a batch gets no more records, even if the topic accepts larger batches.
 _BATCH_BYTES_MAX = 1 << 20
 # Maximum size of all batches of a request, except that the first record always fits.
@@ -141,38 +133,6 @@ def create_request(topic: str, timeout_ms: int) -> CreateTopicsRequest:
         timeout_ms=timeout_ms,
         validate_only=False,
     )
-
-
-def produce_request(
-    cluster: ClusterView, batches: Mapping[TopicPartition, bytearray], timeout_ms: int
-) -> ProduceRequest:
-    """Return the request that writes batches. Topics that were deleted meanwhile are left out."""
-    topics: dict[bytes, TopicProduceData] = {}
-    for key, batch in batches.items():
-        topic_id = cluster.topic_id(key.topic)
-        if topic_id is None:
-            continue
-        data = topics.setdefault(
-            topic_id, TopicProduceData(name=key.topic, topic_id=topic_id, partition_data=[])
-        )
-        data.partition_data.append(PartitionProduceData(index=key.partition, records=batch))
-    return ProduceRequest(
-        transactional_id=None,
-        acks=_ACKS_ALL,
-        timeout_ms=timeout_ms,
-        topic_data=list(topics.values()),
-    )
-
-
-def errors_of(cluster: ClusterView, response: ProduceResponse) -> dict[TopicPartition, ErrorCode]:
-    """Return the error of each partition in a response."""
-    results: dict[TopicPartition, ErrorCode] = {}
-    for topic in response.responses:
-        name = cluster.topic_name(topic.topic_id)
-        if name is not None:
-            for each in topic.partition_responses:
-                results[TopicPartition(name, each.index)] = ErrorCode.of(each.error_code)
-    return results
 
 
 class DeadLetterBatches:

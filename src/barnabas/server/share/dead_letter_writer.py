@@ -14,33 +14,24 @@ import msgspec
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.produce import (
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceResponse,
-)
+from barnabas.server.peers.own_broker_channel import AnyBrokerChannels
 from barnabas.server.peers.peer_queues import TIMEOUT_MS, Backoff, PeerQueues, PeerSettings
+from barnabas.server.peers.produce_requests import PRODUCE_VERSION, errors_of, produce_request
 from barnabas.server.share.dead_letter_records import (
     DeadLetterBatches,
     PendingLetter,
     create_request,
-    errors_of,
-    produce_request,
 )
-from barnabas.storage.results import AppendOrigin
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Callable, Generator
 
+    from barnabas.protocol.messages.produce import ProduceResponse
     from barnabas.protocol.messages.topics import CreateTopicsResponse
     from barnabas.protocol.schema import Message
-    from barnabas.replication.fetcher.leader_channels import LeaderChannel, OnResponse
-    from barnabas.replication.partition.results import ProduceResult
     from barnabas.replication.replica_manager import ReplicaManager
-    from barnabas.runtime.clock import Timer
     from barnabas.server.controller_access.controller_access import ControllerAccess
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.peers.peer_queues import PartsRequest, PeerDependencies
@@ -52,79 +43,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class LetterChannels:
-    """Opens a channel to any broker, also to this one."""
-
-    def __init__(self, replicas: ReplicaManager, peers: PeerDependencies) -> None:
-        self._replicas = replicas
-        self._peers = peers
-
-    def open(self, broker_id: int, client_id: str) -> LeaderChannel:
-        """Return a channel to a broker."""
-        peers = self._peers
-        if broker_id == peers.node_id or peers.channels is None:
-            return OwnBrokerChannel(self._replicas, peers.timer)
-        return peers.channels.open(broker_id, client_id)
-
-
-class OwnBrokerChannel:
-    """Serves Produce requests of this broker to itself, without the network."""
-
-    def __init__(self, replicas: ReplicaManager, timer: Timer) -> None:
-        self._replicas = replicas
-        self._timer = timer
-        self.is_connected = False
-        self.connections_created = 0
-
-    def send(
-        self, request: Message, _version: int, on_response: OnResponse, _timeout_ms: float
-    ) -> None:
-        """Append the batches of a request, see `LeaderChannel`."""
-        assert isinstance(request, ProduceRequest), type(request)
-        batches: dict[TopicPartition, memoryview] = {}
-        for topic in request.topic_data:
-            for each in topic.partition_data:
-                assert isinstance(each.records, bytearray), type(each.records)
-                batches[TopicPartition(topic.name, each.index)] = memoryview(each.records)
-
-        def on_appended(results: dict[TopicPartition, ProduceResult]) -> None:
-            self._timer.call_soon(partial(on_response, _response(request, results), None))
-
-        self._replicas.append_records(
-            request.timeout_ms, request.acks, batches, AppendOrigin.CLIENT, on_appended
-        )
-
-    def close(self) -> None:
-        """Do nothing: there is no connection."""
-
-
-def _response(
-    request: ProduceRequest, results: dict[TopicPartition, ProduceResult]
-) -> ProduceResponse:
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    _partition_response(each.index, results[TopicPartition(topic.name, each.index)])
-                    for each in topic.partition_data
-                ],
-            )
-            for topic in request.topic_data
-        ]
-    )
-
-
-def _partition_response(index: int, result: ProduceResult) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index, error_code=result.error, base_offset=result.base_offset
-    )
-
-
 # All retries take 13 s. Kafka's first delay is 1 s.
 _BACKOFF = Backoff(first_ms=100.0, retries_max=7, factor=2.0)
-_PRODUCE_VERSION = 13
 # Waiting letters for each leader.
 _QUEUE_MAX = 100_000
 _NONE = ErrorCode.NONE
@@ -186,12 +106,12 @@ class DeadLetterWriter:
         self._clock, self._cluster, self._node_id = peers.clock, peers.cluster, peers.node_id
         peer_settings = PeerSettings(
             "dead-letters",
-            _PRODUCE_VERSION,
+            PRODUCE_VERSION,
             _QUEUE_MAX,
             no_leader=ErrorCode.LEADER_NOT_AVAILABLE,
             no_room=ErrorCode.THROTTLING_QUOTA_EXCEEDED,
         )
-        channels = LetterChannels(replicas, peers)
+        channels = AnyBrokerChannels(lambda: replicas, peers)
         self._queues = PeerQueues(self, peer_settings, replace(peers, channels=channels))
         # Letters that wait for the creation of their topic, by topic.
         self._creating: dict[str, list[PendingLetter]] = {}

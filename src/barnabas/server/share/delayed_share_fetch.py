@@ -12,6 +12,7 @@ import msgspec
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.partition.fetch_params import FetchPartitionData
+from barnabas.replication.partition.results import failed_fetch
 from barnabas.server.share.records.acquisition import BATCHES_MAX, cut, scan
 from barnabas.server.share.records.share_records import FetchedRecords
 from barnabas.storage.errors import StorageError
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.fetch_params import FetchParams, ReadLimit
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.results import FetchResult
+    from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.disk import FileSlice
     from barnabas.server.share.records.acquisition import AcquiredRange
     from barnabas.server.share.records.share_records import MemberRequest
     from barnabas.server.share.share_meters import FetchMeters, PartitionMeters
     from barnabas.server.share.share_partition import SharePartition
+    from barnabas.storage.remote.remote_reader import Miss
     from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 
     Read = list[tuple[SharePartition, int, FetchResult]]
@@ -45,7 +48,7 @@ class ShareFetchResult(msgspec.Struct):
 
     error: ErrorCode = _NONE
     # The record batches with acquired records. They may include records that are not acquired.
-    records: FileSlice | bytes = b""
+    records: FileSlice | bytes | memoryview = b""
     acquired: Sequence[AcquiredRange] = ()
 
 
@@ -83,6 +86,10 @@ class LogSource(Protocol):
         """Read in order within the byte limit."""
         ...
 
+    def load_remote(self, miss: Miss, on_done: Callable[[ErrorCode], None]) -> Cancellable:
+        """Load what a read has missed in the remote tier; `on_done` is called later."""
+        ...
+
 
 class DelayedShareFetch(DelayedOperation):
     """Completes when enough bytes are available to acquire, or after an error.
@@ -93,13 +100,16 @@ class DelayedShareFetch(DelayedOperation):
     D. The readable bytes reach the request's minimum.
 
     A partition with the maximum number of records in flight is not read, unless some of them are
-    available again.
+    available again. Records that only the remote tier has are loaded first. If that takes too long,
+    the next fetch finds them in memory.
     """
 
     __slots__ = (
         "_accumulated",
         "_available",
         "_by_key",
+        "_load_errors",
+        "_loading",
         "_meters",
         "_on_done",
         "_on_expired",
@@ -146,6 +156,9 @@ class DelayedShareFetch(DelayedOperation):
         self.errors: dict[TopicIdPartition, ErrorCode] = {}
         # The read that has satisfied the condition.
         self._read: Read | None = None
+        # Partitions whose records are being loaded from the remote tier, and failed loads.
+        self._loading: set[SharePartition] = set()
+        self._load_errors: dict[SharePartition, ErrorCode] = {}
         self.add(partitions)
 
     @property
@@ -240,7 +253,30 @@ class DelayedShareFetch(DelayedOperation):
             [(each.key.where, FetchPartitionData(at, max_bytes)) for each, at in asked],
             limit,
         )
-        return [(*each, result) for each, (_, result) in zip(asked, results, strict=True)]
+        read: Read = []
+        for (partition, at), (_, result) in zip(asked, results, strict=True):
+            if result.remote is not None:
+                result = self._load(partition, result, result.remote)
+            read.append((partition, at, result))
+        return read
+
+    def _load(self, partition: SharePartition, result: FetchResult, miss: Miss) -> FetchResult:
+        """Load what a read has missed in the remote tier. Return the result until then."""
+        error = self._load_errors.get(partition)
+        if error is not None:
+            return failed_fetch(error)
+
+        def on_loaded(failure: ErrorCode) -> None:
+            self._loading.discard(partition)
+            if failure is not _NONE:
+                self._load_errors[partition] = failure
+            if not self.is_completed:
+                self.try_complete_for(partition.key)
+
+        if partition not in self._loading:
+            self._loading.add(partition)
+            self._source.load_remote(miss, on_loaded)
+        return result
 
     def _is_satisfied(self, read: Read) -> bool:
         for partition, _, result in read:

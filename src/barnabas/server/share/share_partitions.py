@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from barnabas.replication.partition.partition import Partition
     from barnabas.replication.partition.partition_registry import LeadershipChanges
+    from barnabas.replication.partition.results import RemoteLookup
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.runtime.clock import Clock
     from barnabas.server.conversion.conversion_queue import ConversionQueue
@@ -219,12 +220,37 @@ class SharePartitions:
         def on_done(result: object) -> None:
             if not isinstance(result, ListOffsetResult):
                 on_found(ErrorCode.UNKNOWN_SERVER_ERROR)
+            elif result.remote is not None:
+                self._find_remotely(key, leader_epoch, result.remote, on_done)
             elif result.error is not _NONE:
                 on_found(result.error)
             else:
                 on_found(ErrorCode.OFFSET_NOT_AVAILABLE if result.offset < 0 else result.offset)
 
         self._conversions.submit(key, steps, on_done)
+
+    def _find_remotely(
+        self,
+        key: SharePartitionKey,
+        leader_epoch: int,
+        lookup: RemoteLookup,
+        on_done: Callable[[ListOffsetResult], None],
+    ) -> None:
+        """Find where the group begins to read, in the remote tier first."""
+        # Imported only on brokers with tiered storage.
+        from barnabas.replication.requests.delayed_offset_lookups import (
+            DelayedOffsetLookups,
+            PendingLookup,
+        )
+
+        replicas, remote = self._replicas, self._replicas.remote
+        assert remote is not None, "a lookup needs the remote tier"
+        assert replicas.remote_lookups is not None, "a broker with a remote tier has its purgatory"
+        pending = PendingLookup(key.where.topic_partition, lookup, leader_epoch, True, on_done)
+        timeout_ms = remote.limits.list_offsets_timeout_ms
+        DelayedOffsetLookups(
+            timeout_ms, [pending], replicas, remote, self._conversions, lambda: None
+        ).start(replicas.remote_lookups)
 
     # Requests.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.runtime.disk import is_out_of_descriptors
@@ -23,6 +24,30 @@ class EpochEntry(NamedTuple):
 
     epoch: int
     start_offset: int
+
+
+def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    """Return the content of a leader epoch checkpoint, as Kafka writes it (without a checksum)."""
+    lines = [f"{each.epoch} {each.start_offset}" for each in entries]
+    return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
+
+
+def decode_epochs(content: bytes) -> list[EpochEntry]:
+    """Return the entries of a leader epoch checkpoint.
+
+    Raises:
+        CheckpointError: the content is damaged, or the entries do not increase.
+    """
+    try:
+        entries = [EpochEntry(int(epoch), int(start)) for epoch, start in decode_lines(content, 2)]
+    except ValueError as error:
+        raise CheckpointError(f"leader epochs: {error}") from error
+    if any(not (0 <= epoch < 1 << 31 and 0 <= start < 1 << 63) for epoch, start in entries):
+        raise CheckpointError("leader epochs: a number is out of range")
+    for before, after in pairwise(entries):
+        if after.epoch <= before.epoch or after.start_offset <= before.start_offset:
+            raise CheckpointError(f"leader epochs: {after} follows {before}")
+    return entries
 
 
 class LeaderEpochCache:
@@ -64,6 +89,28 @@ class LeaderEpochCache:
     def entries(self) -> list[EpochEntry]:
         """All epochs, ascending."""
         return [EpochEntry(*pair) for pair in zip(self._epochs, self._starts, strict=True)]
+
+    @property
+    def first_offset(self) -> int | None:
+        """Offset of the first record with a known epoch; None if the cache is empty."""
+        return self._starts[0] if self._starts else None
+
+    def entries_until(self, end_offset: int) -> list[EpochEntry]:
+        """Return the epochs that begin below `end_offset`."""
+        slot = bisect_left(self._starts, end_offset)
+        pairs = zip(self._epochs[:slot], self._starts[:slot], strict=True)
+        return [EpochEntry(*pair) for pair in pairs]
+
+    def entries_in(self, start_offset: int, end_offset: int) -> list[EpochEntry]:
+        """Return the epochs of the records in a range (Kafka: epochEntriesInRange).
+
+        The first one begins at `start_offset`, even if it has earlier records.
+        """
+        entries = self.entries_until(end_offset)
+        del entries[: max(0, bisect_right(self._starts, start_offset) - 1)]
+        if entries and entries[0].start_offset < start_offset:
+            entries[0] = EpochEntry(entries[0].epoch, start_offset)
+        return entries
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that `epoch` begins at `start_offset`; return whether that is new.
@@ -166,12 +213,17 @@ class LeaderEpochCache:
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Truncate to a log start offset: drop epochs that end there, and raise the first start."""
-        slot = bisect_right(self._starts, start_offset)
-        if (slot and self._starts[slot - 1] != start_offset) or slot > 1:
-            del self._starts[: slot - 1]
-            del self._epochs[: slot - 1]
-            self._starts[0] = start_offset
+        if self._drop_before(start_offset):
             self._write()
+
+    def _drop_before(self, start_offset: int) -> bool:
+        slot = bisect_right(self._starts, start_offset)
+        if not slot or (slot == 1 and self._starts[0] == start_offset):
+            return False
+        del self._starts[: slot - 1]
+        del self._epochs[: slot - 1]
+        self._starts[0] = start_offset
+        return True
 
     def clear(self) -> None:
         """Remove all epochs."""
@@ -180,6 +232,15 @@ class LeaderEpochCache:
             self._starts.clear()
             self._write()
 
+    def replace_by(self, entries: Iterable[EpochEntry], log_start_offset: int) -> None:
+        """Replace all entries by those of another replica, for a log that starts there."""
+        self._epochs.clear()
+        self._starts.clear()
+        for epoch, start in entries:
+            self._insert(epoch, start)
+        self._drop_before(log_start_offset)
+        self._write()
+
     def replace(self, entries: Iterable[EpochEntry]) -> None:
         """Replace all entries by those found in the log, after the file was damaged."""
         self._epochs.clear()
@@ -187,6 +248,24 @@ class LeaderEpochCache:
         for epoch, start in entries:
             self._insert(epoch, start)
         self._write()
+
+    def restore_start(self, entries: Iterable[EpochEntry]) -> None:
+        """Add epochs before the first one, which were lost with the file.
+
+        Args:
+            entries: ascending epochs; those that contradict the known ones are ignored.
+        """
+        known = self.entries
+        earlier = [
+            each
+            for each in entries
+            if not known
+            or (each.epoch <= known[0].epoch and each.start_offset < known[0].start_offset)
+        ]
+        if earlier and known and earlier[-1].epoch == known[0].epoch:
+            del known[0]
+        if earlier:
+            self.replace([*earlier, *known])
 
     def on_directory_renamed(self, directory: str) -> None:
         """Adopt the new name of the log's directory."""

@@ -253,12 +253,15 @@ class LocalLog:
             self._dependencies.disk.sync_directory(self._guard.directory)
         return self.segments.active.truncate_to(offset)
 
-    def start_at(self, offset: int, now_ms: int, roll_jitter_ms: int) -> None:
-        """Delete all segments, and start a new one at `offset`."""
+    def delete_all(self) -> None:
+        """Delete all segments for good; `start_at` must follow."""
         self.layout_count += 1
         self.segments.times.drop(self.segments)
         self.delete_segments(list(reversed(list(self.segments))))
         self._dependencies.disk.sync_directory(self._guard.directory)
+
+    def start_at(self, offset: int, now_ms: int, roll_jitter_ms: int) -> None:
+        """Start the first segment at `offset`."""
         segment = Segment(self._dependencies.disk, self._guard.directory, offset, self.config)
         segment.create(now_ms, roll_jitter_ms)
         self.segments.add(segment)

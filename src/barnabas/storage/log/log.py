@@ -13,8 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.storage.errors import KafkaStorageError, OffsetOutOfRangeError
+from barnabas.storage.errors import (
+    CorruptRecordError,
+    KafkaStorageError,
+    OffsetOutOfRangeError,
+)
 from barnabas.storage.files.metadata_files import LogIdentity
+from barnabas.storage.log.flusher import sync_files
 from barnabas.storage.log.local_log import LocalLog
 from barnabas.storage.log.log_appender import LogAppender
 from barnabas.storage.log.log_loader import LogLoader
@@ -22,7 +27,14 @@ from barnabas.storage.log.log_offsets import LogOffsets
 from barnabas.storage.log.log_reader import LogReader
 from barnabas.storage.log.log_sync import LogSync
 from barnabas.storage.log.roll_and_retention import LogRetention, LogRoller
+from barnabas.storage.log.segment_copy import (
+    COPYABLE_MAX,
+    files_of,
+    find_copyable,
+    segments_above,
+)
 from barnabas.storage.log_dependencies import DiskGuard
+from barnabas.storage.producers.producer_entry import CorruptSnapshotError, decode_snapshot_of
 from barnabas.storage.segment.segments import roll_jitter
 from barnabas.storage.topic_partition import LOG_SUFFIX, offset_of
 
@@ -30,10 +42,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.files.leader_epoch_cache import LeaderEpochCache
+    from barnabas.storage.files.leader_epoch_cache import EpochEntry, LeaderEpochCache
     from barnabas.storage.log.log_loader import LoadedLog
+    from barnabas.storage.log.segment_copy import CopyableSegment
     from barnabas.storage.log_dependencies import LogDependencies, LogOpening
     from barnabas.storage.producers.producer_state import ProducerState
+    from barnabas.storage.remote.remote_storage import SegmentFiles
     from barnabas.storage.segment.segments import Segments
     from barnabas.storage.topic_partition import TopicPartition
 
@@ -82,6 +96,7 @@ class Log:
             range(loaded.log_start_offset, loaded.log_end_offset),
             opening.high_watermark,
             loaded.recovery_point,
+            loaded.local_log_start_offset,
         )
         self._local = LocalLog(config, dependencies, loaded.segments, offsets, guard)
         self.reader = LogReader(self._local, offsets, guard)
@@ -158,6 +173,11 @@ class Log:
         return self.offsets.log_start_offset
 
     @property
+    def local_log_start_offset(self) -> int:
+        """First offset that is readable from local segments; the remote tier has those before."""
+        return self.offsets.local_log_start_offset
+
+    @property
     def log_end_offset(self) -> int:
         """Offset of the next record (exclusive end of the log)."""
         return self.offsets.log_end_offset
@@ -177,6 +197,27 @@ class Log:
         """Exclusive end of the records known to be synced; recovery starts there."""
         return self.offsets.recovery_point
 
+    @property
+    def highest_remote_offset(self) -> int:
+        """Last offset that the remote tier is known to have, inclusive; -1 if unknown."""
+        return self.offsets.highest_remote_offset
+
+    @property
+    def verified_remote_offset(self) -> int:
+        """Last offset up to which the copies were found in the store again; -1 if unknown."""
+        return self.offsets.verified_remote_offset
+
+    @property
+    def lacks_epochs(self) -> bool:
+        """Whether the epochs of the log's first records are unknown.
+
+        They are if only the remote tier has the records, and the file of epochs was lost. Then
+        the local log does not show which remote segments belong to it.
+        """
+        first = self.leader_epochs.first_offset
+        known = self.log_end_offset if first is None else first
+        return known > self.log_start_offset
+
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch <= `epoch` and its end offset; (-1, -1) if unknown."""
         return self.leader_epochs.end_offset_for(epoch, self.offsets.log_end_offset)
@@ -190,7 +231,7 @@ class Log:
     # -- offsets -----------------------------------------------------------------------------
 
     def update_high_watermark(self, offset: int) -> bool:
-        """Set the high watermark within [log start, log end]; return whether it moved.
+        """Set the high watermark within [local log start, log end]; return whether it moved.
 
         It may move back: a leader that must not move it back checks this before the call.
         """
@@ -213,6 +254,17 @@ class Log:
             self.leader_epochs.truncate_from_start(offset)
         return True
 
+    def raise_highest_remote_offset(self, offset: int) -> bool:
+        """Record that the remote tier has the records up to `offset`; return whether it is new."""
+        return self.offsets.raise_highest_remote_offset(offset)
+
+    def raise_verified_remote_offset(self, offset: int) -> bool:
+        """Record that the copies up to `offset` were verified; return whether that is new.
+
+        Retention deletes local segments only up to this offset and the highest remote offset.
+        """
+        return self.offsets.raise_verified_remote_offset(offset)
+
     # -- truncation --------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
@@ -228,7 +280,7 @@ class Log:
                 self.leader_epochs.truncate_from_end(self.log_end_offset)
             return False
         if offset < self._local.segments[0].base_offset:
-            self.truncate_fully_and_start_at(offset)
+            self._truncate_to_tier(offset)
             return True
         with self._guard.of_change:
             self._local.finish_swap()
@@ -248,34 +300,87 @@ class Log:
         """Remove the damaged segment with its file at `path`, and everything after it."""
         base_offset = offset_of(path.rpartition("/")[2], LOG_SUFFIX)
         assert base_offset is not None, f"{path} is not a segment"
-        if base_offset <= max(self._local.segments[0].base_offset, self.log_start_offset):
-            self.truncate_fully_and_start_at(max(base_offset, self.log_start_offset))
+        if base_offset <= max(self._local.segments[0].base_offset, self.local_log_start_offset):
+            self._truncate_to_tier(max(base_offset, self.local_log_start_offset))
         else:
             # Truncation also removes the last batch of the previous, intact segment.
             self.truncate_to(base_offset - 1)
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Remove all records; the empty log starts at `offset`."""
-        assert offset >= 0, f"offset={offset} {self.topic_partition}"
+    def _truncate_to_tier(self, offset: int) -> None:
+        """Remove all local records; the remote tier keeps those below `offset`.
+
+        Kafka would start the log at `offset` without them. A later leader with that log start
+        deletes them from the tier.
+        """
+        if offset <= self.log_start_offset:
+            self.truncate_fully_and_start_at(offset)
+            return
+        epochs = self.leader_epochs.entries_until(offset)
+        snapshot = self.producer_state.read_snapshot(offset)
+        self.adopt_auxiliary_state(offset, self.log_start_offset, epochs, snapshot)
+
+    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
+        """Remove all records; the empty log starts at `offset`.
+
+        Args:
+            log_start_offset: below `offset` if the remote tier has the records in between; None
+                for `offset`.
+        """
+        start = offset if log_start_offset is None else log_start_offset
+        self.adopt_auxiliary_state(offset, start, [], b"")
+
+    def adopt_auxiliary_state(
+        self, offset: int, log_start_offset: int, epochs: Sequence[EpochEntry], snapshot: bytes
+    ) -> None:
+        """Remove all local records, and continue at `offset` after records in the remote tier.
+
+        Epochs and snapshot are on disk before the new segment is: after a crash, the log either
+        has both, or starts empty.
+
+        Args:
+            offset: where the local log starts, empty.
+            log_start_offset: the leader's log start offset, at most `offset`.
+            epochs: the leader epochs of the records below `offset`.
+            snapshot: the producer snapshot at `offset`; empty if there is none.
+
+        Raises:
+            CorruptRecordError: the snapshot is damaged; the log has not changed.
+        """
+        assert 0 <= log_start_offset <= offset, (
+            f"log_start_offset={log_start_offset} offset={offset} {self.topic_partition}"
+        )
+        try:
+            producers = decode_snapshot_of(offset, snapshot) if snapshot else []
+        except CorruptSnapshotError as error:
+            raise CorruptRecordError(f"{self.topic_partition}: {error}") from error
+        now_ms = self._dependencies.expiry_clock.wall_ms()
         self._local.is_changed = True
         self.sync.on_truncation()
         with self._guard.of_change:
             self._local.finish_swap()
             self.producer_state.remove_all_snapshots()
+            self._local.delete_all()
+            paths = self.producer_state.adopt_snapshot(offset, snapshot, producers, now_ms)
+            if epochs:
+                self.leader_epochs.replace_by(epochs, log_start_offset)
+                paths.append(self.leader_epochs.path)
+            else:
+                self.leader_epochs.clear()
+            if paths:
+                sync_files(self._dependencies.disk, self.directory, [], paths, with_parent=False)
             self._local.start_at(
                 offset,
                 self._dependencies.clock.wall_ms(),
                 roll_jitter(self.config, self._dependencies.rng),
             )
-            self.leader_epochs.clear()
-            self.producer_state.clear(offset)
-        self.offsets.start_at(offset)
+        self.offsets.start_at(offset, log_start_offset)
+        self.producer_state.transactions.on_high_watermark_updated(offset)
 
     def _rebuild_producer_state(self) -> None:
         LogLoader.load_producer_state(
             self.producer_state,
             self._local.segments,
-            range(self.log_start_offset, self.log_end_offset),
+            range(self.local_log_start_offset, self.log_end_offset),
             self._dependencies.expiry_clock.wall_ms(),
         )
         self.producer_state.transactions.on_high_watermark_updated(self.high_watermark)
@@ -293,6 +398,41 @@ class Log:
             The number of segments deleted.
         """
         return self._retention.delete_old_segments(now_ms)
+
+    def copyable_segments(
+        self, from_offset: int, stable: int, count_max: int = COPYABLE_MAX
+    ) -> list[CopyableSegment]:
+        """Return the closed segments with offsets in [from_offset, stable), in order.
+
+        Args:
+            from_offset: the first offset without a copy; its segment is included whole.
+            stable: the last stable offset; segments that reach beyond it are left out.
+            count_max: the largest number of segments to return.
+        """
+        with self._guard:
+            return find_copyable(self._local.segments, from_offset, stable, count_max)
+
+    def open_for_copy(self, base_offset: int) -> SegmentFiles | None:
+        """Return the files of a closed segment, or None if the log no longer has the segment.
+
+        The batches are read later, by path. Retention keeps a segment until it was copied, but a
+        truncation or DeleteRecords can remove its file before.
+        """
+        segments = self._local.segments
+        segment, following = segments.floor(base_offset), segments.higher(base_offset)
+        if segment is None or following is None or segment.base_offset != base_offset:
+            return None
+        with self._guard:
+            end = following.base_offset
+            return files_of(segment, end, self.producer_state, self.leader_epochs)
+
+    def local_size_above(self, offset: int) -> int:
+        """Return the bytes of the local segments that begin above an offset."""
+        return sum(each.size for each in segments_above(self._local.segments, offset))
+
+    def local_count_above(self, offset: int) -> int:
+        """Return the number of local segments that begin above an offset."""
+        return len(segments_above(self._local.segments, offset))
 
     def replace_segments(self, base_offset: int, size: int, replaced: Sequence[int]) -> bool:
         """Replace sealed segments by a compacted segment that is complete and synced.
@@ -400,6 +540,8 @@ class Log:
             self.leader_epochs.replace(other.leader_epochs.entries)
         self.update_high_watermark(other.high_watermark)
         self.maybe_increment_log_start_offset(other.log_start_offset, "move to another directory")
+        self.raise_highest_remote_offset(other.highest_remote_offset)
+        self.raise_verified_remote_offset(other.verified_remote_offset)
         self.sync.flush(force=True)
 
     def take_offline(self) -> None:

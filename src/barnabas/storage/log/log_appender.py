@@ -424,10 +424,11 @@ class LogAppender:
         except StorageError as error:
             return [each if isinstance(each, StorageError) else error for each in plan.outcomes]
         self._commit_producers(plan.changes)
-        if info.needs_flush:
+        if info.needs_flush or info.rolled:
             for each in plan.outcomes:
                 if isinstance(each, AppendInfo) and not each.duplicate:
-                    each.needs_flush = True
+                    each.needs_flush = info.needs_flush
+                    each.rolled = info.rolled
         return plan.outcomes
 
     def append_as_follower(
@@ -518,7 +519,9 @@ class LogAppender:
         try:
             segment = self._local.segments.active
             if should_roll(segment, info, now_ms, self._local.config):
+                closed = segment
                 segment = self._roller.roll_for(now_ms, is_required=must_roll(segment, info))
+                info.rolled = segment is not closed
             segment.prepare_append()
             if epochs:
                 self._leader_epochs.assign_before_records(epochs)

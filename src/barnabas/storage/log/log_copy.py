@@ -2,7 +2,8 @@
 
 Slices are read off the loop and appended on it, with unchanged offsets and leader epochs, as a
 follower does with its leader's batches. Deletions at the log's start and truncations during the
-copy are applied to the replica too.
+copy are applied to the replica too. Records that only the remote tier has are not copied: the
+replica begins with the local records, and with the epochs and producers of those before.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class LogCopy:
         return self.future.log_end_offset < self.source.log_end_offset
 
     def _read(self) -> FileSlice | bytes:
-        offset = max(self.future.log_end_offset, self.source.log_start_offset)
+        offset = max(self.future.log_end_offset, self.source.local_log_start_offset)
         read = self.source.reader.read(offset, _SLICE_BYTES, FetchIsolation.LOG_END, True)
         records = read.records
         assert isinstance(records, FileSlice | bytes)
@@ -166,14 +167,24 @@ class LogCopy:
         self._throttle.record(end)
 
     def _follow_start(self) -> None:
-        start = self.source.log_start_offset
+        start, local_start = self.source.log_start_offset, self.source.local_log_start_offset
         # The source's start moves back if a power loss loses its checkpoint.
-        if start > self.future.log_end_offset or start < self.future.log_start_offset:
-            self.future.truncate_fully_and_start_at(start)
+        if local_start > self.future.log_end_offset or start < self.future.log_start_offset:
+            self._restart()
         self.future.update_high_watermark(self.source.high_watermark)
         reached = min(start, self.future.high_watermark)
         if reached > self.future.log_start_offset:
             self.future.maybe_increment_log_start_offset(reached, "the log start of its source")
+
+    def _restart(self) -> None:
+        """Begin the replica again, where the local records of its source begin."""
+        source, offset = self.source, self.source.local_log_start_offset
+        if offset == source.log_start_offset:
+            self.future.truncate_fully_and_start_at(offset)
+            return
+        epochs = source.leader_epochs.entries_until(offset)
+        snapshot = source.producer_state.read_snapshot(offset)
+        self.future.adopt_auxiliary_state(offset, source.log_start_offset, epochs, snapshot)
 
     def _follow_truncations(self) -> None:
         """Truncate the future replica to the last common offset, by leader epochs (KIP-101)."""
@@ -181,14 +192,14 @@ class LogCopy:
             return
         self._truncation_count = self.source.sync.truncation_count
         future, source = self.future, self.source
-        while future.log_end_offset > future.log_start_offset:
+        while future.log_end_offset > future.local_log_start_offset:
             epoch = future.latest_epoch
             if epoch is None:
                 future.truncate_to(min(future.log_end_offset, source.log_end_offset))
                 return
             known, end = source.end_offset_for_epoch(epoch)
             if known < 0:
-                future.truncate_fully_and_start_at(source.log_start_offset)
+                self._restart()
                 return
             future.truncate_to(min(end, future.log_end_offset))
             if known == epoch or future.latest_epoch == epoch:

@@ -62,6 +62,8 @@ class LoadedLog(msgspec.Struct, frozen=True):
     leader_epochs: LeaderEpochCache
     producer_state: ProducerState
     log_start_offset: int
+    # Above the log start if the remote tier has the records in between.
+    local_log_start_offset: int
     log_end_offset: int
     recovery_point: int
     # None while the topic id is unknown.
@@ -159,7 +161,8 @@ class LogLoader:
         return self._finish(Segments(segments, self._times), end, present)
 
     def _finish(self, segments: Segments, end: int, present: set[str]) -> LoadedLog:
-        start = max(self._log_start(end), segments[0].base_offset)
+        first = segments[0].base_offset
+        start = max(self._log_start(end), 0 if self._config.is_remote else first)
         if not self._epochs_are_whole and segments.size:
             self._report_epochs()
             self._epochs.replace(_epochs_in(segments))
@@ -167,15 +170,16 @@ class LogLoader:
         # This precedes `forget_from`: if all segments were deleted, the epochs still have the log
         # start.
         start = max(start, min(self._start_by_epochs(segments, start), end))
+        local_start = max(start, first)
         self._epochs.forget_from(end)
         self._epochs.truncate_from_start(start)
         # A crash between the removal of a segment and of its snapshot leaves the snapshot.
         self._producers.remove_stray_snapshots({segment.base_offset for segment in segments})
         if self._producers.map_end_offset != end or not self._is_replayed:
             now_ms = self._dependencies.expiry_clock.wall_ms()
-            self.load_producer_state(self._producers, segments, range(start, end), now_ms)
+            self.load_producer_state(self._producers, segments, range(local_start, end), now_ms)
         self._report_snapshots()
-        segments.restore_times(start)
+        segments.restore_times(local_start)
         for segment in segments:
             # Ten thousand logs must not hold as many descriptors; the first use opens the file.
             segment.close()
@@ -186,6 +190,7 @@ class LogLoader:
             self._epochs,
             self._producers,
             start,
+            local_start,
             end,
             recovery_point,
             self._topic_id(PARTITION_METADATA in present),
@@ -212,7 +217,7 @@ class LogLoader:
                 f"the log ends at offset {end}, but had records at {entries[-1].start_offset}"
             )
         first = segments[0].base_offset
-        if entries and entries[0].start_offset < first:
+        if entries and entries[0].start_offset < first and not self._config.is_remote:
             # Deleting records raises the first epoch's start offset.
             problems.append(
                 f"offsets {entries[0].start_offset} to {first - 1} are missing at its beginning"
@@ -246,10 +251,11 @@ class LogLoader:
         minute later. If deleted records came back without their epochs, a follower could not find
         the offset at which its log diverges there.
         """
-        entries = self._epochs.entries
-        if not entries or entries[0].start_offset <= start:
+        entries, segment = self._epochs.entries, segments.floor(start)
+        # Without a segment, the tier has the record. A file of epochs that was rebuilt from the
+        # batches lacks its epoch, so that proves nothing.
+        if segment is None or not entries or entries[0].start_offset <= start:
             return start
-        segment = segments.floor(start) or segments[0]
         _, first = next(iter(headers(segment.file, 0, segment.size)), (0, None))
         # Records without a leader epoch predate leader epochs, so they were not deleted.
         is_deleted = first is not None and first.partition_leader_epoch >= 0

@@ -21,6 +21,7 @@ from barnabas.storage.errors import (
     CorruptRecordError,
     DamagedLogError,
     LogChangedError,
+    OffsetInRemoteTierError,
     OffsetOutOfRangeError,
 )
 from barnabas.storage.results import AbortedTransaction, FetchIsolation, ReadResult
@@ -271,18 +272,19 @@ class LogReader:
         """Return a slice of the file from the batch that contains `offset` on.
 
         Args:
-            offset: between log start and log end, both inclusive.
+            offset: between local log start and log end, both inclusive.
             max_bytes: maximum size of the slice; the last batch may be incomplete.
             isolation: up to which offset records are visible.
             min_one_batch: return the whole first batch, however large.
 
         Raises:
+            OffsetInRemoteTierError: only the remote tier has the record at `offset`.
             OffsetOutOfRangeError: `offset` is outside [log start, log end].
             DamagedLogError: the batch of `offset`, or a batch before it, is damaged or missing.
         """
-        end, start = self._offsets.log_end_offset, self._offsets.log_start_offset
+        end, start = self._offsets.log_end_offset, self._offsets.local_log_start_offset
         if offset > end or offset < start:
-            raise OffsetOutOfRangeError(f"offset {offset} is outside [{start}, {end}]")
+            raise self._outside(offset)
         if offset == end:
             return self._local.empty_at_end(isolation is _TXN_COMMITTED)
         if isolation is _HIGH_WATERMARK:
@@ -292,6 +294,12 @@ class LogReader:
         else:
             return self._read_committed(offset, max_bytes, min_one_batch)
         return self._read_below(offset, max_bytes, bound, min_one_batch)
+
+    def _outside(self, offset: int) -> OffsetOutOfRangeError:
+        start, end = self._offsets.log_start_offset, self._offsets.log_end_offset
+        if start <= offset < self._offsets.local_log_start_offset:
+            return OffsetInRemoteTierError(f"offset {offset} is only in the remote tier")
+        return OffsetOutOfRangeError(f"offset {offset} is outside [{start}, {end}]")
 
     def _read_below(
         self, offset: int, max_bytes: int, bound: LogOffsetMetadata, min_one_batch: bool
@@ -351,27 +359,24 @@ class LogReader:
             return self._local.segments.collect_aborted(0, offset)
 
     def offset_for_timestamp(self, timestamp: int) -> Search:
-        """Find the first record at or after `timestamp`, in steps.
+        """Find the first local record at or after `timestamp`, in steps.
 
         Returns:
-            Its timestamp, offset and leader epoch. None if no record from the log start on is that
-                late.
+            Its timestamp, offset and leader epoch. None if no record from the local log start on is
+                that late.
         """
 
         with self._guard:
-            segments = self._local.segments
-            return (
-                yield from find_by_timestamp(segments, timestamp, self._offsets.log_start_offset)
-            )
+            segments, start = self._local.segments, self._offsets.local_log_start_offset
+            return (yield from find_by_timestamp(segments, timestamp, start))
 
     def max_timestamp_offset(self) -> Search:
-        """Find the first record with the largest timestamp, in steps.
+        """Find the first local record with the largest timestamp, in steps.
 
         Returns:
             Its timestamp, offset and leader epoch, or None.
         """
 
         with self._guard:
-            return (
-                yield from find_max_timestamp(self._local.segments, self._offsets.log_start_offset)
-            )
+            segments, start = self._local.segments, self._offsets.local_log_start_offset
+            return (yield from find_max_timestamp(segments, start))

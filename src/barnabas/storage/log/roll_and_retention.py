@@ -2,12 +2,18 @@
 
 Kafka: UnifiedLog.roll, and deleteOldSegments for deletion by age, size and log start
 (retention.ms, retention.bytes).
+
+While segments are copied to the remote tier (KIP-405), `local.retention.*` applies instead. Then a
+segment is deleted only if its copy was verified or if it lies below the log start. The log start
+stays, because the tier has the records. An active segment that a rule matches is rolled, so that it
+can be copied. If copying is disabled (KIP-950), the total retention applies and raises the log
+start.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.errors import KafkaStorageError
@@ -25,6 +31,9 @@ if TYPE_CHECKING:
     from barnabas.storage.producers.producer_state import ProducerState
     from barnabas.storage.segment.segment import Segment
     from barnabas.storage.segment.segments import Segments
+
+    # Returns whether a segment with that exclusive end is expired.
+    Rule: TypeAlias = Callable[[Segment, int], bool]
 
 
 _log = logging.getLogger(__name__)
@@ -138,8 +147,33 @@ class LogRetention:
         """
         local = self._local
         with self._guard:
-            expired = _expired_segments(local.config, local.segments, self._offsets, now_ms)
-            return sum(self._delete(segments) for segments in expired)
+            rules = _rules(local.config, local.segments, self._offsets, now_ms)
+            return sum(self._apply(rule) for rule in rules)
+
+    def _apply(self, is_expired: Rule) -> int:
+        """Delete the first segments of the log that match a rule; return their number.
+
+        Segments at or above the high watermark and an empty active segment stay.
+        """
+        segments, offsets = self._local.segments, self._offsets
+        # Segments that end above it are not in the remote tier yet.
+        deletable_end = offsets.log_end_offset
+        if self._local.config.copies_to_remote:
+            deletable_end = max(offsets.copied_end_offset, offsets.log_start_offset)
+        found: list[Segment] = []
+        ordered = list(segments)
+        for segment, following in zip(ordered, [*ordered[1:], None], strict=True):
+            if following is None and segment.size == 0:
+                break
+            end = offsets.log_end_offset if following is None else following.base_offset
+            if offsets.high_watermark < end or not is_expired(segment, end):
+                break
+            if end > deletable_end:
+                if following is None:
+                    self._roller.roll_now()
+                break
+            found.append(segment)
+        return self._delete(found)
 
     def _delete(self, segments: list[Segment]) -> int:
         if not segments:
@@ -150,36 +184,39 @@ class LogRetention:
             self._roller.roll_now()
         following = self._local.segments.higher(segments[-1].base_offset)
         assert following is not None, f"{self._guard.directory}: no segment would remain"
-        if following.base_offset > self._offsets.log_start_offset:
-            self._offsets.raise_log_start_offset(following.base_offset)
-            self._leader_epochs.truncate_from_start(following.base_offset)
+        self._raise_start(following.base_offset)
         self._local.delete_segments(segments)
         _log.debug(
-            "Deleted segments: directory=%s count=%d log_start_offset=%d",
+            "Deleted segments: directory=%s count=%d log_start_offset=%d local_log_start_offset=%d",
             self._guard.directory,
             len(segments),
             self._offsets.log_start_offset,
+            self._offsets.local_log_start_offset,
         )
         self._producers.remove_snapshots_below(following.base_offset)
         return len(segments)
 
+    def _raise_start(self, offset: int) -> None:
+        """Begin the log at `offset`, or only its local part if the tier has the records before."""
+        if self._local.config.copies_to_remote:
+            if offset > self._offsets.local_log_start_offset:
+                self._offsets.raise_local_log_start_offset(offset)
+        elif offset > self._offsets.log_start_offset:
+            self._offsets.raise_log_start_offset(offset)
+            self._leader_epochs.truncate_from_start(offset)
 
-def _expired_segments(
+
+def _rules(
     config: LogConfig, segments: Segments, offsets: LogOffsets, now_ms: int
-) -> Iterator[list[Segment]]:
-    """Yield the segments to delete, one list per rule.
-
-    The caller deletes each list before requesting the next. Only the first segments of the log are
-    deleted. Segments at or above the high watermark and an empty active segment stay.
-    """
-    if config.deletes and config.retention_ms >= 0:
-        oldest = now_ms - config.retention_ms
+) -> Iterator[Rule]:
+    """Yield the rules of retention; the caller applies each before it requests the next."""
+    retention_ms, retention_bytes = _retention(config)
+    if retention_ms >= 0:
+        oldest = now_ms - retention_ms
         active = segments.active
-        yield _prefix(
-            segments, offsets, lambda segment, _: _is_older(segment, oldest, segment is active)
-        )
-    if config.deletes and config.retention_bytes >= 0:
-        surplus = segments.size - config.retention_bytes
+        yield lambda segment, _: _is_older(segment, oldest, segment is active)
+    if retention_bytes >= 0:
+        surplus = segments.size - retention_bytes
 
         def exceeds(segment: Segment, _: int) -> bool:
             nonlocal surplus
@@ -188,39 +225,23 @@ def _expired_segments(
             surplus -= segment.size
             return True
 
-        yield _prefix(segments, offsets, exceeds)
-    start = offsets.log_start_offset
-    yield _prefix(segments, offsets, lambda _, end: end <= start, with_active=False)
+        yield exceeds
+    start, active = offsets.local_log_start_offset, segments.active
+    yield lambda segment, end: end <= start and segment is not active
+
+
+def _retention(config: LogConfig) -> tuple[int, int]:
+    """Return the retention of local segments in ms and in bytes; negative for no limit."""
+    if config.copies_to_remote:
+        return config.effective_local_retention_ms, config.effective_local_retention_bytes
+    if config.deletes:
+        return config.retention_ms, config.retention_bytes
+    return -1, -1
 
 
 def _is_older(segment: Segment, oldest: int, is_active: bool) -> bool:
     """Return whether all records are older, despite a possibly damaged time index."""
-    if _age_timestamp(segment) >= oldest:
+    if segment.largest_timestamp() >= oldest:
         return False
     timestamp = segment.trusted_max_timestamp(is_active)
     return timestamp < 0 or timestamp < oldest
-
-
-def _age_timestamp(segment: Segment) -> int:
-    """Return the largest record timestamp; without timestamps, the time of the last write."""
-    timestamp = segment.max_timestamp
-    return timestamp if timestamp >= 0 else segment.modified_ms()
-
-
-def _prefix(
-    segments: Segments,
-    offsets: LogOffsets,
-    is_expired: Callable[[Segment, int], bool],
-    with_active: bool = True,
-) -> list[Segment]:
-    """Return the first segments while `is_expired(segment, its end offset)` returns True."""
-    found: list[Segment] = []
-    ordered = list(segments)
-    for segment, following in zip(ordered, [*ordered[1:], None], strict=True):
-        if following is None and (segment.size == 0 or not with_active):
-            break
-        end = offsets.log_end_offset if following is None else following.base_offset
-        if offsets.high_watermark < end or not is_expired(segment, end):
-            break
-        found.append(segment)
-    return found

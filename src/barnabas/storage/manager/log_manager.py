@@ -394,12 +394,13 @@ class LogManager:
         self.checkpoint_recovery_points()
         return True
 
-    def truncate_fully_and_start_at(self, partition: TopicPartition, offset: int) -> None:
-        """Restart a log empty at `offset`, and write the recovery points."""
+    def restart_log(self, partition: TopicPartition, restart: Callable[[Log], None]) -> None:
+        """Empty a log and start it anew by `restart`, and write recovery points and log starts."""
         self.cleaner.abort_cleaning(partition)
-        self.logs[partition].truncate_fully_and_start_at(offset)
+        restart(self.logs[partition])
         self.cleaner.on_truncated(partition)
         self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """Apply a changed topic configuration to its logs."""

@@ -176,7 +176,7 @@ class LogCheckpoints:
             self._write(directory, directory.recovery_points, self._recovery_points)
 
     def write_log_start_offsets(self, directories: Iterable[LogDirectory]) -> None:
-        """Write each log start offset that differs from the first segment's base offset."""
+        """Write each log start offset that the first segment's base offset does not show."""
         for directory in directories:
             self._write(directory, directory.log_start_offsets, self._log_start_offsets)
 
@@ -236,7 +236,7 @@ class LogCheckpoints:
         return {
             tp: log.log_start_offset
             for tp, log in self._logs_in(directory)
-            if log.log_start_offset > log.segments[0].base_offset
+            if log.config.is_remote or log.log_start_offset > log.segments[0].base_offset
         }
 
     def _high_watermarks(self, directory: LogDirectory) -> Offsets:

@@ -190,8 +190,8 @@ def _encode_entry(entry: ProducerEntry) -> bytes:
     )
 
 
-def decode_snapshot(content: bytes) -> list[ProducerEntry]:
-    """Return the entries in a file's content.
+def check_snapshot(content: bytes) -> memoryview:
+    """Check the content of a snapshot file, and return the bytes of its entries.
 
     Raises:
         CorruptSnapshotError: the version, the CRC or the size is wrong.
@@ -208,7 +208,31 @@ def decode_snapshot(content: bytes) -> list[ProducerEntry]:
     entries = body[_COUNT.size :]
     if count < 0 or len(entries) != count * _ENTRY.size:
         raise CorruptSnapshotError(f"the snapshot does not have {count} entries")
-    return [_decode_entry(*values) for values in _ENTRY.iter_unpack(entries)]
+    return entries
+
+
+def decode_snapshot(content: bytes) -> list[ProducerEntry]:
+    """Return the entries in a file's content.
+
+    Raises:
+        CorruptSnapshotError: the version, the CRC or the size is wrong.
+    """
+    return [_decode_entry(*values) for values in _ENTRY.iter_unpack(check_snapshot(content))]
+
+
+def decode_snapshot_of(offset: int, content: bytes) -> list[ProducerEntry]:
+    """Return the entries of the snapshot at `offset`.
+
+    Raises:
+        CorruptSnapshotError: the content is invalid, or has a batch at or above `offset`.
+    """
+    entries = decode_snapshot(content)
+    for entry in entries:
+        if entry.last_offset >= offset:
+            raise CorruptSnapshotError(
+                f"the snapshot of offset {offset} has a batch at {entry.last_offset}"
+            )
+    return entries
 
 
 def _decode_entry(*values: int) -> ProducerEntry:

@@ -29,7 +29,8 @@ from barnabas.storage.producers.producer_entry import (
     ProducerChange,
     ProducerEntry,
     RememberedBatch,
-    decode_snapshot,
+    check_snapshot,
+    decode_snapshot_of,
     encode_snapshot,
     read_end_marker,
 )
@@ -408,21 +409,51 @@ class ProducerState:
                 self.damaged_snapshots.append(self.snapshot_path(offset))
                 self._remove_snapshot(offset)
                 continue
-            for entry in entries:
-                if not self._is_expired(entry, now_ms):
-                    self.commit(entry)
+            self._commit_unexpired(entries, now_ms)
             self.map_end_offset = offset
             break
         return self.map_end_offset
 
-    def _read_snapshot(self, offset: int) -> list[ProducerEntry]:
-        entries = decode_snapshot(self._disk.read(self.snapshot_path(offset)))
+    def read_snapshot(self, offset: int) -> bytes:
+        """Return the content of the snapshot at `offset`; empty if it is missing or damaged."""
+        if offset not in self.snapshots:
+            return b""
+        try:
+            content = self._disk.read(self.snapshot_path(offset))
+            check_snapshot(content)
+        except (CorruptSnapshotError, FileNotFoundError):
+            return b""
+        return content
+
+    def adopt_snapshot(
+        self, offset: int, content: bytes, entries: Iterable[ProducerEntry], now_ms: int
+    ) -> list[str]:
+        """Replace the state by that of another replica at `offset`.
+
+        Args:
+            content: the snapshot; empty if there is none.
+            entries: the entries of the snapshot.
+
+        Returns:
+            The path of the new snapshot file, which is not synced yet.
+        """
+        self.clear(offset)
+        self._commit_unexpired(entries, now_ms)
+        if not content:
+            return []
+        path = self.snapshot_path(offset)
+        self._disk.write_atomically(path, content, sync=False)
+        self.snapshots = [offset]
+        self._unsynced.append(path)
+        return [path]
+
+    def _commit_unexpired(self, entries: Iterable[ProducerEntry], now_ms: int) -> None:
         for entry in entries:
-            if entry.last_offset >= offset:
-                raise CorruptSnapshotError(
-                    f"the snapshot of offset {offset} has a batch at {entry.last_offset}"
-                )
-        return entries
+            if not self._is_expired(entry, now_ms):
+                self.commit(entry)
+
+    def _read_snapshot(self, offset: int) -> list[ProducerEntry]:
+        return decode_snapshot_of(offset, self._disk.read(self.snapshot_path(offset)))
 
     def remove_snapshots_above(self, offset: int) -> None:
         """Delete the snapshots above a truncation."""

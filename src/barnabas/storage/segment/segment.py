@@ -496,6 +496,11 @@ class Segment:
         """Return when the file of batches was last written (wall clock, ms)."""
         return self._disk.modified_ms(self.path(LOG_SUFFIX)) if self._has_files else self.created_ms
 
+    def largest_timestamp(self) -> int:
+        """Return the largest record timestamp; without timestamps, the time of the last write."""
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self.modified_ms()
+
     def trim_indexes(self) -> None:
         """Keep only the ends of the indexes in memory, while the segment grows."""
         self.offset_index.trim()

@@ -14,10 +14,12 @@ from barnabas.coordinator.group.kind_configs import (
 )
 from barnabas.metadata.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.config import FETCH_LAST_TIERED
 from barnabas.server.configs.configuration import BROKER_KEYS
 from barnabas.server.configs.dynamic_config import DynamicBrokerConfig, default_keys
 from barnabas.server.configs.tls_config import DYNAMIC_TLS_KEYS
 from barnabas.settings.key import DynamicMode
+from barnabas.storage.remote_keys import REMOTE_DYNAMIC_KEYS
 from barnabas.storage.topic_partition import TopicPartition
 from unit.metadata.clusters import config, image_of
 from unit.server.dispatch.sent_requests import alter, describe
@@ -110,6 +112,8 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
     "log.flush.interval.ms": ("5", of_log("flush_ms"), 5),
     "log.index.interval.bytes": ("5", of_log("index_interval_bytes"), 5),
     "log.index.size.max.bytes": ("800", of_log("segment_index_bytes"), 800),
+    "log.local.retention.bytes": ("5", of_log("local_retention_bytes"), 5),
+    "log.local.retention.ms": ("5", of_log("local_retention_ms"), 5),
     "log.message.downconversion.enable": (
         "false",
         of_log("message_downconversion_enable"),
@@ -122,6 +126,8 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any]] = {
         of_log("message_timestamp_type"),
         "LogAppendTime",
     ),
+    "log.remote.copy.lag.bytes": ("5", of_log("remote_copy_lag_bytes"), 5),
+    "log.remote.copy.lag.ms": ("5", of_log("remote_copy_lag_ms"), 5),
     "log.retention.bytes": ("5", of_log("retention_bytes"), 5),
     "log.retention.ms": ("5", of_log("retention_ms"), 5),
     "log.roll.jitter.ms": ("5", of_log("segment_jitter_ms"), 5),
@@ -197,11 +203,13 @@ def test_a_key_takes_effect_while_the_broker_runs(broker: SimulatedBroker, name:
 def test_every_dynamic_key_has_a_test() -> None:
     dynamic = {key.name for key in BROKER_KEYS if key.mode is not DynamicMode.READ_ONLY}
     # Key stores have their own tests: tests/unit/server/listeners/test_key_store_changes.py.
-    assert dynamic == {*EFFECTS, *DYNAMIC_TLS_KEYS}
+    # Keys that only brokers with a remote tier use: test_tiered_topics.py.
+    of_tier = {*REMOTE_DYNAMIC_KEYS, FETCH_LAST_TIERED}
+    assert dynamic == {*EFFECTS, *DYNAMIC_TLS_KEYS, *of_tier}
     broker = SimulatedBroker()
     # The configuration of dead-letter topics is read for each write.
     read_when_used = {DEAD_LETTER_AUTO_CREATE, DEAD_LETTER_PREFIX}
-    assert dynamic == broker.node.shared.dynamic.subscribed | read_when_used
+    assert dynamic - of_tier == broker.node.shared.dynamic.subscribed | read_when_used
 
 
 def test_a_broker_config_overrides_the_cluster_default_which_overrides_the_file(

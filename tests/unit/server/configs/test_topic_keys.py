@@ -176,6 +176,8 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any, Any]] = {
     "follower.replication.throttled.replicas": ("1:2,0:1", throttles("follower"), False, True),
     "leader.replication.throttled.replicas": ("*", throttles("leader"), False, True),
     "index.interval.bytes": ("5", of_log("index_interval_bytes"), 4096, 5),
+    "local.retention.bytes": ("5", of_log("local_retention_bytes"), -2, 5),
+    "local.retention.ms": ("5", of_log("local_retention_ms"), -2, 5),
     "max.compaction.lag.ms": ("5", of_log("max_compaction_lag_ms"), (1 << 63) - 1, 5),
     "max.decompressed.message.bytes": ("2000", takes_packed, True, False),
     "max.message.bytes": ("2000", takes_large, True, False),
@@ -191,6 +193,10 @@ EFFECTS: dict[str, tuple[str, Callable[[SimulatedBroker], Any], Any, Any]] = {
     "min.cleanable.dirty.ratio": ("0.25", of_log("min_cleanable_dirty_ratio"), 0.5, 0.25),
     "min.compaction.lag.ms": ("5", of_log("min_compaction_lag_ms"), 0, 5),
     "min.insync.replicas": ("2", of_log("min_insync_replicas"), 1, 2),
+    "remote.copy.lag.bytes": ("5", of_log("remote_copy_lag_bytes"), -1, 5),
+    "remote.copy.lag.ms": ("5", of_log("remote_copy_lag_ms"), 0, 5),
+    "remote.log.copy.disable": ("true", of_log("remote_copy_disable"), False, True),
+    "remote.log.delete.on.disable": ("true", of_log("remote_delete_on_disable"), False, True),
     "retention.bytes": ("5000", keeps_much, True, False),
     "retention.ms": ("5000", keeps_old, True, False),
     "segment.bytes": ("1048576", rolls_by_size, False, True),
@@ -231,4 +237,6 @@ def test_a_compression_level_changes_the_stored_size(name: str) -> None:
 def test_every_key_of_a_topic_has_a_test() -> None:
     # Dead-letter topics have their own tests: tests/unit/server/share/test_dead_letters.py.
     elsewhere = {"errors.deadletterqueue.group.enable"}
+    # These have theirs in test_tiered_topics.py.
+    elsewhere |= {"internal.segment.bytes", "remote.storage.enable"}
     assert {key.name for key in TOPIC_CONFIGS} == {*EFFECTS, *LEVELS, *elsewhere}

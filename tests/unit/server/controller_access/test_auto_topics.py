@@ -6,6 +6,7 @@ import pytest
 
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.server.controller_access import auto_topics
+from barnabas.server.controller_access.auto_topics import REMOTE_LOG_TOPIC
 from unit.server.simulated_broker import SimulatedBroker
 
 
@@ -37,3 +38,18 @@ def test_more_topics_than_the_controller_creates_at_once_are_not_sent(
     assert broker.metadata("a").topics[0].partitions == []
     ask_for(broker, ["a", "b"])
     assert len(broker.metadata("a").topics[0].partitions) == 1
+
+
+def test_clients_do_not_create_the_topic_for_the_metadata_of_remote_segments() -> None:
+    names = [REMOTE_LOG_TOPIC, "a"]
+    broker = SimulatedBroker(
+        remote_log_storage_system_enable="true", barnabas_remote_storage="file:///store"
+    )
+    ask_for(broker, names)
+    cluster = broker.node.shared.cluster
+    assert [cluster.partition_count(each) for each in names] == [0, 1]
+    # Without a remote tier, it is a topic like any other.
+    broker = SimulatedBroker()
+    ask_for(broker, names)
+    cluster = broker.node.shared.cluster
+    assert [cluster.partition_count(each) for each in names] == [1, 1]

@@ -14,8 +14,10 @@ from barnabas.metrics.http_listener import (
     DEADLINE_MS,
     HttpResponse,
 )
+from barnabas.metrics.metric_row import MetricRow
 from barnabas.metrics.metrics_listener import exposition_name
 from barnabas.metrics.registry import MetricFamily
+from barnabas.metrics.remote_catalogue import REMOTE_CATALOGUE
 from barnabas.network.principal import Principal
 from barnabas.protocol.messages.connection import ApiVersionsRequest
 from unit.runtime.streams import Recorder
@@ -169,18 +171,37 @@ def test_errors_are_counted_by_their_names() -> None:
     assert seen[labels(request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION")] == 1
 
 
-def test_every_metric_of_the_catalogue_has_its_name_and_kind() -> None:
-    broker = observed()
-    broker.make_topic("t")
-    broker.produce("t", b"a")
+def shown_kinds(broker: SimulatedBroker) -> dict[str, str]:
+    """Return the kind of each metric in a scrape, by its name."""
     _, text = HttpClient(broker).ask("/metrics")
-    shown = {
+    return {
         family.name: family.type
         for family in text_string_to_metric_families(text)
         if not family.name.startswith("process_")
     }
-    expected = {exposition_name(name, row.kind): row.kind.value for name, row in CATALOGUE.items()}
-    assert shown == expected
+
+
+def kinds_of(catalogue: dict[str, MetricRow]) -> dict[str, str]:
+    return {exposition_name(name, row.kind): row.kind.value for name, row in catalogue.items()}
+
+
+def test_every_metric_of_the_catalogue_has_its_name_and_kind() -> None:
+    broker = observed()
+    broker.make_topic("t")
+    broker.produce("t", b"a")
+    assert shown_kinds(broker) == kinds_of(
+        {name: row for name, row in CATALOGUE.items() if name not in REMOTE_CATALOGUE}
+    )
+
+
+def test_a_broker_with_a_remote_tier_has_its_metrics_too() -> None:
+    broker = observed(
+        remote_log_storage_system_enable="true", barnabas_remote_storage="file:///tier"
+    )
+    broker.make_topic("t", remote_storage_enable="true")
+    broker.produce("t", b"a")
+    broker.world.run_for(60_000)
+    assert kinds_of(REMOTE_CATALOGUE).items() <= shown_kinds(broker).items()
 
 
 def test_many_partitions_are_sent_in_chunks_of_one_response() -> None:

@@ -23,18 +23,22 @@ from barnabas.protocol.messages.log_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from barnabas.record.columns import iter_records
 from barnabas.runtime.executor import InlineExecutor
+from barnabas.server.controller_access.auto_topics import REMOTE_LOG_TOPIC
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.peers.latest_offsets import LatestOffsets
 from barnabas.server.peers.markers import NetworkMarkerSender
 from barnabas.server.peers.peer_queues import PeerDependencies
 from barnabas.server.peers.transaction_verification import Operation, TransactionVerification
+from barnabas.server.remote.metadata_publisher import MetadataPublisher
 from barnabas.server.share.dead_letter_records import DeadLetter
 from barnabas.server.share.dead_letter_writer import (
     DeadLetterWriter,
 )
 from barnabas.server.share.persister import Persister
 from barnabas.sim.world import sim_runtime
+from barnabas.storage.remote.segment_states import Applied
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:
@@ -306,20 +310,59 @@ class DeadLetters(Sender):
         self.writer.write(letter, on_done)
 
     def response(self, request: producing.ProduceRequest) -> Any:
-        return producing.ProduceResponse(
-            responses=[
-                producing.TopicProduceResponse(
-                    topic_id=topic.topic_id,
-                    partition_responses=[
-                        producing.PartitionProduceResponse(
-                            index=each.index, error_code=0, base_offset=0
-                        )
-                        for each in topic.partition_data
-                    ],
-                )
-                for topic in request.topic_data
-            ]
-        )
+        return produced(request)
 
 
-SENDERS = (Verification, MarkerSender, StatePersister, Offsets, DeadLetters)
+def produced(request: producing.ProduceRequest) -> producing.ProduceResponse:
+    """Return the response to a request whose batches are all appended."""
+    return producing.ProduceResponse(
+        responses=[
+            producing.TopicProduceResponse(
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    producing.PartitionProduceResponse(
+                        index=each.index, error_code=0, base_offset=0
+                    )
+                    for each in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+class SegmentEvents(Sender):
+    """Writes events; the tail reads them as soon as they are written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cluster.topic_name = lambda _: REMOTE_LOG_TOPIC
+        self.publisher = MetadataPublisher(120_000, self.peers)
+        respond = self.channel.respond
+
+        def respond_and_report(make_response: Callable[[Any], Any]) -> None:
+            respond(make_response)
+            # Results of events are reported in the next turn.
+            self.world.run_for(1)
+
+        self.channel.respond = respond_and_report  # type: ignore[method-assign]
+
+    def send(self, number: int) -> None:
+        where = TopicIdPartition(TOPIC_ID, "t", number)
+        # The metadata partition does not fit its field.
+        index = 1 << 40 if number == BAD else 0
+
+        def on_done(result: Applied | ErrorCode) -> None:
+            self.end(number, isinstance(result, Applied))
+
+        self.publisher.write(where, index, b"event %d" % number, on_done)
+
+    def response(self, request: producing.ProduceRequest) -> Any:
+        for topic in request.topic_data:
+            for each in topic.partition_data:
+                for record in iter_records(bytes(each.records or b"")):
+                    self.publisher.on_applied(record.value or b"", Applied(None, True))
+        return produced(request)
+
+
+SENDERS = (Verification, MarkerSender, StatePersister, Offsets, DeadLetters, SegmentEvents)

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from barnabas.controller.topic_names import INTERNAL_TOPICS
@@ -47,7 +48,9 @@ from barnabas.waiting.steps import gradually, in_parts
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from barnabas.replication.partition.results import ListOffsetResult
     from barnabas.replication.replica_manager import ReplicaManager
+    from barnabas.replication.requests.delayed_offset_lookups import PendingLookup
     from barnabas.server.cluster.cluster_view import ClusterView
     from barnabas.server.conversion.conversion_queue import ConversionQueue
     from barnabas.server.dispatch.request import Handle, RequestContext
@@ -76,19 +79,54 @@ class ListOffsetsHandler:
     ) -> ListOffsetsResponse | None:
         """Look up one result per partition. From v1 on, a repeated partition is INVALID_REQUEST.
 
-        A lookup by timestamp may take several turns. The connection is not read in this time.
+        A lookup by timestamp may take several turns. The connection is not read in this time. A
+        lookup in the remote tier is pending under a timeout.
         """
         if context.version == 0:
             return context.in_slices(self._build_old_response(request))
         if request.isolation_level not in ISOLATION_LEVELS:
             return context.in_slices(_refused(request))
-        steps = self._build_response(context.version, request)
-        job = self._queue.submit(context, steps, context.respond, context.connection)
-        context.on_client_gone(job.cancel)
+        # Lookups that the remote tier must answer, and the operations that end with the client.
+        pending: list[PendingLookup] = []
+        started = CanceledTogether()
+        context.on_client_gone(started.cancel)
+        steps = self._build_response(context.version, request, pending)
+        on_built = partial(self._on_built, context, request, pending, started)
+        started.add(self._queue.submit(context, steps, on_built, context.connection))
         return None
 
+    def _on_built(
+        self,
+        context: RequestContext,
+        request: ListOffsetsRequest,
+        pending: list[PendingLookup],
+        started: CanceledTogether,
+        response: ListOffsetsResponse,
+    ) -> None:
+        """Respond, after the remote tier has answered if a lookup needs it."""
+        remote, purgatory = self._replicas.remote, self._replicas.remote_lookups
+        if not pending or remote is None or purgatory is None:
+            context.respond(response)
+            return
+        # Imported only on brokers with tiered storage.
+        from barnabas.replication.requests.delayed_offset_lookups import DelayedOffsetLookups
+
+        timeout_ms = request.timeout_ms
+        if timeout_ms <= 0:
+            timeout_ms = remote.limits.list_offsets_timeout_ms
+        operation = DelayedOffsetLookups(
+            timeout_ms,
+            pending,
+            self._replicas,
+            remote,
+            self._queue,
+            partial(context.respond, response),
+        )
+        started.add(operation)
+        operation.start(purgatory)
+
     def _build_response(
-        self, version: int, request: ListOffsetsRequest
+        self, version: int, request: ListOffsetsRequest, pending: list[PendingLookup]
     ) -> Generator[OffLoop | None, Any, ListOffsetsResponse]:
         # Partitions by topic name, which merges repeated topics. The value of a repeated partition
         # is None.
@@ -113,7 +151,7 @@ class ListOffsetsHandler:
                     partition_responses.append(_failed(index, ErrorCode.INVALID_REQUEST))
                 else:
                     partition_responses.append(
-                        (yield from self._list_offset(version, request, name, lookup))
+                        (yield from self._list_offset(version, request, name, lookup, pending))
                     )
                 until_step -= 1
                 if until_step <= 0:
@@ -161,27 +199,41 @@ class ListOffsetsHandler:
         request: ListOffsetsRequest,
         topic: str,
         requested: ListOffsetsPartition,
+        pending: list[PendingLookup],
     ) -> Generator[OffLoop | None, Any, ListOffsetsPartitionResponse]:
         if requested.timestamp < 0 and version < _SPECIAL_SINCE.get(
             requested.timestamp, version + 1
         ):
             return _failed(requested.partition_index, ErrorCode.UNSUPPORTED_VERSION)
+        only_leader = request.replica_id != DEBUGGING_REPLICA_ID
+        key = TopicPartition(topic, requested.partition_index)
         result = yield from self._replicas.list_offset(
-            TopicPartition(topic, requested.partition_index),
+            key,
             requested.timestamp,
             lookup_isolation(request.replica_id, request.isolation_level),
             requested.current_leader_epoch,
-            only_leader=request.replica_id != DEBUGGING_REPLICA_ID,
+            only_leader=only_leader,
         )
-        if result.error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_SINCE:
-            return _failed(requested.partition_index, ErrorCode.LEADER_NOT_AVAILABLE)
-        return ListOffsetsPartitionResponse(
-            partition_index=requested.partition_index,
-            error_code=result.error,
-            timestamp=result.timestamp,
-            offset=result.offset,
-            leader_epoch=result.leader_epoch if version >= _LEADER_EPOCH_SINCE else -1,
-        )
+        response = _failed(requested.partition_index, ErrorCode.NONE)
+        if result.remote is None:
+            _fill(version, response, result)
+        else:
+            from barnabas.replication.requests.delayed_offset_lookups import PendingLookup
+
+            epoch, on_done = requested.current_leader_epoch, partial(_fill, version, response)
+            pending.append(PendingLookup(key, result.remote, epoch, only_leader, on_done))
+        return response
+
+
+def _fill(version: int, response: ListOffsetsPartitionResponse, result: ListOffsetResult) -> None:
+    """Set the result of one partition in the response."""
+    response.error_code = result.error
+    if result.error is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_SINCE:
+        response.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        return
+    response.timestamp = result.timestamp
+    response.offset = result.offset
+    response.leader_epoch = result.leader_epoch if version >= _LEADER_EPOCH_SINCE else -1
 
 
 def _refused(request: ListOffsetsRequest) -> Generator[None, None, ListOffsetsResponse]:

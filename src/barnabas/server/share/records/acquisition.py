@@ -34,7 +34,7 @@ BATCHES_MAX = 10_000
 
 
 def scan(
-    records: FileSlice | bytes, last_needed: int, batches_max: int = BATCHES_MAX
+    records: FileSlice | bytes | memoryview, last_needed: int, batches_max: int = BATCHES_MAX
 ) -> list[FetchedBatch]:
     """Return the whole batches of a read up to an offset, since each costs a read of its header.
 
@@ -67,8 +67,11 @@ def scan(
 
 
 def cut(
-    records: FileSlice | bytes, batches: Sequence[FetchedBatch], first: int, last: int
-) -> FileSlice | bytes:
+    records: FileSlice | bytes | memoryview,
+    batches: Sequence[FetchedBatch],
+    first: int,
+    last: int,
+) -> FileSlice | bytes | memoryview:
     """Return the record batches with the offsets from `first` to `last`.
 
     Args:
@@ -90,7 +93,7 @@ def _first_of(batch: FetchedBatch) -> int:
     return batch.first
 
 
-def _batches(records: FileSlice | bytes) -> Iterator[tuple[BatchHeader, bool]]:
+def _batches(records: FileSlice | bytes | memoryview) -> Iterator[tuple[BatchHeader, bool]]:
     if isinstance(records, FileSlice):
         end = records.position + records.length
         for position, header in headers(records.file, records.position, end):
@@ -109,7 +112,7 @@ def _batches(records: FileSlice | bytes) -> Iterator[tuple[BatchHeader, bool]]:
         position += header.size
 
 
-def _is_abort(batch: bytes, header: BatchHeader) -> bool:
+def _is_abort(batch: bytes | memoryview, header: BatchHeader) -> bool:
     marker = read_end_marker(batch, header)
     return marker is not None and marker.control_type is ControlType.ABORT
 

@@ -1,0 +1,141 @@
+"""Admits copies of segments, in the order in which they were requested.
+
+As many copies run as there are threads for them. No copy starts while the store refuses all of
+them, above the quota of the broker (KIP-956), or while the broker knows too many segments.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from barnabas.replication.remote.remote_quota import RemoteQuota
+    from barnabas.replication.remote.store_health import StoreHealth
+    from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
+
+# Kafka's copies check the quota again after this time.
+_QUOTA_RETRY_MS = 1_000.0
+# Copies wait this long for room among the known segments.
+_ROOM_RETRY_MS = 30_000.0
+
+
+class WaitingCopy(Protocol):
+    """A copy that waits for its turn."""
+
+    def on_admitted(self) -> None:
+        """Start. The copy then calls `CopySlots.release` exactly once, perhaps in this call."""
+        ...
+
+
+class CopySlots:
+    """The copies that run and those that wait."""
+
+    __slots__ = (
+        "_count",
+        "_health",
+        "_is_admitting",
+        "_is_closed",
+        "_retry",
+        "_running",
+        "_waiting",
+        "_wheel",
+        "has_room",
+        "quota",
+    )
+
+    def __init__(
+        self, count: int, quota: RemoteQuota, health: StoreHealth, wheel: TimingWheel
+    ) -> None:
+        assert count > 0, count
+        # Copies that may run at a time. Set by `resize`.
+        self._count = count
+        # Copies count their bytes here when they start.
+        self.quota = quota
+        self._health = health
+        self._wheel = wheel
+        # The waiting copies, the oldest first; at most one for each led partition.
+        self._waiting: dict[WaitingCopy, None] = {}
+        self._running = 0
+        # Whether the broker may know more segments. Set by the sweep.
+        self.has_room = True
+        # The next look after a pause; None if nothing delays the waiting copies.
+        self._retry: WheelEntry | None = None
+        self._is_admitting = False
+        self._is_closed = False
+
+    @property
+    def waiting(self) -> int:
+        """Number of copies that wait."""
+        return len(self._waiting)
+
+    @property
+    def delay_reason(self) -> str:
+        """Why no copy starts now; empty if nothing prevents it."""
+        if self._health.pause_ms:
+            return self._health.pause_reason
+        if not self.has_room:
+            return "the broker knows barnabas.remote.segments.max segments"
+        if self.quota.is_exceeded:
+            return "remote.log.manager.copy.max.bytes.per.second is exceeded"
+        return ""
+
+    def request(self, copy: WaitingCopy) -> None:
+        """Call `copy.on_admitted` when it is its turn, perhaps at once."""
+        assert copy not in self._waiting, "the copy waits already"
+        self._waiting[copy] = None
+        self._admit()
+
+    def withdraw(self, copy: WaitingCopy) -> None:
+        """Forget a waiting copy; no effect if it does not wait."""
+        self._waiting.pop(copy, None)
+
+    def release(self) -> None:
+        """End an admitted copy."""
+        assert self._running > 0, "no copy was admitted"
+        self._running -= 1
+        self._admit()
+
+    def resize(self, count: int) -> None:
+        """Change the number of copies that may run at a time."""
+        assert count > 0, count
+        self._count = count
+        self._admit()
+
+    def close(self) -> None:
+        """Admit no more copies."""
+        self._is_closed = True
+        self._waiting.clear()
+        if self._retry is not None:
+            self._retry.cancel()
+
+    def _admit(self) -> None:
+        # A copy may be released while it is admitted: the outer call goes on then.
+        if self._is_admitting or self._is_closed:
+            return
+        self._is_admitting = True
+        try:
+            while self._waiting and self._running < self._count and not self._must_wait():
+                copy = next(iter(self._waiting))
+                del self._waiting[copy]
+                self._running += 1
+                copy.on_admitted()
+        finally:
+            self._is_admitting = False
+
+    def _must_wait(self) -> bool:
+        delay_ms = self._health.pause_ms
+        if not delay_ms and not self.has_room:
+            delay_ms = _ROOM_RETRY_MS
+        elif not delay_ms and self.quota.is_exceeded:
+            delay_ms = _QUOTA_RETRY_MS
+            if self._retry is None:
+                self.quota.on_throttled(delay_ms)
+        if not delay_ms:
+            return False
+        if self._retry is None:
+            self._retry = self._wheel.add(delay_ms, self._look_again)
+        return True
+
+    def _look_again(self) -> None:
+        self._retry = None
+        self._admit()

@@ -1,0 +1,130 @@
+"""Checks that the remote tier has a segment before its local copy may be deleted.
+
+A store may report success and lose the object, or have lost it since. So each replica asks for the
+size of each copied segment once, one at a time, before local retention can delete it. With
+`barnabas.remote.verify.before.delete=false`, the events alone are trusted, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from barnabas.storage.remote.lineage import highest_remote_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.replication.partition.partition import Partition
+    from barnabas.replication.remote.store_health import StoreHealth
+    from barnabas.replication.remote.tier_dependencies import TierDependencies
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.remote.remote_storage import RemoteSegment
+    from barnabas.storage.topic_partition import TopicIdPartition
+
+_log = logging.getLogger(__name__)
+
+
+class CopyVerification:
+    """The checks of one replica, as leader or follower."""
+
+    __slots__ = (
+        "_health",
+        "_is_checking",
+        "_is_closed",
+        "_on_lost",
+        "_partition",
+        "_reported",
+        "_tier",
+        "_where",
+    )
+
+    def __init__(
+        self,
+        where: TopicIdPartition,
+        partition: Partition,
+        tier: TierDependencies,
+        health: StoreHealth,
+        on_lost: Callable[[RemoteSegment], None],
+    ) -> None:
+        """Create the checks of a replica.
+
+        Args:
+            where: the partition.
+            partition: the replica.
+            tier: the parts of the tier.
+            health: gets failures of the store.
+            on_lost: called with each segment that the store should have and does not have.
+        """
+        self._where = where
+        self._partition = partition
+        self._tier = tier
+        self._health = health
+        self._on_lost = on_lost
+        # Whether the store is being asked.
+        self._is_checking = False
+        self._is_closed = False
+        # The last segment that was reported as lost. A follower finds it in each sweep.
+        self._reported = b""
+
+    def close(self) -> None:
+        """Stop: the partition is gone or not tiered any more."""
+        self._is_closed = True
+
+    def check(self) -> None:
+        """Learn how far the log is copied, and verify the next copied segment."""
+        remote = self._tier.metadata.log_of(self._where)
+        if remote is None or not remote.count or self._is_checking or self._is_closed:
+            return
+        log = self._partition.log
+        highest, _ = highest_remote_offset(remote, log.leader_epochs, log.log_end_offset)
+        log.raise_highest_remote_offset(highest)
+        highest = log.highest_remote_offset
+        verified = log.verified_remote_offset
+        if verified >= highest:
+            return
+        offset = max(verified + 1, log.local_log_start_offset)
+        if offset > highest or not self._tier.config.barnabas_remote_verify_before_delete:
+            log.raise_verified_remote_offset(highest)
+            return
+        epoch = log.leader_epochs.epoch_for_offset(offset)
+        segment = None if epoch is None else remote.segment_at(epoch, offset)
+        if segment is None:
+            # It is being deleted, or copied again.
+            return
+        ticket = self._tier.deletes.submit(
+            partial(self._tier.storage.size_of, segment),
+            partial(self._on_size, log, segment),
+        )
+        self._is_checking = ticket is not None
+
+    def _on_size(
+        self, log: Log, segment: RemoteSegment, size: int | None, error: BaseException | None
+    ) -> None:
+        self._is_checking = False
+        if self._is_closed or log is not self._partition.log:
+            return
+        if error is not None:
+            # The sweep asks again.
+            self._health.on_failure(f"check of a segment of {segment.topic}", error)
+            return
+        if size == segment.size:
+            log.raise_verified_remote_offset(min(segment.end_offset, log.highest_remote_offset))
+            self.check()
+            return
+        if segment.id != self._reported:
+            self._reported = segment.id
+            self._report(segment, size)
+        self._on_lost(segment)
+
+    def _report(self, segment: RemoteSegment, size: int | None) -> None:
+        _log.error(
+            "The remote store has lost a segment: partition=%s base_offset=%d end_offset=%d "
+            "size=%d stored=%s; local retention keeps the records",
+            self._where.topic_partition,
+            segment.start_offset,
+            segment.end_offset,
+            segment.size,
+            "nothing" if size is None else size,
+        )
