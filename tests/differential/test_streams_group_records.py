@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Story = Callable[[StreamsMembers, str, str], None]
 
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
