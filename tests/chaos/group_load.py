@@ -21,7 +21,6 @@ from barnabas.client.errors import ClientError
 from barnabas.client.share.acknowledgements import AcknowledgeType
 from barnabas.client.topic_partition import TopicPartition
 from chaos.cluster_view import ClusterView
-from chaos.committed_offsets import committed_offsets
 from chaos.groups.share_checker import check_share_group
 from chaos.groups.share_history import ShareHistory
 from chaos.groups.share_notes import ShareNotes
@@ -37,6 +36,7 @@ from chaos.load import (
 )
 from chaos.streams_load import SETTINGS as STREAMS_SETTINGS, STREAMS_GROUP, StreamsLoad
 from chaos.verdict import Verdict
+from group_offsets import committed_offsets
 from waiting import eventually
 
 MODERN_GROUP = "chaos-modern"

@@ -19,9 +19,9 @@ from confluent_kafka import Consumer, TopicPartition
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
 from barnabas.client.producer.producer_batch import RecordMetadata
-from chaos.committed_offsets import committed_offsets
 from chaos.history import Commit, History, PartitionLog, Run, Sends, code_in, value_of
 from chaos.missing_offsets import assign_again, tells_missing_offsets, uncommitted
+from group_offsets import committed_offsets
 from waiting import PATIENCE_S, eventually
 
 PADDING = b"." * 100

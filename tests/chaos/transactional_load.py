@@ -27,7 +27,6 @@ from confluent_kafka import Consumer, TopicPartition
 
 from barnabas.client.errors import ClientError
 from barnabas.client.facade import Client
-from chaos.committed_offsets import committed_offsets
 from chaos.missing_offsets import uncommitted
 from chaos.resources import Leftovers
 from chaos.transaction_checker import UNENDED
@@ -44,6 +43,7 @@ from chaos.transactional.history import (
 from chaos.transactional.journal import JournalReader
 from chaos.transactional.watchdog import HungCallError
 from chaos.transactional.worker import Task
+from group_offsets import committed_offsets
 from waiting import PATIENCE_S, eventually
 
 INPUT_TOPIC = "moves"

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from conformance.client_program import ClientProgram, Member
 from conformance.conftest import await_leaders
+from group_offsets import find_committed
 from waiting import PATIENCE_S, eventually, eventually_equal
 
 _numbers = itertools.count(1)
@@ -171,7 +172,7 @@ def transactions(client: ClientProgram) -> None:
         }
     )
     places = [TopicPartition(topic, 0, 0), TopicPartition(topic, 1, 0)]
-    (committed, none) = reader.committed(places, PATIENCE_S)
+    (committed, none) = find_committed(reader, *places)
     assert (committed.offset, none.offset) == (10 + kept[-1], -1001)
     reader.assign(places)
     found: dict[int, list[str]] = {0: [], 1: []}
@@ -356,7 +357,7 @@ class Group:
         """Check that the committed offset of each partition is its end offset."""
         consumer = Consumer({"bootstrap.servers": self._client.bootstrap, "group.id": self.name})
         partitions = [TopicPartition(self.topic, index) for index in range(self._partitions)]
-        for found in consumer.committed(partitions, PATIENCE_S):
+        for found in find_committed(consumer, *partitions):
             _, end = consumer.get_watermark_offsets(found, PATIENCE_S)
             assert found.offset == end or (end == 0 and found.offset < 0), found
         consumer.close()

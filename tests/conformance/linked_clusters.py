@@ -11,17 +11,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.record.batch import batches
 from conformance.cli_shell import Shell
+from group_offsets import commit_offsets
 from waiting import eventually
 
 SECONDS = 60.0
 LINK = "prod"
 # The leader epoch, which a mirror replaces, lies behind base offset and length.
 _EPOCH = slice(12, 16)
-_NO_COORDINATOR = (
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-)
 
 
 def batch_bytes(directory: Path, topic: str, partition: int) -> list[bytes]:
@@ -37,19 +33,9 @@ def batch_bytes(directory: Path, topic: str, partition: int) -> list[bytes]:
 
 
 def commit_offset(bootstrap: str, group: str, topic: str, offset: int) -> None:
-    """Commit an offset of partition 0. The first commit may come before the group's coordinator."""
+    """Commit an offset of partition 0."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-
-    def is_committed() -> bool:
-        try:
-            consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-        except KafkaException as error:
-            if error.args[0].code() not in _NO_COORDINATOR:
-                raise
-            return False
-        return True
-
-    eventually(is_committed)
+    commit_offsets(consumer, TopicPartition(topic, 0, offset))
     consumer.close()
 
 

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.conftest import SECONDS, await_leaders
+from group_offsets import commit_offsets, find_committed
 from selection import nightly_unless
 from waiting import eventually
 
@@ -267,8 +268,7 @@ def test_committed_offsets_are_compacted_and_survive_a_kill(tmp_path: Path) -> N
 
         def commit(first: int, end: int) -> None:
             for offset in range(first, end):
-                where = TopicPartition("t", 0, offset)
-                assert consumer.commit(offsets=[where], asynchronous=False)[0].error is None
+                commit_offsets(consumer, TopicPartition("t", 0, offset))
 
         commit(0, 100)
         alter_topic(admin, "__consumer_offsets", AT_ONCE)
@@ -293,7 +293,7 @@ def test_committed_offsets_are_compacted_and_survive_a_kill(tmp_path: Path) -> N
         broker.kill()
         broker.start()
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
-        (committed,) = consumer.committed([TopicPartition("t", 0)], SECONDS)
+        (committed,) = find_committed(consumer, TopicPartition("t", 0))
         consumer.close()
         assert committed.offset == end - 1
         assert "__consumer_offsets 0 " in checkpoint.read_text()

@@ -21,6 +21,7 @@ from barnabas.client.group.consumer_protocol_membership import ConsumerProtocolM
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.runtime.stepper import LoopStepper
 from barnabas.testing.broker_process import BrokerProcess
+from group_offsets import committed_offsets
 from jvm.kafka_process import KafkaProcess
 from unit.client.group.scripted_host import ScriptedHost
 from waiting import PATIENCE_S
@@ -334,11 +335,7 @@ def test_members_of_librdkafka_share_a_topic_and_commit(
         for consumer in consumers:
             consumer.close()
     reader = Consumer(keys)
-    found = reader.committed(
-        [ConfluentPartition(topic, partition) for partition in range(4)], PATIENCE_S
-    )
-    reader.close()
-    assert [each.offset for each in found] == [1, 1, 1, 1]
+    assert committed_offsets(reader, topic, range(4)) == dict.fromkeys(range(4), 1)
 
 
 def test_members_survive_a_coordinator_restart(

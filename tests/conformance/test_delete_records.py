@@ -20,6 +20,7 @@ from barnabas.protocol.messages.log_offsets import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from group_offsets import commit_offsets
 
 if TYPE_CHECKING:
     from conformance.raw_client import RawClient
@@ -102,7 +103,7 @@ def test_deleting_records_of_an_internal_topic_is_refused(
     raw: RawClient, bootstrap: str, topic: str
 ) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"group-{topic}"})
-    consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    commit_offsets(consumer, TopicPartition(topic, 0, 1))
     consumer.close()
     result = delete(raw, "__consumer_offsets", 0)
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -37,6 +37,7 @@ from conformance.group_members import (
     group_bootstrap,
     kcats,
 )
+from group_offsets import commit_offsets, find_committed
 from waiting import eventually, eventually_equal
 
 __all__ = ["group_bootstrap", "kcats"]
@@ -237,11 +238,11 @@ def test_acknowledged_commits_survive_a_kill(tmp_path: Path) -> None:
         consumer.assign([TopicPartition(topic, 0)])
         for offset in range(1, 31):
             position = TopicPartition(topic, 0, offset, metadata=f"at {offset}")
-            consumer.commit(offsets=[position], asynchronous=False)
+            commit_offsets(consumer, position)
             if offset % 10 == 0:
                 broker.kill()
                 broker.start()
-                (found,) = consumer.committed([TopicPartition(topic, 0)], SECONDS)
+                (found,) = find_committed(consumer, TopicPartition(topic, 0))
                 assert (found.offset, found.metadata) == (offset, f"at {offset}")
         consumer.close()
 
@@ -302,7 +303,7 @@ def test_offsets_are_deleted_with_their_topic(
     group_admin: AdminClient, numbers: str, group: str, group_bootstrap: str
 ) -> None:
     consumer = Consumer({"bootstrap.servers": group_bootstrap, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(numbers, 0, 5)], asynchronous=False)
+    commit_offsets(consumer, TopicPartition(numbers, 0, 5))
     consumer.close()
     eventually_equal(lambda: committed(group_admin, group), {0: 5})
     group_admin.delete_topics([numbers])[numbers].result(SECONDS)

@@ -27,6 +27,7 @@ from conformance.linked_clusters import (
     read_all,
 )
 from conformance.secured_broker import SecuredBroker
+from group_offsets import find_committed
 from selection import nightly_unless
 from waiting import eventually, eventually_equal
 
@@ -319,7 +320,7 @@ def test_a_forced_promotion_names_the_groups_whose_offsets_are_missing(
     for group in ("readers", "others"):
         commit_offset(linked.source, group, topic, 7)
     other = Consumer({"bootstrap.servers": linked.target, "group.id": "others"})
-    eventually_equal(lambda: other.committed([TopicPartition(topic, 0)], SECONDS)[0].offset, 7)
+    eventually_equal(lambda: find_committed(other, TopicPartition(topic, 0))[0].offset, 7)
     done = linked.shell.run("links", "promote", LINK, "--force")
     member.close()
     other.close()

@@ -6,7 +6,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer
 
 from barnabas import Client
 from barnabas.cli.links.reversal import Clusters, NewMirrors
@@ -20,6 +20,7 @@ from conformance.linked_clusters import (
     commit_offset,
     read_all,
 )
+from group_offsets import committed_offsets
 from waiting import eventually, eventually_equal
 
 if TYPE_CHECKING:
@@ -76,9 +77,7 @@ def own_config(linked: Linked) -> str:
 
 def committed(bootstrap: str, topic: str) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
-    (found,) = consumer.committed([TopicPartition(topic, 0)], SECONDS)
-    consumer.close()
-    return found.offset
+    return committed_offsets(consumer, topic, [0]).get(0, -1001)
 
 
 def produce_error(bootstrap: str, topic: str) -> int | None:

@@ -13,8 +13,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.cli.links.mirrors import find_lags, read_table
 from barnabas.client.facade import Client
+from barnabas.metadata.configs_image import ALL_BROKERS, BROKER
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
 from barnabas.testing.broker_process import BROKER_SETTINGS, BrokerProcess
 from conformance.linked_clusters import LINK, SECONDS, Linked, commit_offset
+from conformance.raw_client import RawClient
 from loop_turns import loop_turns
 from waiting import eventually, eventually_equal
 
@@ -258,3 +266,22 @@ def test_settings_of_links_are_set_as_by_the_tools_of_kafka(linked: Linked) -> N
     assert described["source"] == "127.0.0.1:9"
     shell.ok("configs", "unset", *where, *(f"{link}.{key}" for key in pairs))
     eventually(lambda: "there is no link" in shell.run("links", "describe", "byhand").stderr)
+
+
+def test_a_request_that_replaces_all_configs_does_not_delete_links(
+    linked: Linked, topic: str
+) -> None:
+    linked.create_topic(topic)
+    linked.create_link(topic)
+    linked.produce(topic, ["record"])
+    linked.await_mirrored(topic)
+    own = AlterableConfig(name="log.cleaner.backoff.ms", value="14000")
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name=ALL_BROKERS, configs=[own])
+    raw = RawClient(linked.target)
+    response = raw.ask(AlterConfigsRequest(resources=[resource], validate_only=False), 2)
+    raw.close()
+
+    (refused,) = response.responses
+    assert refused.error_code == ErrorCode.INVALID_REQUEST
+    assert "barnabas links delete" in refused.error_message
+    assert linked.state(topic)["state"] == "active"

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from barnabas.testing.broker_process import BrokerProcess
+from group_offsets import commit_offsets
 from loop_turns import LOG_WORDS, loop_turns
 
 
@@ -34,7 +35,7 @@ def test_a_scrape_contains_the_activity_of_real_clients() -> None:
         received = 0
         while received < 100:
             received += sum(each.error() is None for each in consumer.consume(100, 5))
-        consumer.commit(offsets=[TopicPartition("t", 0, 60)], asynchronous=False)
+        commit_offsets(consumer, TopicPartition("t", 0, 60))
         assert get(broker, "/healthz") == (200, "ok\n")
         assert get(broker, "/readyz") == (200, "ok\n")
         status, text = get(broker, "/metrics")

@@ -23,6 +23,7 @@ from barnabas.runtime.forked_process import can_fork
 from barnabas.testing.barnabas_command import barnabas_command
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.node_of_brokers import NodeOfBrokers
+from group_offsets import commit_offsets
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def read(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> set[bytes]
         return len(values) >= partitions
 
     eventually(has_read, lambda: f"{values}")
-    consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    commit_offsets(consumer, TopicPartition(topic, 0, 1))
     consumer.close()
     return values
 

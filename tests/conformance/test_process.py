@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from barnabas.testing.broker_process import BrokerProcess, BrokerStartError
+from group_offsets import commit_offsets, find_committed
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -65,13 +66,13 @@ def test_acknowledged_records_and_committed_offsets_survive_the_process(
             "enable.auto.commit": False,
         }
     )
-    consumer.commit(offsets=[TopicPartition("kept", 0, 321)], asynchronous=False)
+    commit_offsets(consumer, TopicPartition("kept", 0, 321))
     port = broker_process.port
     end(broker_process)
     broker_process.start()
     assert broker_process.port == port
     assert read(broker_process, "kept", 1000) == values
-    (found,) = consumer.committed([TopicPartition("kept", 0)], WAIT_S)
+    (found,) = find_committed(consumer, TopicPartition("kept", 0))
     assert found.offset == 321
     consumer.close()
     write(broker_process, "kept", [b"more"])

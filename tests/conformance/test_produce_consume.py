@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from group_offsets import commit_offsets, find_committed
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -198,9 +199,10 @@ def test_offsets_are_committed_and_found_again(bootstrap: str, topic: str) -> No
         {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False}
     )
     consumer.assign([TopicPartition(topic, 0)])
-    assert consumer.committed([TopicPartition(topic, 0)], WAIT_S)[0].offset == -1001
-    consumer.commit(offsets=[TopicPartition(topic, 0, 7, metadata="note")], asynchronous=False)
-    (found,) = consumer.committed([TopicPartition(topic, 0)], WAIT_S)
+    (before,) = find_committed(consumer, TopicPartition(topic, 0))
+    assert before.offset == -1001
+    commit_offsets(consumer, TopicPartition(topic, 0, 7, metadata="note"))
+    (found,) = find_committed(consumer, TopicPartition(topic, 0))
     assert (found.offset, found.metadata) == (7, "note")
     consumer.close()
 

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing.broker_process import BrokerProcess
+from group_offsets import commit_offsets, find_committed
 from jvm.java import java_command
 from jvm.java_application import JavaApplication
 from jvm.kafka_process import KafkaProcess
@@ -176,16 +177,15 @@ def read_all(bootstrap: str, count: int) -> Records:
 
 def commit(bootstrap: str, offsets: dict[int, int]) -> None:
     consumer = reader(bootstrap)
-    places = [TopicPartition(TOPIC, each, offset) for each, offset in offsets.items()]
-    consumer.commit(offsets=places, asynchronous=False)
+    commit_offsets(
+        consumer, *(TopicPartition(TOPIC, each, offset) for each, offset in offsets.items())
+    )
     consumer.close()
 
 
 def committed(bootstrap: str, topic: str) -> dict[int, int]:
     consumer = reader(bootstrap)
-    places = consumer.committed(
-        [TopicPartition(topic, each) for each in range(PARTITIONS)], TIMEOUT_S
-    )
+    places = find_committed(consumer, *(TopicPartition(topic, each) for each in range(PARTITIONS)))
     consumer.close()
     return {partition_offset.partition: partition_offset.offset for partition_offset in places}
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import confluent_kafka
 
-from chaos.committed_offsets import committed_offsets
 from chaos.history import History, PartitionLog, Run, Sends, value_of
 from chaos.load import (
     QUICK,
@@ -21,6 +20,7 @@ from chaos.load import (
     read_log,
     read_values,
 )
+from group_offsets import committed_offsets
 from waiting import PATIENCE_S, eventually
 
 # How long an expected failure of a send may take.

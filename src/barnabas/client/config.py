@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from enum import Enum, auto
 from typing import Any
 
 from barnabas.client.accepted_keys import IGNORED, ONLY_VALUES, UNSUPPORTED
@@ -370,29 +371,77 @@ class ClientConfig(_WrittenKeys):
         object.__setattr__(self, "enable_idempotence", False)
 
 
+# The types of the fields, as text, by name.
+_TYPES = {each.name: str(each.type) for each in fields(ClientConfig)}
 _LEVEL_KEYS = {f"compression_{codec}_level": codec for codec in ("gzip", "lz4", "zstd")}
+
+
+class _Kind(Enum):
+    """What the client does with a key."""
+
+    FIELD = auto()
+    # The level of one codec, for `compression_level`.
+    LEVEL = auto()
+    # Accepted without an effect.
+    IGNORED = auto()
+    # Only the value that the client has anyway is accepted.
+    ONE_VALUE = auto()
+    # Refused, with a reason.
+    UNSUPPORTED = auto()
+    UNKNOWN = auto()
+
+
+def _kind_of(name: str) -> _Kind:
+    """Return what the client does with a key, by its attribute name."""
+    if name in _TYPES:
+        return _Kind.FIELD
+    if name in _LEVEL_KEYS:
+        return _Kind.LEVEL
+    if name in IGNORED:
+        return _Kind.IGNORED
+    if name in UNSUPPORTED:
+        return _Kind.UNSUPPORTED
+    return _Kind.ONE_VALUE if name in ONLY_VALUES else _Kind.UNKNOWN
 
 
 def _checked(given: Mapping[str, object]) -> dict[str, Any]:
     """Return the values by attribute name, converted and checked against their ranges."""
-    types = {each.name: str(each.type) for each in fields(ClientConfig)}
     values: dict[str, Any] = {}
     for key, value in given.items():
         name = _attribute(key)
-        codec = _LEVEL_KEYS.get(name)
-        if codec is not None:
-            # Java has one level key per codec; only that of the configured codec counts.
-            level = _coerce("compression_level", "int | None", key, value)
-            # Java's default for gzip is -1: the default of zlib.
-            is_default = codec == "gzip" and level == -1
-            chosen = str(given.get("compression_type", given.get("compression.type")))
-            if chosen == codec and not is_default:
-                values["compression_level"] = level
-        elif name in types:
-            values[name] = _coerce(name, types[name], key, value)
-        elif name not in IGNORED:
-            _check_without_field(key, name, value, types)
+        match _kind_of(name):
+            case _Kind.FIELD:
+                values[name] = _coerce(name, _TYPES[name], key, value)
+            case _Kind.LEVEL:
+                _set_level(values, given, key, value)
+            case _Kind.ONE_VALUE:
+                if str(value).lower() != ONLY_VALUES[name]:
+                    raise ClientConfigError(
+                        f"{key}={value} is not supported: only {ONLY_VALUES[name]} is"
+                    )
+            case _Kind.UNSUPPORTED:
+                raise ClientConfigError(f"{key} is not supported: {UNSUPPORTED[name]}")
+            case _Kind.UNKNOWN:
+                raise _unknown_key(key)
+            case _Kind.IGNORED:
+                pass
     return values
+
+
+def _set_level(
+    values: dict[str, Any], given: Mapping[str, object], key: str, value: object
+) -> None:
+    """Set the compression level from the key of one codec, if it is the configured codec.
+
+    Java has one level key per codec.
+    """
+    codec = _LEVEL_KEYS[_attribute(key)]
+    level = _coerce("compression_level", "int | None", key, value)
+    # Java's default for gzip is -1: the default of zlib.
+    is_default = codec == "gzip" and level == -1
+    chosen = str(given.get("compression_type", given.get("compression.type")))
+    if chosen == codec and not is_default:
+        values["compression_level"] = level
 
 
 def _attribute(key: str) -> str:
@@ -404,16 +453,6 @@ def _attribute(key: str) -> str:
 def _written(given: Mapping[str, object]) -> dict[str, str]:
     """Return the keys as the user wrote them. The constructors of clients name the servers."""
     return {_attribute(key): key for key in given if _attribute(key) != "bootstrap_servers"}
-
-
-def _check_without_field(key: str, name: str, value: object, types: Mapping[str, str]) -> None:
-    """Refuse a key that has no field, unless its value is what the client does anyway."""
-    if name in UNSUPPORTED:
-        raise ClientConfigError(f"{key} is not supported: {UNSUPPORTED[name]}")
-    if name not in ONLY_VALUES:
-        raise _unknown_key(key, types)
-    if str(value).lower() != ONLY_VALUES[name]:
-        raise ClientConfigError(f"{key}={value} is not supported: only {ONLY_VALUES[name]} is")
 
 
 def keys_with_servers(
@@ -434,8 +473,10 @@ def keys_with_servers(
 def is_known(key: str) -> bool:
     """Return whether the client has a key, with dots or underscores, or ignores it."""
     name = _attribute(key)
-    is_used = any(each.name == name for each in fields(ClientConfig)) or name in _LEVEL_KEYS
-    return is_used or name in IGNORED or name in ONLY_VALUES
+    if name.startswith("config_providers"):
+        # `parse` processes the keys of variables before the others.
+        return True
+    return _kind_of(name) not in (_Kind.UNSUPPORTED, _Kind.UNKNOWN)
 
 
 def is_secret(key: str) -> bool:
@@ -444,8 +485,8 @@ def is_secret(key: str) -> bool:
     return any(each.name == name and not each.repr for each in fields(ClientConfig))
 
 
-def _unknown_key(key: str, known: Mapping[str, str]) -> ClientConfigError:
-    close = difflib.get_close_matches(key.replace(".", "_"), list(known), n=1)
+def _unknown_key(key: str) -> ClientConfigError:
+    close = difflib.get_close_matches(key.replace(".", "_"), list(_TYPES), n=1)
     meant = close[0] if close and "_" in key else "".join(close).replace("_", ".")
     hint = f"; did you mean {meant}?" if close else ""
     return ClientConfigError(f"unknown configuration key {key}{hint}")

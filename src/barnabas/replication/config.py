@@ -216,6 +216,10 @@ class ReplicationConfig(msgspec.Struct, frozen=True):
     replica_selector_class: str | None = None
 
 
+# The first version of Fetch in which the leader detects diverging logs (KIP-595).
+_DIVERGING_SINCE = 12
+
+
 class FetcherSettings(msgspec.Struct, frozen=True):
     """Identity, protocol version and configuration of the fetchers."""
 
@@ -225,6 +229,11 @@ class FetcherSettings(msgspec.Struct, frozen=True):
     # Returns the Fetch version that all brokers of the cluster support.
     fetch_version: Callable[[], int]
     config: ReplicationConfig
+
+    @property
+    def finds_divergence(self) -> bool:
+        """Whether a fetch detects diverging logs. If not, OffsetForLeaderEpoch is sent first."""
+        return self.fetch_version() >= _DIVERGING_SINCE
 
 
 # (minimum metadata.version level, Fetch version that all brokers at this level support).

@@ -11,7 +11,6 @@ import time
 from dataclasses import replace
 
 from chaos.checker import check
-from chaos.committed_offsets import committed_offsets
 from chaos.history import History, PartitionLog
 from chaos.links.ledger import (
     LEDGER,
@@ -24,6 +23,7 @@ from chaos.links.link_stress import PARTITIONS, LinkStress, Side, await_ranges
 from chaos.load import Errors, Load, LoadOptions, OwnReading, plain_consumer, read_log
 from chaos.stress import HEAL_TIMEOUT_S, TOPIC
 from conformance.linked_clusters import read_all
+from group_offsets import committed_offsets
 from waiting import eventually
 
 # Producers of each load.

@@ -16,8 +16,8 @@ from barnabas.protocol.messages.describe_transactions import DescribeTransaction
 from barnabas.protocol.messages.metadata import FindCoordinatorRequest
 from barnabas.testing.cluster_process import ClusterProcess
 from chaos.cluster_view import ClusterView, NoAnswerError
-from chaos.committed_offsets import committed_offsets
 from chaos.load import Errors, plain_consumer
+from group_offsets import committed_offsets
 from scenario.segments import read_replica
 from scenario.transactions.ledger import Ledger, Result, Transaction, find_faults
 from scenario.transactions.load import TransactionLoad

@@ -9,7 +9,7 @@ import pytest
 
 import barnabas
 from barnabas.client.accepted_keys import IGNORED, ONLY_VALUES, UNSUPPORTED
-from barnabas.client.config import ALIASES, ClientConfig
+from barnabas.client.config import ALIASES, ClientConfig, is_known
 from barnabas.client.errors import ClientConfigError
 from barnabas.client.facade import Client
 from barnabas.client.share.share_consumer import ShareConsumer
@@ -120,6 +120,19 @@ def test_every_security_key_of_java_and_librdkafka_has_an_effect_or_a_reason() -
 @pytest.mark.parametrize("key", sorted(IGNORED))
 def test_an_ignored_key_is_accepted(key: str) -> None:
     assert parse(**{key.replace("_", "."): "x"}) == parse()
+
+
+def test_the_known_keys_are_those_that_are_accepted() -> None:
+    accepted = [
+        "group.id",
+        "sasl_username",
+        "compression.gzip.level",
+        "config.providers",
+        *IGNORED,
+        *ONLY_VALUES,
+    ]
+    assert all(map(is_known, accepted))
+    assert not any(map(is_known, ["group.idd", *UNSUPPORTED]))
 
 
 def test_the_only_supported_value_of_a_key_is_accepted() -> None:

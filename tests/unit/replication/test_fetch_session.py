@@ -102,6 +102,14 @@ def test_an_incremental_fetch_returns_only_changed_partitions(client: Client) ->
     assert context.session_id == session
 
 
+def test_a_truncation_of_the_log_is_a_change(client: Client) -> None:
+    session = client.begin(0, 1)
+    truncated = FetchResult(ErrorCode.NONE, 5, 5, 0, b"", truncations=1)
+    unchanged = [(where(0), truncated), (where(1), result())]
+    assert numbers(client.open(session, 1, []).update(unchanged)) == [0]
+    assert numbers(client.open(session, 2, []).update(unchanged)) == []
+
+
 def test_partitions_are_added_changed_and_forgotten(client: Client) -> None:
     session = client.begin(0, 1)
     context = client.open(session, 1, asked(1, 2, offset=7), (where(0),))

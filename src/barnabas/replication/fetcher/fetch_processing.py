@@ -168,7 +168,9 @@ class FetchProcessing:
         processing: _Processing,
     ) -> int:
         """Append batches, and note what changed. Return the number of bytes appended."""
-        fetched = Fetched(records, data.high_watermark, data.log_start_offset)
+        fetched = Fetched(
+            records, data.high_watermark, data.log_start_offset, data.snapshot_id.end_offset
+        )
         try:
             appended = self._local.append(key, state.fetch_offset, fetched)
         except (CorruptRecordError, InvalidRecordError) as error:

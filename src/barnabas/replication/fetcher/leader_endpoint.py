@@ -98,8 +98,6 @@ FollowerRequest: TypeAlias = FetchSessionRequest[TopicPartition, RequestedPartit
 
 # The last version of Fetch with topic names.
 _LAST_WITH_NAMES = 12
-# The first version in which the leader detects diverging logs (KIP-595).
-_DIVERGING_SINCE = 12
 _REPLICA_STATE_SINCE = 15
 # Versions of the less frequent requests. All supported leaders serve these versions.
 # ListOffsets knows a timestamp for the local log since version 8 (KIP-405), and one for the end of
@@ -135,11 +133,6 @@ class LeaderEndpoint:
         self._channel = channel
         self._settings = settings
 
-    @property
-    def finds_divergence(self) -> bool:
-        """Whether a fetch detects diverging logs. If not, OffsetForLeaderEpoch is sent first."""
-        return self._settings.fetch_version() >= _DIVERGING_SINCE
-
     def close(self) -> None:
         """Close the connection. The next request opens a new one."""
         self._channel.close()
@@ -165,7 +158,7 @@ class LeaderEndpoint:
             session_id=requested.session_id,
             session_epoch=requested.session_epoch,
             topics=_fetch_topics(
-                requested.to_send, config.replica_fetch_max_bytes, version >= _DIVERGING_SINCE
+                requested.to_send, config.replica_fetch_max_bytes, self._settings.finds_divergence
             ),
         )
         if requested.to_forget:

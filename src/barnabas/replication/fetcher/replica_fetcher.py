@@ -256,7 +256,7 @@ class ReplicaFetcher:
             has_new = True
             partition = self._local.find(key)
             epoch = self._local.latest_epoch(key)
-            needs_no_truncation = self._leader.finds_divergence and epoch is not None
+            needs_no_truncation = self._dependencies.settings.finds_divergence and epoch is not None
             phase = FetchPhase.FETCHING if needs_no_truncation else FetchPhase.TRUNCATING
             state = FetchState(initial, phase)
             if epoch is not None:

@@ -90,6 +90,8 @@ class LinkFetchers:
             place = None if mirror.problem else find(key)
             if place == mirror.place:
                 continue
+            if place is not None:
+                self._compare_after_election(mirror, place)
             mirror.place = place
             if place is None:
                 self._remove([key])
@@ -103,6 +105,17 @@ class LinkFetchers:
         self._close_unused()
         if self._replicas.has_waiting:
             self._replicas.has_waiting = any(each.is_waiting for each in self.mirrors.values())
+
+    def _compare_after_election(self, mirror: Mirror, place: SourcePlace) -> None:
+        """Compare the last batch with a new leader of the source, which may be a mirror itself.
+
+        Its earlier leader may have replaced records in one leader epoch, so that the epochs do not
+        show it. Older sources, which cannot mirror, are asked for the end of the last epoch.
+        """
+        known = mirror.source_leader_epoch
+        mirror.source_leader_epoch = place.leader_epoch
+        if known not in (None, place.leader_epoch) and self._dependencies.settings.finds_divergence:
+            mirror.compare_again()
 
     def note_responses(self) -> None:
         """Note when the sources have last responded: responses omit unchanged partitions."""

@@ -3,7 +3,7 @@
 All state of links is in the dynamic configs of all brokers, whose names Kafka does not restrict:
 
     barnabas.link.NAME.KEY             a setting of the link, or a key of the client's config
-    barnabas.link.NAME.topic.TOPIC     a mirror topic: its state, the id of its source, a reason
+    barnabas.link.NAME.topic.TOPIC     a mirror topic: state, id and origins of its source, a reason
     barnabas.link.NAME.report.BROKER   the group offsets that a broker has copied, for a promotion
     barnabas.link.NAME.acl.HASH        an access control entry that the link has added
 
@@ -65,6 +65,15 @@ LINK_SETTINGS = frozenset(
 # The value of STATE of a link whose topics the source mirrors now. The link does nothing.
 REVERSED = "reversed"
 
+# Settings with few values, and those with numbers, which may be empty for no limit.
+_CHOICES = {
+    STATE: ("active", "paused", REVERSED),
+    ACLS: ("true", "false"),
+    ON_TRUNCATION: ("stop", "follow"),
+    NEXT_ON_TRUNCATION: ("stop", "follow"),
+}
+_NUMBERS = (BYTES_PER_SECOND, GROUP_SYNC_MS)
+
 # Types of groups whose offsets are copied: those in `__consumer_offsets`. Clusters before Kafka 3.8
 # report no types.
 COPIED_TYPES = ("", "classic", "consumer")
@@ -73,6 +82,9 @@ _GROUP_SYNC_LEAST_MS = 100
 # Limits of the texts in the metadata.
 REASON_CHARACTERS_MAX = 300
 NO_TOPIC_ID = bytes(16)
+# Limits of the origins of a mirror topic, which the source reports.
+_ORIGINS_MAX = 16
+_CLUSTER_ID = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 
 
 class TruncationPolicy(StrEnum):
@@ -119,6 +131,8 @@ class MirrorTopic(msgspec.Struct, frozen=True):
     source_id: bytes = NO_TOPIC_ID
     # Why the mirror has stopped, or is in conflict, for the operator.
     reason: str = ""
+    # Ids of the clusters that the source topic is a mirror of, the nearest first. Empty for most.
+    origins: tuple[str, ...] = ()
 
     @property
     def is_read_only(self) -> bool:
@@ -150,7 +164,8 @@ class MirrorTopic(msgspec.Struct, frozen=True):
     def config_value(self) -> str:
         """The value of that config."""
         reason = " ".join(self.reason.split())[:REASON_CHARACTERS_MAX]
-        return f"{self.state} {self.source_id.hex()} {reason}".rstrip()
+        source = ":".join((self.source_id.hex(), *_known_origins(self.origins)))
+        return f"{self.state} {source} {reason}".rstrip()
 
 
 class PromotionRequest(msgspec.Struct, frozen=True):
@@ -275,6 +290,31 @@ def is_setting(config_name: str) -> bool:
     return is_named and (key in LINK_SETTINGS or _is_client_key(key))
 
 
+def link_of(config_name: str) -> str:
+    """Return the name of the link that a config belongs to."""
+    return config_name.removeprefix(LINK_PREFIX).partition(".")[0]
+
+
+def problem_of(config_name: str, value: str) -> str:
+    """Return why a config of a link cannot have a value; empty if it can.
+
+    Keys of the client, and their values, are not checked.
+    """
+    link, _, key = config_name.removeprefix(LINK_PREFIX).partition(".")
+    if not LINK_NAME.fullmatch(link) or not key:
+        return "links have no config of this name"
+    if key.startswith(_TOPIC_KEY):
+        known = [str(state) for state in MirrorState]
+        mirror = _mirror(link, key.removeprefix(_TOPIC_KEY), value)
+        return "" if value.split()[:1] == [mirror.state] else f"mirrors have a state of {known}"
+    choices = _CHOICES.get(key)
+    if choices is not None and value not in choices:
+        return f"{value!r} is not one of {', '.join(choices)}"
+    if key in _NUMBERS and value and not (value.isascii() and value.isdigit()):
+        return f"{value!r} is not a whole number"
+    return _link(link, {key: value}).problem
+
+
 def _is_client_key(key: str) -> bool:
     return key not in LINK_SETTINGS and not key.startswith((_TOPIC_KEY, _REPORT_KEY, _ACL_KEY))
 
@@ -307,11 +347,18 @@ def _mirror(link: str, topic: str, value: str) -> MirrorTopic:
     words = value.split(maxsplit=2)
     try:
         state = MirrorState(words[0])
-        source_id = bytes.fromhex(words[1]) if len(words) > 1 else NO_TOPIC_ID
+        topic_id, *origins = words[1].split(":") if len(words) > 1 else [NO_TOPIC_ID.hex()]
+        source_id = bytes.fromhex(topic_id)
     except (IndexError, ValueError):
         reason = f"the config has a value that is not a state of a mirror: {value!r}"
         return MirrorTopic(link, topic, MirrorState.STOPPED, NO_TOPIC_ID, reason)
-    return MirrorTopic(link, topic, state, source_id, words[2] if len(words) > 2 else "")
+    reason = words[2] if len(words) > 2 else ""
+    return MirrorTopic(link, topic, state, source_id, reason, _known_origins(origins))
+
+
+def _known_origins(ids: Iterable[str]) -> tuple[str, ...]:
+    """Return the ids of clusters that a mirror topic can store."""
+    return tuple(each for each in ids if _CLUSTER_ID.fullmatch(each))[:_ORIGINS_MAX]
 
 
 def _link(name: str, settings: Mapping[str, str]) -> LinkDefinition:

@@ -97,6 +97,8 @@ class Mirror:
         "search",
         "source_end",
         "source_epoch",
+        "source_leader_epoch",
+        "source_truncations",
         "verify_from",
     )
 
@@ -108,6 +110,10 @@ class Mirror:
         self.place: SourcePlace | None = None
         # The source's epoch of the last batch; None until a batch was fetched.
         self.source_epoch: int | None = None
+        # The leader epoch of the last place, and the number of truncations in the last response. If
+        # one of them changes, a source that is a mirror itself may have replaced records.
+        self.source_leader_epoch: int | None = None
+        self.source_truncations = -1
         # Base offset of the last batch while it has to be compared with the source's; -1 after the
         # comparison, or if the log is empty.
         self.verify_from = last_batch_offset(partition.log)
@@ -141,12 +147,21 @@ class Mirror:
         leader = self.partition.leader
         return self.place is None or (leader is not None and bool(leader.awaiting_truncation))
 
-    def begin_again(self) -> None:
-        """Compare the last batch before anything is appended."""
+    def compare_again(self) -> bool:
+        """Compare the last batch before anything is appended.
+
+        Returns:
+            Whether there is a batch.
+        """
         self.verify_from = last_batch_offset(self.partition.log)
         self.search, self.probes_end = None, False
-        self.source_epoch, self.source_end = None, UNKNOWN_OFFSET
         self.place = None
+        return self.verify_from >= 0
+
+    def begin_again(self) -> None:
+        """Forget what the source has told, and compare the last batch."""
+        self.compare_again()
+        self.source_epoch, self.source_end = None, UNKNOWN_OFFSET
 
     @property
     def lag(self) -> int | None:
@@ -162,6 +177,7 @@ class Mirror:
 
     def note_response(self, fetched: Fetched, now_ms: int) -> None:
         """Note the end of the source's log, after the records of the response are appended."""
+        self.source_truncations = fetched.truncations
         self.source_end = fetched.high_watermark
         self.fetched_ms = now_ms
         if self.began_ms < 0:
@@ -263,6 +279,8 @@ class MirrorReplicas(LocalReplicas):
             skipped = self._compare(mirror, fetched.records)
             if skipped < 0:
                 return _unchanged(log)
+        elif self._has_truncated(mirror, fetched):
+            return _unchanged(log)
         elif fetch_offset != log.log_end_offset:
             raise OffsetMismatchError(
                 f"{key}: fetched from {fetch_offset}, the log ends at {log.log_end_offset}"
@@ -306,6 +324,17 @@ class MirrorReplicas(LocalReplicas):
         mirror.source_end = fetched.high_watermark
         mirror.fetched_ms = self._clock.wall_ms()
         return _unchanged(mirror.partition.log)
+
+    @staticmethod
+    def _has_truncated(mirror: Mirror, fetched: Fetched) -> bool:
+        """Return whether the source has truncated its log, so that the last batch is compared.
+
+        Its log may have grown beyond the mirror since, in the same leader epoch.
+        """
+        if fetched.truncations == mirror.source_truncations:
+            return False
+        mirror.source_truncations = fetched.truncations
+        return mirror.compare_again()
 
     def _search(self, mirror: Mirror, search: DivergenceSearch, fetched: Fetched) -> FollowerAppend:
         """Process the response to a probe. Truncate the log if it was the last one."""

@@ -120,7 +120,15 @@ SessionKey: TypeAlias = tuple[bytes | str, int]
 class SessionPartition:
     """The last request and the last response for one partition."""
 
-    __slots__ = ("high_watermark", "key", "log_start_offset", "position", "requested", "where")
+    __slots__ = (
+        "high_watermark",
+        "key",
+        "log_start_offset",
+        "position",
+        "requested",
+        "truncations",
+        "where",
+    )
 
     def __init__(
         self, key: SessionKey, where: TopicIdPartition, requested: FetchPartitionData
@@ -133,6 +141,8 @@ class SessionPartition:
         # response includes the partition.
         self.high_watermark = UNKNOWN
         self.log_start_offset = UNKNOWN
+        # Number of truncations in the last response, which only mirrors get.
+        self.truncations = 0
         # Log position of the fetch offset while the partition is idle.
         self.position: LogOffsetMetadata | None = None
 
@@ -145,6 +155,7 @@ class SessionPartition:
             or result.log_start_offset != self.log_start_offset
             or result.preferred_read_replica >= 0
             or result.diverging_epoch is not None
+            or result.truncations != self.truncations
         )
 
     def note(self, result: FetchResult) -> None:
@@ -156,3 +167,4 @@ class SessionPartition:
         is_unread = result.error is not ErrorCode.NONE or result.diverging_epoch is not None
         self.high_watermark = UNKNOWN if is_unread else result.high_watermark
         self.log_start_offset = result.log_start_offset
+        self.truncations = result.truncations

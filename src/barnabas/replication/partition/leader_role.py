@@ -73,6 +73,7 @@ class LeaderRole:
         "leader_id",
         "remote_replicas",
         "sync_required_from",
+        "truncations",
     )
 
     def __init__(
@@ -102,6 +103,9 @@ class LeaderRole:
         # Broker ids of followers that have not fetched since `on_truncated`. They may have records
         # of this epoch that this log does not have any more.
         self.awaiting_truncation: set[int] = set()
+        # Number of calls of `on_truncated`. Replaced records have the same leader epoch, so mirrors
+        # of this log in other clusters compare their logs with it when the number changes.
+        self.truncations = 0
         # First offset that must be synced before it is acknowledged, for flush.messages;
         # NOTHING_TO_SYNC if there is none. Appends lower it to their first offset, `on_synced`
         # raises it.
@@ -211,6 +215,7 @@ class LeaderRole:
         have fetched, the caller appends nothing. Otherwise a follower that was offline, or that
         becomes the leader, could have other records at the same offsets of the same epoch.
         """
+        self.truncations += 1
         log = self._state.log
         end = log.log_end_offset
         self._committed_end = min(self._committed_end, log.high_watermark)

@@ -245,6 +245,9 @@ class Partition:
                 return failed_fetch(error)
             if result.diverging_epoch is not None:
                 return result
+            if params.replica_id < 0 and self.leader is not None:
+                # Consumers send no such epoch. The client is the leader of a mirror.
+                result.truncations = self.leader.truncations
         try:
             read = log.reader.read(data.fetch_offset, max_bytes, params.isolation, min_one_batch)
         except OffsetInRemoteTierError:

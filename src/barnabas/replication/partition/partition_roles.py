@@ -153,6 +153,8 @@ class Fetched(NamedTuple):
     records: memoryview | bytes
     high_watermark: int
     log_start_offset: int
+    # Number of truncations of a leader that is a mirror itself, see `LeaderRole`; -1 without any.
+    truncations: int = -1
 
 
 class FollowerAppend(NamedTuple):

@@ -59,6 +59,8 @@ class FetchResult(msgspec.Struct):
     aborted_transactions: list[AbortedTransaction] | None = None
     # Set if the follower's log diverges: the follower truncates to it.
     diverging_epoch: EpochEndOffset | None = None
+    # For mirrors in other clusters, as in `LeaderRole`; 0 for other clients.
+    truncations: int = 0
     # Broker id of the preferred replica (KIP-392). -1: read from this broker.
     preferred_read_replica: int = -1
     # Whether the follower is a replica that is being added. Its bytes are counted separately.

@@ -21,7 +21,7 @@ from barnabas.settings.key import whole_number
 from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
     from barnabas.protocol.messages.alter_configs import (
         AlterConfigsResource as LegacyResource,
@@ -125,6 +125,15 @@ class OwnChangeChecks(Protocol):
         """
         ...
 
+    def check_replacement(self, resource: str, named: Collection[str]) -> None:
+        """Raise Refusal for a request that may not delete all keys that it does not name.
+
+        Args:
+            resource: name of the broker resource; empty for all brokers.
+            named: keys in the request.
+        """
+        ...
+
     def removable(self, resource: str) -> list[str]:
         """Return the checked keys that a request removes if it replaces all keys."""
         ...
@@ -186,14 +195,11 @@ def handle_legacy_locally(
         if index in outcomes or resource.resource_type != BROKER:
             continue
         try:
-            _check_own(node_id, resource.resource_name)
-            checks.check(
-                resource.resource_name,
-                {
-                    **dict.fromkeys(checks.removable(resource.resource_name)),
-                    **{each.name: each.value for each in resource.configs},
-                },
-            )
+            name = resource.resource_name
+            _check_own(node_id, name)
+            named = {each.name: each.value for each in resource.configs}
+            checks.check_replacement(name, named)
+            checks.check(name, {**dict.fromkeys(checks.removable(name)), **named})
         except Refusal as refusal:
             # Drop the traceback, because its frame refers to this dictionary.
             outcomes[index] = refusal.with_traceback(None)

@@ -124,6 +124,8 @@ class LinkManager:
 
     def _update_links(self) -> None:
         defined = self.table.links
+        for name in self._logged.keys() - defined.keys():
+            del self._logged[name]
         for name, link in list(self.links.items()):
             if name not in defined or defined[name].client != link.definition.client:
                 del self.links[name]

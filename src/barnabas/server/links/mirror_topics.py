@@ -13,6 +13,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from barnabas.client.admin.configs import describe_configs
 from barnabas.client.admin.sender import Pause
 from barnabas.client.admin.topics import TopicState, describe_topic_partitions
@@ -175,9 +177,10 @@ class MirrorTopics:
                 new.append(self._topics[name])
             elif known is None and len(changes) < _MIRRORS_AT_ONCE:
                 changes |= self._new_conflict(link, self._topics[name])
-        own = (yield from self._mirrors_of_this_cluster()) if new else set()
+        origins = (yield from self._origins()) if new else {}
         for topic in new:
-            if topic.name in own:
+            clusters = origins.get(topic.name, ())
+            if self._cluster_id in clusters:
                 reason = "the topic of the source is a mirror of a topic of this cluster"
                 self._refuse(link, topic.name, reason)
                 known = self.table.mirrors.get(topic.name)
@@ -185,7 +188,9 @@ class MirrorTopics:
                     # The conflict has ended: the topic of this cluster was deleted.
                     changes[known.config_name] = None
                 continue
-            mirror = MirrorTopic(link.name, topic.name, MirrorState.ACTIVE, topic.topic_id)
+            mirror = MirrorTopic(
+                link.name, topic.name, MirrorState.ACTIVE, topic.topic_id, origins=clusters
+            )
             changes[mirror.config_name] = mirror.config_value
             if len(changes) >= _MIRRORS_AT_ONCE:
                 break
@@ -216,8 +221,8 @@ class MirrorTopics:
                 "Topic is not mirrored: link=%s topic=%s reason=%s", link.name, name, reason
             )
 
-    def _mirrors_of_this_cluster(self) -> Plan[set[str]]:
-        """Return the topics that the source mirrors from this cluster.
+    def _origins(self) -> Plan[dict[str, tuple[str, ...]]]:
+        """Return the clusters that the mirrors of the source come from, by topic.
 
         A source of another kind has no such configs, and one that refuses to show them is trusted.
         """
@@ -225,14 +230,12 @@ class MirrorTopics:
         found = yield from describe_configs(self._source.admin, [resource])
         entries = found[resource]
         if isinstance(entries, ClientError):
-            return set()
+            return {}
         links = read_links({entry.name: entry.value or "" for entry in entries})
         return {
-            mirror.topic
+            mirror.topic: (links.links[mirror.link].source_cluster_id, *mirror.origins)
             for mirror in links.mirrors.values()
-            if mirror.is_read_only
-            and mirror.link in links.links
-            and links.links[mirror.link].source_cluster_id == self._cluster_id
+            if mirror.is_read_only and mirror.link in links.links
         }
 
     def _stop_recreated(self, mirrors: Iterable[MirrorTopic]) -> None:
@@ -245,9 +248,7 @@ class MirrorTopics:
     def stop(self, mirror: MirrorTopic, reason: str) -> None:
         """Write to the metadata that a mirror stops."""
         _log.error("Mirror stopped: link=%s topic=%s reason=%s", mirror.link, mirror.topic, reason)
-        stopped = MirrorTopic(
-            mirror.link, mirror.topic, MirrorState.STOPPED, mirror.source_id, reason
-        )
+        stopped = replace(mirror, state=MirrorState.STOPPED, reason=reason)
         alter_configs(self._forwarding, {stopped.config_name: stopped.config_value})
 
     def _add_partitions(self, image: ClusterImage, names: Iterable[str]) -> None:

@@ -197,3 +197,14 @@ def test_promotions_and_reports_are_read_as_they_were_written() -> None:
     assert table.links["prod"].reports == {"3": report}
     assert table.links["prod"].client == read_links(CONFIGS).links["prod"].client
     assert client_key_of(report_name("prod", 3)) is None
+
+
+def test_a_mirror_of_a_mirror_is_read_with_its_origins() -> None:
+    origins = ("QdpNxGgtTRWZIrBfgrTZkg", "the-first.cluster")
+    mirror = MirrorTopic("prod", "orders", MirrorState.STOPPED, SOURCE_ID, "a: b", origins)
+    assert read_links({mirror.config_name: mirror.config_value}).mirrors["orders"] == mirror
+
+    hostile = MirrorTopic("prod", "orders", MirrorState.ACTIVE, SOURCE_ID, "", ("a b", "") * 99)
+    assert read_links({hostile.config_name: hostile.config_value}).mirrors["orders"].origins == ()
+    many = MirrorTopic("prod", "orders", MirrorState.ACTIVE, SOURCE_ID, "", ("cluster",) * 999)
+    assert len(many.config_value) < 300

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.fetch import FetchRequest, SnapshotId
 from barnabas.protocol.messages.log_offsets import ListOffsetsRequest
 from barnabas.record.batch import batches, read_header
 from barnabas.replication.partition.offset_lookup import EARLIEST
@@ -24,6 +24,8 @@ class Source:
         self.batches: list[bytes] = []
         # Offset and last epoch of the fetch session; None if it does not have the partition.
         self.wanted: tuple[int, int] | None = None
+        # Number of truncations in the leader epoch, of a source that is a mirror itself.
+        self.truncations = 0
         self.extend(*values, epoch=epoch)
 
     @property
@@ -36,6 +38,12 @@ class Source:
 
     def truncate(self, offset: int) -> None:
         self.batches = [each for each in self.batches if read_header(each).base_offset < offset]
+
+    def follow(self, offset: int, *values: bytes) -> None:
+        """Replace the records from an offset on in one leader epoch, as a mirror does."""
+        self.truncate(offset)
+        self.extend(*values)
+        self.truncations += 1
 
     def serve(self, broker: MirroringBroker, steps: int = _STEPS) -> None:
         """Answer the requests of the broker, with the time of a link's checks between them."""
@@ -69,7 +77,11 @@ class Source:
             broker.give(data(diverging=(known, ends.get(known, 0)), high_watermark=self.end))
             return
         found = [each for each in self.batches if read_header(each).last_offset >= offset]
-        broker.give(data(b"".join(found[:_BATCHES]), high_watermark=self.end))
+        count = self.truncations if epoch >= 0 and self.truncations else -1
+        content = b"".join(found[:_BATCHES])
+        broker.give(
+            data(content, high_watermark=self.end, snapshot_id=SnapshotId(end_offset=count))
+        )
 
 
 def crcs(content: bytes) -> list[tuple[int, int]]:

@@ -19,3 +19,8 @@ def test_a_diverging_epoch_is_in_the_response() -> None:
     result = results.FetchResult(ErrorCode.NONE, 5, 5, 0, b"")
     result.diverging_epoch = results.EpochEndOffset(3, 40)
     assert partition_data(0, result).diverging_epoch == EpochEndOffset(epoch=3, end_offset=40)
+
+
+def test_the_number_of_truncations_is_in_the_response_for_a_mirror() -> None:
+    result = results.FetchResult(ErrorCode.NONE, 5, 5, 0, b"", truncations=2)
+    assert partition_data(0, result).snapshot_id.end_offset == 2

@@ -29,11 +29,12 @@ from barnabas.server.configs.config_admin import (
     merge_results,
 )
 from barnabas.server.configs.dynamic_config import GRADUAL, GradualKeys
+from barnabas.server.configs.link_settings import check_link_settings, check_links_kept
 from barnabas.server.configs.tls_config import DYNAMIC_TLS_KEYS, STORE_KEYS
 from barnabas.settings.key import ConfigError, without_listener
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Collection, Generator, Mapping
 
     from barnabas.protocol.schema import Message
     from barnabas.server.cluster.cluster_view import ClusterView
@@ -129,7 +130,7 @@ def _forward(
 
 
 class BrokerLimits:
-    """The limits of gradual keys, and the checks of new key stores."""
+    """The limits of gradual keys, and the checks of new key stores and of links."""
 
     __slots__ = ("_cluster", "_dynamic", "_gradual", "_sockets")
 
@@ -149,10 +150,11 @@ class BrokerLimits:
             changes: new values by key; None for deleted keys.
 
         Raises:
-            Refusal: a gradual key changes too much, or a key store cannot be used or belongs to all
-                listeners.
+            Refusal: a gradual key changes too much, a key store cannot be used or belongs to all
+                listeners, or a setting of a link is wrong.
         """
         self._gradual.check(resource, changes)
+        check_link_settings(resource, changes)
         for name, value in changes.items():
             if value is not None and name in STORE_KEYS:
                 raise Refusal(
@@ -169,6 +171,14 @@ class BrokerLimits:
                 tls.check_change(config, given)
         except ConfigError as error:
             raise Refusal(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    def check_replacement(self, resource: str, named: Collection[str]) -> None:
+        """Check a request that deletes all keys of a broker resource that it does not name.
+
+        Raises:
+            Refusal: links would be deleted.
+        """
+        check_links_kept(self._cluster.image.configs.get(BROKER, resource), named)
 
     def removable(self, resource: str) -> list[str]:
         """Return the checked keys that a request removes if it replaces all keys."""

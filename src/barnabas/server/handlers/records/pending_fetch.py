@@ -18,6 +18,7 @@ from barnabas.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
+    SnapshotId,
 )
 from barnabas.protocol.resources import AclOperation, AclResourceType
 from barnabas.replication.partition.results import FetchResult, failed_fetch
@@ -54,6 +55,7 @@ _MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 # Value for partitions without divergence. The encoder omits the field only for this instance.
 _NO_DIVERGENCE: EpochEndOffset = EpochEndOffset.default_instance()
+_NO_SNAPSHOT: SnapshotId = SnapshotId.default_instance()
 
 
 class PendingFetch:
@@ -344,6 +346,10 @@ def partition_data(index: int, result: FetchResult) -> PartitionData:
         diverging_epoch=_NO_DIVERGENCE
         if diverging is None
         else EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset),
+        # Consumers ignore this field, which Kafka has for the metadata log only.
+        snapshot_id=SnapshotId(end_offset=result.truncations, epoch=0)
+        if result.truncations
+        else _NO_SNAPSHOT,
         aborted_transactions=None
         if aborted is None
         else [
