@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.raw_client import RawClient
-from conformance.test_log_dirs import alter
 from conformance.tiered_topics import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -34,6 +37,16 @@ TOPIC = "moved"
 RECORDS = 100
 
 
+def move(bootstrap: str, target: Path) -> None:
+    """Begin the move of partition 0 to a directory."""
+    topics = [AlterReplicaLogDirTopic(name=TOPIC, partitions=[0])]
+    directory = AlterReplicaLogDir(path=str(target), topics=topics)
+    client = RawClient(bootstrap)
+    response = client.ask(AlterReplicaLogDirsRequest(dirs=[directory]), 2)
+    client.close()
+    assert response.results[0].partitions[0].error_code == 0
+
+
 def test_a_tiered_log_moves_without_the_records_that_only_the_tier_has(tmp_path: Path) -> None:
     directories = [tmp_path / "first", tmp_path / "second"]
     paths = ",".join(map(str, directories))
@@ -47,9 +60,7 @@ def test_a_tiered_log_moves_without_the_records_that_only_the_tier_has(tmp_path:
         target = next(each for each in directories if each != source)
         local_start = await_all_copied(broker.bootstrap, TOPIC, source) + 1
         eventually_equal(lambda: local_bases(source, TOPIC), [local_start])
-        client = RawClient(broker.bootstrap)
-        assert alter(client, str(target), TOPIC, 0) == ErrorCode.NONE
-        client.close()
+        move(broker.bootstrap, target)
         eventually((target / f"{TOPIC}-0").is_dir, "the replica has not moved")
         assert local_bases(target, TOPIC) == [local_start]
         for _ in range(2):
