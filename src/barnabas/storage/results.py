@@ -115,8 +115,8 @@ class AbortedTransaction(NamedTuple):
 class ReadResult(msgspec.Struct):
     """Batches of one read, as they are in the file."""
 
-    # The last batch may be incomplete because of the byte limit. A view of the remote tier has
-    # whole batches only.
+    # The last batch may be incomplete because of the byte limit. A view is of the memory in which
+    # reads of the remote tier are kept.
     records: FileSlice | bytes | memoryview
     # The requested offset and its position.
     position: LogOffsetMetadata
