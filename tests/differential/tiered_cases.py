@@ -28,6 +28,7 @@ from differential.tiered_pair import (
     filled_topic,
     is_searched,
     offset_of,
+    restart,
     segments_in_metadata,
     stored_logs,
     topic_with_aborted_transactions,
@@ -505,6 +506,22 @@ def compare_events(scene: Scene, topic: str) -> None:
         {f"segment {number}": line for number, line in kafka.items()},
         {f"segment {number}": line for number, line in barnabas.items()},
     )
+
+
+@case(FETCH, {17}, is_nightly=True)
+def log_after_a_restart(scene: Scene) -> None:
+    topic = local_topic(scene)
+    delete_records(scene, topic, 7)
+    restart(scene, topic)
+    for timestamp in (-1, EARLIEST, EARLIEST_LOCAL):
+        scene.compare(at(topic, timestamp), LIST_OFFSETS, 11)
+    await_offset(scene, topic, LATEST_TIERED, LOCAL_START - 1)
+    scene.until(lambda side: is_searched(side, topic))
+    compare_log(scene, topic)
+    fill(scene, topic)
+    await_offset(scene, topic, EARLIEST_LOCAL, END_OFFSET + LOCAL_START)
+    compare_log(scene, topic)
+    compare_events(scene, topic)
 
 
 # Faults of the store

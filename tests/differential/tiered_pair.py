@@ -35,6 +35,8 @@ EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -4, -5
 METADATA_TOPIC = "__remote_log_metadata"
 # The directories of both stores, among the shared objects of a pair.
 _STORES = "stores"
+# A function that restarts both brokers, also there.
+_RESTART = "restart"
 TIERED = {"remote.storage.enable": "true", "internal.segment.bytes": "1000"}
 # Closed segments are deleted as soon as they are in the tier.
 SMALL_LOCAL = {**TIERED, "local.retention.bytes": "1"}
@@ -60,10 +62,24 @@ def started_tiered_pair(directory: Path) -> Iterator[Pair]:
         kafka.await_ready()
         with warmed_up_pair(kafka.bootstrap, barnabas.bootstrap) as made:
             made.shared_objects[_STORES] = kafka.store, directory / "store"
+            made.shared_objects[_RESTART] = partial(_restart, kafka, barnabas)
             yield made
     finally:
         kafka.close()
         barnabas.close()
+
+
+def _restart(*processes: TieredKafka | BrokerProcess) -> None:
+    for process in processes:
+        process.restart()
+
+
+def restart(scene: Scene, topic: str) -> None:
+    """Restart both brokers, and wait until they serve a topic again."""
+    scene.pair.shared_objects[_RESTART]()
+    for side in scene.pair.sides():
+        side.close_all()
+    scene.await_leaders(topic, 1)
 
 
 class Prepared(NamedTuple):

@@ -20,10 +20,10 @@ from simulation.tiered_world import (
 from unit.server.process.wiped_disk import wipe
 
 # What `make check` plays of the seeds.
-CHOSEN = {1, 2, 3, 4}
+CHOSEN = {2}
 
 
-@pytest.mark.parametrize("seed", nightly_unless(CHOSEN.__contains__, range(1, 41)))
+@pytest.mark.parametrize("seed", nightly_unless(CHOSEN.__contains__, range(1, 25)))
 def test_nothing_is_lost_under_faults(seed: int) -> None:
     counts = run(seed)
     assert counts["records read from the tier"] > 0, counts

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from barnabas.controller.result import Refusal
+from barnabas.metadata.configs_image import TOPIC
+from barnabas.protocol.errors import ErrorCode
 from barnabas.settings.key import ConfigError
 from barnabas.storage.config import (
     CLEANUP_POLICY,
@@ -20,6 +23,7 @@ from barnabas.storage.remote_keys import SYSTEM_ENABLE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.metadata.image import ClusterImage
     from barnabas.storage.config import LogConfig
 
 _UNLIMITED = -1
@@ -106,6 +110,21 @@ def check_tier_stays(before: Mapping[str, str], after: Mapping[str, str | None])
             " delete the topic"
         )
         raise ConfigError(REMOTE_STORAGE_ENABLE, "false", words)
+
+
+def check_metadata_is_unused(image: ClusterImage) -> None:
+    """Check that no topic needs the topic with the metadata of remote segments.
+
+    Raises:
+        Refusal: a topic has a remote tier. Without the metadata, its records could not be read.
+    """
+    for name, configs in image.configs.of_type(TOPIC).items():
+        if has_remote_tier(configs):
+            words = (
+                f"the topic {name} has {REMOTE_STORAGE_ENABLE}=true, and its records could not be"
+                " read any more. Delete all topics with a remote tier first"
+            )
+            raise Refusal(ErrorCode.POLICY_VIOLATION, words)
 
 
 def _retentions(config: LogConfig) -> tuple[tuple[str, int, int], ...]:

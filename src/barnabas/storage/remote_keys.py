@@ -22,6 +22,9 @@ from barnabas.settings.key import (
 if TYPE_CHECKING:
     from barnabas.settings.key import ConfigValue, Range
 
+# The topic with the metadata of remote segments.
+REMOTE_LOG_TOPIC = "__remote_log_metadata"
+
 SYSTEM_ENABLE = "remote.log.storage.system.enable"
 STORAGE = "barnabas.remote.storage"
 METADATA_LISTENER = "remote.log.metadata.manager.listener.name"

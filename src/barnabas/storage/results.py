@@ -115,8 +115,8 @@ class AbortedTransaction(NamedTuple):
 class ReadResult(msgspec.Struct):
     """Batches of one read, as they are in the file."""
 
-    # The last batch may be incomplete because of the byte limit. A view of the remote tier has whole
-    # batches only.
+    # The last batch may be incomplete because of the byte limit. A view is of the memory in which
+    # reads of the remote tier are kept.
     records: FileSlice | bytes | memoryview
     # The requested offset and its position.
     position: LogOffsetMetadata
@@ -124,3 +124,8 @@ class ReadResult(msgspec.Struct):
     first_batch_incomplete: bool = False
     # The aborted transactions that overlap the records; None unless TXN_COMMITTED.
     aborted_transactions: list[AbortedTransaction] | None = None
+
+    def content(self) -> bytes:
+        """Return the records; those of a file are read."""
+        records = self.records
+        return bytes(records) if isinstance(records, bytes | memoryview) else records.read()

@@ -12,7 +12,7 @@ from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest
 from barnabas.protocol.messages.log_offsets import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from barnabas.protocol.records.nodes import FeatureLevelRecord
 from barnabas.protocol.records.topics import RemoveTopicRecord
-from barnabas.replication.fetcher.fetch_states import FetchPhase
+from barnabas.replication.fetcher.fetch_states import USUAL_ERRORS_MAX, FetchPhase
 from barnabas.replication.partition.offset_lookup import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD
 from barnabas.replication.remote.auxiliary_state import TIMEOUT_MS
 from barnabas.sim.disk import DiskFault
@@ -453,6 +453,18 @@ def test_a_leader_that_does_not_know_its_tier_yet_is_asked_again(skipping) -> No
     assert next_fetch(skipping).fetch_offset == 0
     answer_moved(skipping)
     assert asked_timestamp(skipping)[0] == EARLIEST_PENDING_UPLOAD
+
+
+def test_a_leader_whose_records_are_all_in_the_tier_is_asked_for_its_local_log(skipping) -> None:
+    """Kafka's leaders have no offset that is not in the tier then, perhaps for long."""
+    for _ in range(USUAL_ERRORS_MAX):
+        answer_moved(skipping)
+        assert asked_timestamp(skipping)[0] == EARLIEST_PENDING_UPLOAD
+        skipping.leader.give_offset(PARTITION, -1)
+        skipping.run_for(BACKOFF_MS)
+        next_fetch(skipping)
+    start_behind_tier(skipping)
+    assert skipping.offsets() == (0, 3, 3)
 
 
 def test_a_replica_with_records_continues_at_the_leaders_local_log(skipping) -> None:

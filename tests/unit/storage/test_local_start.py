@@ -273,9 +273,11 @@ def test_lost_epochs_do_not_raise_the_log_start_at_any_later_start() -> None:
         assert bench.log.leader_epochs.entries == [(1, 4), (2, 6)]
         assert bench.log.lacks_epochs
         bench.disk.kill()
-    bench.open()
-    bench.log.leader_epochs.restore_start(epochs)
-    assert bench.log.leader_epochs.entries == epochs
+    bench.open(log_start_offset=1)
+    bench.log.restore_epochs(epochs)
+    assert bench.log.leader_epochs.entries == [(0, 1), *epochs[1:]]
+    assert not bench.log.lacks_epochs
+    bench.kill_and_reopen(log_start_offset=1)
     assert not bench.log.lacks_epochs
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.controller.partitions.new_partitions import NewPartitions
+from barnabas.controller.remote_rules import check_metadata_is_unused
 from barnabas.controller.result import ControllerResult, Refusal
 from barnabas.controller.topic_names import METADATA_TOPIC, colliding, problem_of
 from barnabas.metadata.configs_image import TOPIC
@@ -28,6 +29,7 @@ from barnabas.protocol.records.topics import (
     TopicRecord,
 )
 from barnabas.protocol.schema import ZERO_UUID
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC, SYSTEM_ENABLE
 from barnabas.waiting.steps import count_gradually, gradually
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class TopicControl:
         # Number of partitions of a topic that is created without a number.
         self._partitions_default = config.broker.integer("num.partitions")
         self._config = config
+        self._is_tier_enabled = config.broker.boolean(SYSTEM_ENABLE)
         self._configs = configs
         self._placer = placer
         self._rng = rng
@@ -220,6 +223,8 @@ class TopicControl:
             yield
             try:
                 topic = _topic_or_raise(found)
+                if topic.name == REMOTE_LOG_TOPIC and self._is_tier_enabled:
+                    check_metadata_is_unused(view.image)
                 view.take_mutations(len(topic.partitions))
             except Refusal as refusal:
                 results.append(_not_deleted(wanted, refusal))

@@ -148,8 +148,7 @@ class Loader:
 
     def _read(self) -> bytes:
         result = self._log.reader.read(self._offset, _READ_BYTES, FetchIsolation.LOG_END, True)
-        records = result.records
-        return records if isinstance(records, bytes) else records.read()
+        return result.content()
 
     def _replay_batch(self, content: bytes, position: int, header: BatchHeader) -> Steps:
         """Replay one batch. Yield after each 1000th record."""

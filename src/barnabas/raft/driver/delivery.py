@@ -69,8 +69,7 @@ class CommitQueue:
         result = self._log.reader.read(
             self.next_offset, _READ_BYTES_MAX, FetchIsolation.HIGH_WATERMARK, True
         )
-        records = result.records
-        content = records if isinstance(records, bytes) else records.read()
+        content = result.content()
         batches = [
             batch
             for batch in decode_metadata_batches(content)

@@ -125,9 +125,8 @@ def replay_log(log: Log, history: VoterHistory) -> None:
     """Apply the control records of the whole log, committed or not."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        records = log.reader.read(offset, _READ_BYTES_MAX, FetchIsolation.LOG_END, True).records
-        content = records if isinstance(records, bytes) else records.read()
-        offset = replay_control_batches(content, history)
+        read = log.reader.read(offset, _READ_BYTES_MAX, FetchIsolation.LOG_END, True)
+        offset = replay_control_batches(read.content(), history)
 
 
 class MetadataLogView:

@@ -122,7 +122,10 @@ class TieredPartitions:
                 unread = LoadProblem("the metadata of its segments is not read yet", is_usual=True)
                 self._report(key, state, unread)
             else:
-                skips_all = self._settings.skips_all(partition.log)
+                # A leader without such an offset does not know its tier yet, or has copied all
+                # records. The latter may last, so the replica then copies the local log.
+                has_tried = state.errors_in_a_row >= USUAL_ERRORS_MAX
+                skips_all = not has_tried and self._settings.skips_all(partition.log)
                 timestamp = EARLIEST_PENDING_UPLOAD if skips_all else EARLIEST_LOCAL
                 queries.setdefault(timestamp, {})[key] = state.current_leader_epoch
         for timestamp, partitions in queries.items():

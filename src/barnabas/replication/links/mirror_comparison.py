@@ -36,8 +36,7 @@ def local_header(log: Log, offset: int) -> BatchHeader | None:
     """Read the header of the batch that contains `offset`, or of the next one; None without one."""
     try:
         read = log.reader.read(offset, HEADER_SIZE, FetchIsolation.LOG_END, min_one_batch=False)
-        records = read.records
-        data = records if isinstance(records, bytes) else records.read()
+        data = read.content()
         return read_header(data) if len(data) >= HEADER_SIZE else None
     except (StorageError, CorruptBatchError):
         return None

@@ -81,13 +81,12 @@ def _earliest_pending_upload(log: Log) -> ListOffsetResult:
     if not log.config.is_remote:
         return ListOffsetResult()
     start = log.log_start_offset
-    if log.highest_remote_offset >= 0:
-        return _at(log, max(log.highest_remote_offset + 1, start))
-    if log.local_log_start_offset > start or log.log_end_offset == start:
-        # After a start, this broker does not know yet how far the tier reaches. An empty log has
-        # no such offset in Kafka either.
+    if log.highest_remote_offset < 0 and log.local_log_start_offset > start:
+        # After a start, this broker does not know yet how far the tier reaches.
         return ListOffsetResult()
-    return _at(log, start)
+    first = max(log.highest_remote_offset + 1, start)
+    # As in Kafka, the log end is no such offset: there is no record yet.
+    return _at(log, first) if first < log.log_end_offset else ListOffsetResult()
 
 
 def offsets_before(

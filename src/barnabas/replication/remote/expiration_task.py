@@ -176,7 +176,7 @@ class ExpirationTask:
         first = epochs.first_offset
         end = log.log_end_offset if first is None else first
         known = None if first is None else epochs.epoch_for_offset(first)
-        epochs.restore_start(find_epochs(remote, end, known))
+        log.restore_epochs(find_epochs(remote, end, known))
         if log.lacks_epochs:
             first = epochs.first_offset
             self._raise_log_start(log.log_end_offset if first is None else first)

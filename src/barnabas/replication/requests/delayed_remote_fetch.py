@@ -241,7 +241,9 @@ class DelayedRemoteFetch(DelayedOperation):
             raise
         except Exception:  # noqa: BLE001 - the first results are valid too
             _log.exception("Unexpected error in a fetch from the remote tier")
-        self._on_done(self._results)
+        # The connection may keep this operation. The views of ranges must not stay with it.
+        results, self._results = self._results, []
+        self._on_done(results)
 
     def _read_local(self) -> None:
         """Read again what is to be sent from files, because a segment may have left meanwhile."""
@@ -260,7 +262,7 @@ class DelayedRemoteFetch(DelayedOperation):
             self._results[index] = result
 
     def on_cancel(self) -> None:
-        """Cancel the loads. Those that have started fill the cache for the next fetch."""
+        """Cancel the loads. Those that run fill the memory for the next fetch."""
         self._unstarted.clear()
         for parts in self._parts.values():
             for part in parts:

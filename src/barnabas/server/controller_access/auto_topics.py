@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.storage.remote_keys import SYSTEM_ENABLE
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC, SYSTEM_ENABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,8 +29,6 @@ _log = logging.getLogger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 SHARE_GROUP_TOPIC = "__share_group_state"
-# Not an internal topic: clients may delete it, as in Kafka.
-REMOTE_LOG_TOPIC = "__remote_log_metadata"
 # Topics that are created even if auto.create.topics.enable is false.
 _INTERNAL = frozenset({OFFSETS_TOPIC, TRANSACTION_TOPIC, SHARE_GROUP_TOPIC})
 _TIMEOUT_MS = 30_000

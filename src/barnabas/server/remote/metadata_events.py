@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A record above this size is no event of a segment: it would have 2,000 leader epochs. To decode and
-# apply it takes 10 ms.
+# A record above this size is no event of a segment: it would have 2,000 leader epochs. It takes
+# 10 ms to decode and apply.
 EVENT_BYTES_MAX = 32 << 10
 # Work of a step, in bytes of events. An event has 100 bytes, and costs 20 us if it is replayed and
 # 5 us if its partition is not on this broker. Each record counts at least `_RECORD_COST`.

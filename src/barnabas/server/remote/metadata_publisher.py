@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.record.builder import BatchBuilder
-from barnabas.server.controller_access.auto_topics import REMOTE_LOG_TOPIC
 from barnabas.server.peers.peer_queues import TIMEOUT_MS, Backoff, PeerQueues, PeerSettings
 from barnabas.server.peers.produce_requests import PRODUCE_VERSION, errors_of, produce_request
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from barnabas.protocol.messages.log_offsets import (
 from barnabas.record.record import CorruptBatchError
 from barnabas.replication.partition.fetch_params import CONSUMER_REPLICA_ID
 from barnabas.replication.partition.offset_lookup import EARLIEST, LATEST
-from barnabas.server.controller_access.auto_topics import REMOTE_LOG_TOPIC
 from barnabas.server.peers.peer_queues import TIMEOUT_MS, raise_later
 from barnabas.server.remote.metadata_events import EventSink, SkippedRecords, replay
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

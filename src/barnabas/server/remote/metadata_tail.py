@@ -16,10 +16,10 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.server.controller_access.auto_topics import REMOTE_LOG_TOPIC
 from barnabas.server.remote.metadata_events import PartitionKey
 from barnabas.server.remote.metadata_reader import MetadataReader, ReaderSettings
 from barnabas.storage.remote.segment_states import RemoteLog
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC
 from barnabas.storage.topic_partition import TopicIdPartition
 from barnabas.waiting.steps import run_in_slices
 

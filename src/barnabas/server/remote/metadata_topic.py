@@ -15,10 +15,10 @@ from barnabas.client.producer.partitioner import partition_for_key
 from barnabas.network.reconnect_backoff import exponential_ms
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_frame import encode_metadata_record
-from barnabas.server.controller_access.auto_topics import REMOTE_LOG_TOPIC
 from barnabas.server.remote.metadata_events import EVENT_BYTES_MAX
 from barnabas.server.remote.metadata_publisher import MetadataPublisher
 from barnabas.server.remote.metadata_tail import MetadataTail
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

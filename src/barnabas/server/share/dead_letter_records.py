@@ -326,7 +326,7 @@ class SourceRecords:
         return False
 
 
-def _batches(records: FileSlice | bytes) -> Batches:
+def _batches(records: FileSlice | bytes | memoryview) -> Batches:
     """Yield the whole batches of a read."""
     if isinstance(records, FileSlice):
         end = records.position + records.length
@@ -338,5 +338,5 @@ def _batches(records: FileSlice | bytes) -> Batches:
         header = made_header(HEADER.unpack_from(records, position))
         if header.size > len(records) - position:
             return
-        yield header, records[position : position + header.size]
+        yield header, bytes(records[position : position + header.size])
         position += header.size

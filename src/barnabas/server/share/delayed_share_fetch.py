@@ -299,7 +299,8 @@ class DelayedShareFetch(DelayedOperation):
         """Acquire the records that were read; after a timeout, those that can be read now."""
         results = {where: ShareFetchResult(error) for where, error in self.errors.items()}
         try:
-            read = self._read
+            # The connection may keep this fetch, but not the records.
+            read, self._read = self._read, None
             if read is None:
                 read = self._read_acquirable(self._partitions, self._options.params.max_bytes)
             self._acquire(read, results, Allowed(self._options.records_max))

@@ -265,6 +265,16 @@ class Log:
         """
         return self.offsets.raise_verified_remote_offset(offset)
 
+    def restore_epochs(self, entries: Sequence[EpochEntry]) -> None:
+        """Add epochs of the first records, which the tier knows, to a log that lacks them.
+
+        Args:
+            entries: ascending epochs; those that contradict the known ones are ignored.
+        """
+        with self._guard:
+            self.leader_epochs.restore_start(entries)
+            self.leader_epochs.truncate_from_start(self.log_start_offset)
+
     # -- truncation --------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:

@@ -10,13 +10,10 @@ truncated or deleted in between.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from barnabas.record.batch import NO_TIMESTAMP
-from barnabas.record.columns import record_slices, uncompressed
-from barnabas.record.compression import DECOMPRESSED_BYTES_MAX, decompressed_bytes_max
-from barnabas.record.record import CorruptBatchError, DecompressedTooLargeError
+from barnabas.record.record import CorruptBatchError
 from barnabas.storage.errors import (
     CorruptRecordError,
     DamagedLogError,
@@ -26,13 +23,13 @@ from barnabas.storage.errors import (
 )
 from barnabas.storage.results import AbortedTransaction, FetchIsolation, ReadResult
 from barnabas.storage.segment.batch_scan import describe_end, valid_batches, whole_headers
+from barnabas.storage.segment.record_search import find_record
 from barnabas.storage.topic_partition import LOG_SUFFIX
-from barnabas.waiting.steps import OffLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from barnabas.record.batch import BatchHeader, Buffer
+    from barnabas.record.batch import BatchHeader
     from barnabas.record.compiled import CompiledRecord
     from barnabas.storage.log.local_log import LocalLog
     from barnabas.storage.log.log_offsets import LogOffsets
@@ -41,6 +38,7 @@ if TYPE_CHECKING:
     from barnabas.storage.segment.segment import Segment
     from barnabas.storage.segment.segments import Segments
     from barnabas.storage.segment.transaction_index import AbortedEntry
+    from barnabas.waiting.steps import OffLoop
 
     # Timestamp, offset, leader epoch.
     Found: TypeAlias = tuple[int, int, int]
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
 HEADERS_PER_STEP = 500
 # Time indexes examined per step: some milliseconds.
 SEGMENTS_PER_STEP = 100
-# Maximum bytes decompressed on the loop.
-_INLINE_BYTES = 1 << 20
 
 
 def find_by_timestamp(segments: Segments, timestamp: int, log_start_offset: int) -> Search:
@@ -180,27 +176,9 @@ def _through_batch(
     """Return the first record of a batch for which `is_last` returns True, or None."""
     batch = segment.file.read_at(header.size, position)
     try:
-        whole = yield from _uncompressed(batch, header)
-        seen = 0
-        for part in record_slices(whole, header):
-            for record in part:
-                if is_last(record):
-                    return record
-            seen += len(part)
-            if seen < header.record_count:
-                yield None
+        return (yield from find_record(batch, header, is_last))
     except CorruptBatchError as error:
         raise CorruptRecordError(f"{segment!r} at {position}: {error}") from error
-    return None
-
-
-def _uncompressed(batch: bytes, header: BatchHeader) -> Generator[OffLoop | None, Any, Buffer]:
-    try:
-        return uncompressed(batch, 0, header, _INLINE_BYTES)
-    except DecompressedTooLargeError:
-        bytes_max = decompressed_bytes_max(header.compression, len(batch), DECOMPRESSED_BYTES_MAX)
-    whole: Buffer = yield OffLoop(partial(uncompressed, batch, 0, header), bytes_max, len)
-    return whole
 
 
 def _check_unchanged(segments: Segments, segment: Segment, end: int) -> None:

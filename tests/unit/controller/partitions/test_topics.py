@@ -16,6 +16,7 @@ from barnabas.protocol.messages.topics import (
 )
 from barnabas.protocol.records.topics import PartitionRecord
 from barnabas.protocol.schema import ZERO_UUID
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC, SYSTEM_ENABLE
 from steps import counted, finish
 from unit.controller.parts import applied, creation, kinds, new_topic, topics_of, view_of
 from unit.metadata.clusters import (
@@ -293,6 +294,25 @@ def test_deletion_can_be_disabled() -> None:
     control = topics_of(delete__topic__enable="false")
     (answer,) = finish(control.delete(view_of(image), deletion("a"))).response.responses
     assert answer.error_code == ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def test_the_metadata_of_remote_segments_is_kept_while_a_topic_is_tiered() -> None:
+    tiered = config(TOPIC, "a", "remote.storage.enable", "true")
+    untiered = config(TOPIC, "a", "remote.storage.enable", "false")
+    topics = (topic("a", 1), partition(1), topic(REMOTE_LOG_TOPIC, 2), partition(2))
+    request = deletion(REMOTE_LOG_TOPIC)
+
+    def delete(*records: object, **keys: str) -> tuple[int, str | None]:
+        image = three_brokers(*topics, *records)
+        (answer,) = finish(topics_of(**keys).delete(view_of(image), request)).response.responses
+        return answer.error_code, answer.error_message
+
+    enabled = {SYSTEM_ENABLE.replace(".", "__"): "true"}
+    code, message = delete(tiered, **enabled)
+    assert code == ErrorCode.POLICY_VIOLATION
+    assert "the topic a has remote.storage.enable=true" in (message or "")
+    assert delete(untiered, **enabled)[0] == ErrorCode.NONE
+    assert delete(tiered)[0] == ErrorCode.NONE
 
 
 def test_the_steps_of_a_request_grow_with_its_partitions() -> None:

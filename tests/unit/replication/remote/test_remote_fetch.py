@@ -350,3 +350,14 @@ def test_fetches_that_wait_for_the_tier_are_completed_before_the_broker_stops(
 def test_a_committed_read_names_no_transactions_if_there_are_none(broker: TieredBroker) -> None:
     [result] = Fetches(broker).fetch((0, 2), isolation=FetchIsolation.TXN_COMMITTED)
     assert result.aborted_transactions == []
+
+
+def test_a_completed_fetch_keeps_no_memory(broker: TieredBroker) -> None:
+    fetches = Fetches(broker)
+    operation = fetches.start((0, 2))
+    broker.world.run_for(MAX_WAIT_MS)
+    assert operation.is_completed
+    segment = broker.remote.segments()[2]
+    assert broker.reads._reader.ranges.find(segment.id, 0, 1).is_lent
+    fetches.results.clear()
+    assert not broker.reads._reader.ranges.find(segment.id, 0, 1).is_lent

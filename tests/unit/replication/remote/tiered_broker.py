@@ -149,7 +149,11 @@ class TieredBroker(ReplicaSet):
         self.config = RemoteLogConfig() if config is None else config
         self.copy_bytes_per_second = copy_bytes_per_second
         self.store: SimRemoteStorage | None = None
-        log_config = {"segment_bytes": 150, "is_remote": True, "index_interval_bytes": 0} | log_config
+        log_config = {
+            "segment_bytes": 150,
+            "is_remote": True,
+            "index_interval_bytes": 0,
+        } | log_config
         super().__init__(replicas, **log_config)
         self.manager.start()
 

@@ -6,7 +6,7 @@ import pytest
 
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.server.controller_access import auto_topics
-from barnabas.server.controller_access.auto_topics import REMOTE_LOG_TOPIC
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC
 from unit.server.simulated_broker import SimulatedBroker
 
 

@@ -25,7 +25,6 @@ from barnabas.protocol.messages.log_offsets import (
 )
 from barnabas.record.columns import iter_records
 from barnabas.runtime.executor import InlineExecutor
-from barnabas.server.controller_access.auto_topics import REMOTE_LOG_TOPIC
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.peers.latest_offsets import LatestOffsets
 from barnabas.server.peers.markers import NetworkMarkerSender
@@ -39,6 +38,7 @@ from barnabas.server.share.dead_letter_writer import (
 from barnabas.server.share.persister import Persister
 from barnabas.sim.world import sim_runtime
 from barnabas.storage.remote.segment_states import Applied
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC
 from barnabas.storage.topic_partition import TopicIdPartition, TopicPartition
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from barnabas.protocol.record_frame import encode_metadata_record
-from barnabas.server.controller_access.auto_topics import REMOTE_LOG_TOPIC
 from barnabas.server.peers.own_broker_channel import AnyBrokerChannels
 from barnabas.server.remote.metadata_topic import RemoteMetadataTopic
 from barnabas.storage.remote.config import MetadataTopicConfig
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC
 from barnabas.storage.topic_partition import TopicIdPartition
 from unit.server.simulated_broker import SimulatedBroker
 from unit.storage.remote.remote_log_stories import WHERE, name_of, start, update

@@ -22,11 +22,11 @@ from barnabas.protocol.messages.log_offsets import (
 )
 from barnabas.record.builder import BatchBuilder
 from barnabas.runtime.executor import InlineExecutor
-from barnabas.server.controller_access.auto_topics import REMOTE_LOG_TOPIC
 from barnabas.server.conversion.conversion_queue import ConversionQueue
 from barnabas.server.peers.peer_queues import PeerDependencies
 from barnabas.server.remote.metadata_reader import MetadataReader, ReaderSettings
 from barnabas.sim.world import sim_runtime
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC
 from unit.server.remote.metadata_broker import copied
 from unit.storage.remote.remote_log_stories import name_of
 

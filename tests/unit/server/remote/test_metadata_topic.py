@@ -16,10 +16,10 @@ from barnabas.protocol.records.remote_log import (
     RemoteLogSegmentMetadataSnapshotRecord,
     RemotePartitionDeleteMetadataRecord,
 )
-from barnabas.server.controller_access.auto_topics import REMOTE_LOG_TOPIC
 from barnabas.server.remote.metadata_events import EVENT_BYTES_MAX
 from barnabas.storage.remote.config import MetadataTopicConfig
 from barnabas.storage.remote.segment_states import Applied
+from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC
 from barnabas.storage.topic_partition import TopicIdPartition
 from unit.server.remote.metadata_broker import (
     GZIP,
