@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from itertools import chain, pairwise
-from operator import itemgetter
+from heapq import merge
+from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -120,26 +121,36 @@ class RemoteLog:
 
         It takes 2 us per segment; `iterate` is for callers that work in slices.
         """
-        return list(self.iterate(epoch))
+        found = list(self.iterate(epoch))
+        if epoch is None:
+            found.sort(key=attrgetter("start_offset", "id"))
+        return found
 
     def iterate(self, epoch: int | None = None) -> Iterator[RemoteSegment]:
-        """Yield the segments like `segments`.
+        """Yield the segments of an epoch by start offset, or all segments in any order.
 
         Events may be applied meanwhile: new segments are not yielded, nor deleted ones.
         """
-        packed = self._packed
         ids: Iterable[bytes]
         if epoch is None:
-            ids = packed
+            ids = list(self._packed)
         else:
             of_epoch = self._epochs.get(epoch)
-            ids = () if of_epoch is None else of_epoch.all_ids()
-        # Packed segments sort by their start offsets.
-        pairs = sorted([(packed[each], each) for each in ids])
-        for segment_id in map(itemgetter(1), pairs):
+            ids = () if of_epoch is None else self._ordered(of_epoch)
+        for segment_id in ids:
             segment = self.segment(segment_id)
             if segment is not None:
                 yield segment
+
+    def _ordered(self, of_epoch: _EpochSegments) -> Iterator[bytes]:
+        """Yield the ids of an epoch's copies by start offset; the first ones cost little."""
+        # Packed segments sort by their start offsets. A deleted one may come at any place.
+        packed = self._packed
+
+        def order(segment_id: bytes) -> bytes:
+            return packed.get(segment_id, b"")
+
+        return merge(of_epoch.referenced(), sorted(of_epoch.unreferenced, key=order), key=order)
 
     def highest_offset(self, epoch: int) -> int | None:
         """Return the highest offset of an epoch that was ever copied; None if there is none."""
@@ -289,9 +300,9 @@ class _EpochSegments:
                 del self._transactional[marked]
         self.unreferenced.add(segment_id)
 
-    def all_ids(self) -> Iterator[bytes]:
-        """Return the ids of all copies."""
-        return chain(self._ids, self.unreferenced)
+    def referenced(self) -> list[bytes]:
+        """Return the ids of the referenced copies, by start offset."""
+        return self._ids.copy()
 
 
 # Segments as bytes: the fixed fields, the leader epochs, and the custom metadata to the end.
