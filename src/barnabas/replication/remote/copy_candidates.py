@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from barnabas.storage.remote.remote_storage import RemoteSegment
     from barnabas.storage.remote.segment_states import RemoteLog
 
+# Local segments that are looked at in one call.
+_SCANNED_AT_ONCE = 200
+
 
 class CopyCandidates:
     """The segments of one partition that are not copied yet, or whose copies were lost."""
@@ -35,6 +38,7 @@ class CopyCandidates:
         "_on_stable",
         "_stable_needed",
         "_tier",
+        "_unscanned",
     )
 
     def __init__(
@@ -59,8 +63,10 @@ class CopyCandidates:
         self._deletions = deletions
         self._high_watermarks = high_watermarks
         self._on_stable = on_stable
-        # Start offsets of copies that the store has lost, ascending. They are copied again.
+        # First offsets that the store has lost of copies, ascending. They are copied again.
         self._lost: list[int] = []
+        # Where the next look for gaps in the tier begins.
+        self._unscanned = 0
         # The last stable offset that the next closed segment needs, while this object listens.
         self._stable_needed = 0
         self._is_listening = False
@@ -76,10 +82,11 @@ class CopyCandidates:
             # The usual case of an idle partition in a sweep.
             return None
         stable = log.last_stable_offset
+        highest, _ = highest_remote_offset(remote, log.leader_epochs, log.log_end_offset)
+        self._scan(log, remote, highest)
         lost = self._next_lost(log, remote, stable)
         if lost is not None:
             return lost
-        highest, _ = highest_remote_offset(remote, log.leader_epochs, log.log_end_offset)
         log.raise_highest_remote_offset(highest)
         first = max(highest + 1, log.log_start_offset)
         if first >= log.segments.active.base_offset:
@@ -92,9 +99,7 @@ class CopyCandidates:
 
     def add_lost(self, segment: RemoteSegment) -> None:
         """Make a segment a candidate again: the store has lost its copy, which is deleted now."""
-        if segment.start_offset not in self._lost:
-            self._lost.append(segment.start_offset)
-            self._lost.sort()
+        self._add_lost(segment.start_offset)
 
     def close(self) -> None:
         """Stop to listen to the high watermark."""
@@ -113,6 +118,29 @@ class CopyCandidates:
         sizes.copy_lag_bytes = max(0, log.local_size_above(copied) - log.segments.active.size)
         sizes.copy_lag_segments = max(0, log.local_count_above(copied) - 1)
 
+    def _add_lost(self, offset: int) -> None:
+        if offset not in self._lost:
+            self._lost.append(offset)
+            self._lost.sort()
+
+    def _scan(self, log: Log, remote: RemoteLog, highest: int) -> None:
+        """Find local segments that the tier should have and lacks, a few with each call.
+
+        They are above the verified copies. A lost copy may be deleted without another one: by a
+        former leader, or because the event of its deletion came late.
+        """
+        at = max(self._unscanned, log.local_log_start_offset, log.verified_remote_offset + 1)
+        for _ in range(_SCANNED_AT_ONCE):
+            following = log.segments.higher(at)
+            if at > highest or following is None:
+                # The next call begins again.
+                self._unscanned = 0
+                return
+            gap = _first_gap(log, remote, range(at, min(following.base_offset, highest + 1)))
+            if gap is not None:
+                self._add_lost(gap)
+            self._unscanned = at = following.base_offset
+
     def _next_lost(self, log: Log, remote: RemoteLog, stable: int) -> CopyableSegment | None:
         """Return a segment whose copy was lost, and whose records are still here."""
         while self._lost:
@@ -120,9 +148,9 @@ class CopyCandidates:
             epoch = log.leader_epochs.epoch_for_offset(start)
             known = None if epoch is None else remote.segment_at(epoch, start)
             if known is None and start >= log.local_log_start_offset:
+                # Without a candidate, the last stable offset is still below.
                 candidates = log.copyable_segments(start, stable, 1)
-                if candidates:
-                    return candidates[0]
+                return candidates[0] if candidates else None
             if known is not None and self._deletions.is_deleting(known.id):
                 # The event of its deletion is on the way.
                 return None
@@ -156,3 +184,15 @@ class CopyCandidates:
             self.close()
             # In another turn: the caller serves a request.
             self._tier.wheel.add(0, self._on_stable)
+
+
+def _first_gap(log: Log, remote: RemoteLog, offsets: range) -> int | None:
+    """Return the first of the offsets that no finished copy has; None if all have one."""
+    at = offsets.start
+    while at < offsets.stop:
+        epoch = log.leader_epochs.epoch_for_offset(at)
+        segment = None if epoch is None else remote.segment_at(epoch, at)
+        if segment is None:
+            return at
+        at = segment.end_offset + 1
+    return None

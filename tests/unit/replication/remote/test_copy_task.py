@@ -94,6 +94,21 @@ def test_a_new_leader_continues_behind_the_last_copy() -> None:
     assert broker.remote.segments()[-1].leader_epochs == ((broker.partition.leader_epoch, 3),)
 
 
+def test_what_a_former_leader_has_not_copied_is_copied() -> None:
+    """It may have dropped a copy that the store had lost, and ended then."""
+    broker = TieredBroker()
+    broker.metadata.is_ready = False
+    broker.fill(5)
+    broker.wait()
+    broker.metadata.add(WHERE, broker.foreign_segment(2, 2))
+    broker.metadata.become_ready()
+    broker.sweep()
+    assert broker.segments()[:2] == [(0, 0), (1, 1)]
+    # The store has no segment at 2 either: it is lost, and copied by the next sweep.
+    broker.sweep()
+    assert broker.segments() == [(0, 0), (1, 1), (2, 2), (3, 3)]
+
+
 @pytest.mark.parametrize(
     ("lag", "is_copied"),
     [
