@@ -165,10 +165,7 @@ class LogLoader:
         start = max(self._log_start(end), 0 if self._config.is_remote else first)
         if not self._epochs_are_whole and segments.size:
             self._report_epochs()
-            # Recovery has read the epochs of all segments.
-            self._epochs.replace(
-                self._epochs.entries if self._is_replayed else _epochs_in(segments)
-            )
+            self._epochs.replace(_epochs_in(segments))
         self._report_lost_records(segments, end)
         # This precedes `forget_from`: if all segments were deleted, the epochs still have the log
         # start.
