@@ -23,6 +23,20 @@ from typing import TYPE_CHECKING
 from barnabas.network.connection_limits import ConnectionStatistics
 from barnabas.network.framed_protocol import LENGTH_BYTES, FramedHandler
 from barnabas.network.network_error import foreign_client
+from barnabas.network.pause_reasons import (
+    CLOSING,
+    DEFERRED,
+    HELD,
+    IN_FLIGHT,
+    LARGE,
+    MEMORY,
+    MUTED,
+    ORDER,
+    THROTTLED,
+    UNWRITABLE,
+    WAITING,
+    WORKING,
+)
 from barnabas.network.request_order import (
     API_KEY_BYTES,
     DeferredFrames,
@@ -47,29 +61,8 @@ _log = logging.getLogger(__name__)
 # Share of a turn for the requests of one connection. The last request may exceed it.
 SHARE_MS = 2.0
 
-# Reasons to pause reading; they may combine. Plain integers, since `&` of an enum costs 300 ns per
-# request.
-_IN_FLIGHT = 1
-_HELD = 2
-_UNWRITABLE = 4
-_MUTED = 8
-_CLOSING = 16
-_THROTTLED = 32
-# Deferred requests are not processed yet.
-_DEFERRED = 64
-# A request takes several turns, and later requests may depend on it.
-_WORKING = 128
-# The budget for partially received requests is used up.
-_MEMORY = 256
-# The limit on large requests without a response is reached.
-_LARGE = 512
-# The next request waits for the response to an earlier one.
-_ORDER = 1024
 # A request above this size is a large request.
 _LARGE_BYTES = 64 * 1024
-# Pauses because of pending requests, during which the connection does not notice the peer's end of
-# stream.
-_WAITING = _IN_FLIGHT | _HELD | _WORKING | _LARGE | _ORDER
 # Interval of checks whether the peer of such a connection is still there.
 _PEER_CHECK_MS = 1_000.0
 
@@ -163,7 +156,7 @@ class Connection(FramedHandler):
         self._throttle_timer: Cancellable | None = None
         # Whether the peer has closed the connection, while deferred requests are still processed.
         self._is_peer_gone = False
-        # Timer of the next check of the peer, while a reason of _WAITING applies.
+        # Timer of the next check of the peer, while a reason of WAITING applies.
         self._peer_check: Cancellable | None = None
         self._throttled_until_ms = 0.0
         # Arrival time of the current or last request.
@@ -191,7 +184,7 @@ class Connection(FramedHandler):
         slot = ResponseSlot(self)
         self._slots.append(slot)
         if len(self._slots) >= self._limits.in_flight_max:
-            self._pause(_IN_FLIGHT)
+            self._pause(IN_FLIGHT)
         return slot
 
     def limit_frames(self, frame_bytes_max: int) -> None:
@@ -204,41 +197,41 @@ class Connection(FramedHandler):
 
     def close(self) -> None:
         """Accept no more requests, and close after all accepted requests have their responses."""
-        self._pause(_CLOSING)
+        self._pause(CLOSING)
         self._maybe_close()
 
     def mute(self) -> None:
         """Stop reading until `unmute`, for example during authentication."""
-        self._pause(_MUTED)
+        self._pause(MUTED)
 
     def unmute(self) -> None:
         """Continue reading."""
-        self._resume(_MUTED)
+        self._resume(MUTED)
 
     def begin_work(self) -> None:
         """Accept no further request until `end_work`: the current request takes several turns."""
         self._works += 1
-        self._pause(_WORKING)
+        self._pause(WORKING)
 
     def end_work(self) -> None:
         """Undo one `begin_work`. After the last one, accept requests again."""
         assert self._works > 0, "end_work without begin_work"
         self._works -= 1
         if not self._works:
-            self._resume(_WORKING)
+            self._resume(WORKING)
 
     def throttle(self, duration_ms: float) -> None:
         """Stop reading for this duration, since the client exceeds its quota (KIP-219)."""
         until_ms = self._clock.monotonic_ms() + duration_ms
         self._throttled_until_ms = max(self._throttled_until_ms, until_ms)
         if self._throttle_timer is None:
-            self._pause(_THROTTLED)
+            self._pause(THROTTLED)
             self._throttle_timer = self._timer.call_later(duration_ms, self._maybe_end_throttle)
 
     @property
     def is_throttled(self) -> bool:
         """Whether the quota currently delays the client."""
-        return bool(self._paused & _THROTTLED)
+        return bool(self._paused & THROTTLED)
 
     @property
     def read_ms(self) -> float:
@@ -278,7 +271,7 @@ class Connection(FramedHandler):
             return
         now_ms = self._clock.monotonic_ms()
         if now_ms > self._share_ends_ms:
-            self._pause(_DEFERRED)
+            self._pause(DEFERRED)
             self._keep_for_later(frame)
             self._schedule_deferred()
             return
@@ -326,11 +319,11 @@ class Connection(FramedHandler):
 
     def await_frame_memory(self) -> None:
         """Stop reading until the budget has room for the request."""
-        self._pause(_MEMORY)
+        self._pause(MEMORY)
 
     def resume_frame(self) -> None:
         """Continue reading, since the budget has room again."""
-        self._resume(_MEMORY)
+        self._resume(MEMORY)
 
     def drop_frame(self, reason: str) -> None:
         """Close the connection, whose partially received request blocks other connections."""
@@ -340,9 +333,9 @@ class Connection(FramedHandler):
     def on_writable_changed(self, writable: bool) -> None:
         """Stop reading while the peer does not read its responses."""
         if writable:
-            self._resume(_UNWRITABLE)
+            self._resume(UNWRITABLE)
         else:
-            self._pause(_UNWRITABLE)
+            self._pause(UNWRITABLE)
 
     def on_lost(self, error: Exception | None) -> None:
         """Drop unsent responses, cancel pending operations and notify the owner."""
@@ -375,27 +368,16 @@ class Connection(FramedHandler):
         self._output.extend(chunks)
         if slots and slots[0].has_response:
             self._release_held()
-        if not slots and not (self._receiving and self._has_more):
-            # No other response of this turn can be added: send this one before the remaining work
-            # of the turn.
-            is_sent = self.flush()
-            if not is_sent and times is not None:
-                self._send_times.unwritten.append(times)
-            if self._send_times.unwritten:
-                self._note_written(is_sent)
-        else:
-            if times is not None:
-                self._send_times.unwritten.append(times)
-            if not self._receiving:
-                self.flush_later()
+        if times is not None:
+            self._send_times.unwritten.append(times)
+        if not self._receiving and slots:
+            self.flush_later()
+        elif not (slots or (self._receiving and (self._splitter.has_more or self._deferred))):
+            # No other response of this turn can be added: send it before the turn's other work.
+            self.flush_collected()
         if self._paused:
             self._maybe_resume()
             self._maybe_close()
-
-    @property
-    def _has_more(self) -> bool:
-        """Whether more requests of this read, or deferred ones, follow."""
-        return self._splitter.has_more or self._deferred is not None
 
     def _hold(
         self, slot: ResponseSlot, chunks: Sequence[Chunk], times: ResponseTimes | None
@@ -406,7 +388,7 @@ class Connection(FramedHandler):
         slot.times = times
         self._held_bytes += sum(map(len, chunks))
         if self._held_bytes > self._limits.held_bytes_max:
-            self._pause(_HELD)
+            self._pause(HELD)
 
     def _release_held(self) -> None:
         """Add the held responses whose predecessors are sent to the output."""
@@ -439,15 +421,15 @@ class Connection(FramedHandler):
             self._send_times.count(self.bytes_out - self._stream.buffered_bytes)
 
     def _maybe_resume(self) -> None:
-        if self._paused & _IN_FLIGHT and len(self._slots) <= self._limits.in_flight_max // 2:
-            self._resume(_IN_FLIGHT)
-        if self._paused & _HELD and self._held_bytes <= self._limits.held_bytes_max // 2:
-            self._resume(_HELD)
-        if self._paused & _LARGE and self._large_bytes <= self._limits.waiting_bytes_max // 2:
-            self._resume(_LARGE)
-        if self._paused & _ORDER and not self._slots:
+        if self._paused & IN_FLIGHT and len(self._slots) <= self._limits.in_flight_max // 2:
+            self._resume(IN_FLIGHT)
+        if self._paused & HELD and self._held_bytes <= self._limits.held_bytes_max // 2:
+            self._resume(HELD)
+        if self._paused & LARGE and self._large_bytes <= self._limits.waiting_bytes_max // 2:
+            self._resume(LARGE)
+        if self._paused & ORDER and not self._slots:
             self._turn_ms = self._clock.monotonic_ms()
-            self._resume(_ORDER)
+            self._resume(ORDER)
 
     def _abandon_pending(self) -> None:
         """Cancel the pending operations, whose responses are not needed."""
@@ -470,7 +452,7 @@ class Connection(FramedHandler):
             self._abandon_pending()
         if not self._slots:
             return False
-        self._pause(_ORDER)
+        self._pause(ORDER)
         return True
 
     def _note_pending(self, frame: memoryview) -> None:
@@ -481,10 +463,10 @@ class Connection(FramedHandler):
             self._large[self._slots[-1]] = size
             self._large_bytes += size
             if self._large_bytes > self._limits.waiting_bytes_max:
-                self._pause(_LARGE)
+                self._pause(LARGE)
 
     def _maybe_close(self) -> None:
-        if self._paused & _CLOSING and not self._slots and self._stream is not None:
+        if self._paused & CLOSING and not self._slots and self._stream is not None:
             self.flush_collected()
             self._stream.close()
 
@@ -493,7 +475,7 @@ class Connection(FramedHandler):
         self._paused |= reason
         if was_reading and self._stream is not None:
             self._stream.pause_reading()
-        if reason & _WAITING and self._peer_check is None:
+        if reason & WAITING and self._peer_check is None:
             self._peer_check = self._timer.call_later(_PEER_CHECK_MS, self._check_peer)
 
     def _check_peer(self) -> None:
@@ -503,7 +485,7 @@ class Connection(FramedHandler):
         for no response. After that the stream reports the end.
         """
         self._peer_check = None
-        if not self._paused & _WAITING or self._stream is None:
+        if not self._paused & WAITING or self._stream is None:
             return
         if not self._stream.has_peer_ended:
             self._peer_check = self._timer.call_later(_PEER_CHECK_MS, self._check_peer)
@@ -519,12 +501,12 @@ class Connection(FramedHandler):
         if not self._paused & reason:
             return
         self._paused &= ~reason
-        if self._paused == _DEFERRED:
+        if self._paused == DEFERRED:
             # In a separate turn, since the caller may be processing a request.
             self._schedule_deferred()
         elif not self._paused and self._stream is not None:
             self._stream.resume_reading()
-            if reason != _MEMORY:
+            if reason != MEMORY:
                 self._report_memory()
 
     def _report_memory(self) -> None:
@@ -538,12 +520,12 @@ class Connection(FramedHandler):
             self._frame_budget.hold(self, held_bytes, may_wait=not self._paused)
 
     def _keep_for_later(self, frame: memoryview) -> None:
-        if self._paused & _CLOSING:
+        if self._paused & CLOSING:
             return
         deferred = self._deferred
         if deferred is None:
             deferred = self._deferred = DeferredFrames()
-        self._paused |= _DEFERRED
+        self._paused |= DEFERRED
         received_ms = self._share_ends_ms - SHARE_MS
         if received_ms == inf:
             received_ms = self._clock.monotonic_ms()
@@ -556,27 +538,23 @@ class Connection(FramedHandler):
             self._timer.call_soon(self._process_deferred)
 
     def _process_deferred(self) -> None:
-        """Process deferred requests until the share is used up or the connection pauses again.
-
-        As after a read, work of several requests is collected, and their responses leave together.
-        """
+        """Process deferred requests like those of a read: work and responses are collected."""
         self._is_processing_scheduled = False
         self._receiving = True
         try:
             self._process_share()
         finally:
-            if self.is_pipelined:
-                self.is_pipelined = False
-                self.do_collected()
+            self.is_pipelined = False
+            self.do_collected()
             self._share_ends_ms = inf
             self._receiving = False
         if self._output and self.is_open:
             self.flush_collected()
 
     def _process_share(self) -> None:
-        """Process deferred requests for the share of a turn."""
+        """Process deferred requests until the share is used up or the connection pauses again."""
         share_ends_ms = self._clock.monotonic_ms() + SHARE_MS
-        while self._paused == _DEFERRED and self.is_open:
+        while self._paused == DEFERRED and self.is_open:
             deferred = self._deferred
             assert deferred is not None, "a pause for deferred requests without one"
             if self._clock.monotonic_ms() > share_ends_ms:
@@ -587,7 +565,7 @@ class Connection(FramedHandler):
             frame, received_ms = deferred.take()
             if deferred.is_empty:
                 self._deferred = None
-                self._resume(_DEFERRED)
+                self._resume(DEFERRED)
             elif not self.is_pipelined:
                 self.is_pipelined = True
                 # The local time of collected requests begins when the first one may be processed.
@@ -617,4 +595,4 @@ class Connection(FramedHandler):
             self._throttle_timer = self._timer.call_later(left_ms, self._maybe_end_throttle)
         else:
             self._throttle_timer = None
-            self._resume(_THROTTLED)
+            self._resume(THROTTLED)
