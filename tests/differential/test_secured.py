@@ -75,13 +75,13 @@ def pair(
 def test_a_valid_request_gets_the_same_response_for_all_permissions(
     api: ApiKey, name: str, make: Make, pair: Pair, pytestconfig: pytest.Config
 ) -> None:
-    """`make nightly` sends the first and the last version from all hosts, and all versions."""
+    """`make check` sends the last version; `make nightly` all, two of them from all hosts."""
     found: dict[str, list[int]] = {}
     versions = pair.versions(api)
     edges = {versions[0], versions[-1]}
     is_nightly = pytestconfig.option.nightly
     hosts = HOSTS if is_nightly else CHECK_HOSTS
-    for version in versions if is_nightly else sorted(edges):
+    for version in versions if is_nightly else versions[-1:]:
         for host in hosts if version in edges else FEW_HOSTS:
 
             def compare(scene: SecuredScene) -> None:
