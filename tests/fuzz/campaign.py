@@ -56,12 +56,20 @@ SETTINGS = {
     "transaction.two.phase.commit.enable": "true",
     "errors.deadletterqueue.auto.create.topics.enable": "true",
     "delegation.token.secret.key": "secret",
+    "remote.log.storage.system.enable": "true",
+    "follower.fetch.last.tiered.offset.enable": "true",
+    "remote.log.manager.task.interval.ms": "1000",
 }
 # Topics of the pool whose records the broker has to decode.
 TOPIC_CONFIGS = {
     "fuzz-0": {"cleanup.policy": "compact"},
     "fuzz-1": {"message.timestamp.type": "LogAppendTime"},
-    "fuzz-2": {"compression.type": "gzip"},
+    "fuzz-2": {
+        "compression.type": "gzip",
+        "remote.storage.enable": "true",
+        "internal.segment.bytes": "10000",
+        "local.retention.bytes": "1",
+    },
     "fuzz-3": {"compression.type": "zstd", "cleanup.policy": "compact"},
     "fuzz-4": {"message.timestamp.before.max.ms": "3600000"},
     # The topic of the very large requests.
@@ -174,7 +182,9 @@ def run(
         directory: directory of the broker; None: a temporary directory.
         restart_s: seconds between two kills of the broker.
     """
-    with AttackedBroker(directory, SETTINGS) as broker:
+    attacked = AttackedBroker(directory, SETTINGS)
+    attacked.settings["barnabas.remote.storage"] = f"file://{attacked.directory.resolve()}/tier"
+    with attacked as broker:
         _make_topics(broker.bootstrap)
         watched = Watched(broker)
         polite = start_polite(broker.bootstrap)
