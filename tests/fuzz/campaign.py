@@ -84,6 +84,10 @@ POLITE_SECONDS = 240
 class AttackedBroker(BrokerProcess):
     """A broker without standard input: its first file or socket could get the descriptor 0."""
 
+    def __init__(self, directory: Path | None) -> None:
+        super().__init__(directory, SETTINGS)
+        self.settings["barnabas.remote.storage"] = f"file://{self.directory.resolve()}/tier"
+
     def _command(self) -> list[str]:
         return ["sh", "-c", 'exec "$@" <&-', "sh", *super()._command()]
 
@@ -182,9 +186,7 @@ def run(
         directory: directory of the broker; None: a temporary directory.
         restart_s: seconds between two kills of the broker.
     """
-    attacked = AttackedBroker(directory, SETTINGS)
-    attacked.settings["barnabas.remote.storage"] = f"file://{attacked.directory.resolve()}/tier"
-    with attacked as broker:
+    with AttackedBroker(directory) as broker:
         _make_topics(broker.bootstrap)
         watched = Watched(broker)
         polite = start_polite(broker.bootstrap)
