@@ -29,9 +29,11 @@ from barnabas.network.pause_reasons import (
     HELD,
     IN_FLIGHT,
     LARGE,
+    LARGE_BYTES,
     MEMORY,
     MUTED,
     ORDER,
+    PEER_CHECK_MS,
     THROTTLED,
     UNWRITABLE,
     WAITING,
@@ -55,16 +57,10 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.sockets import Chunk, Stream
 
-
 _log = logging.getLogger(__name__)
 
 # Share of a turn for the requests of one connection. The last request may exceed it.
 SHARE_MS = 2.0
-
-# A request above this size is a large request.
-_LARGE_BYTES = 64 * 1024
-# Interval of checks whether the peer of such a connection is still there.
-_PEER_CHECK_MS = 1_000.0
 
 
 class Connection(FramedHandler):
@@ -286,7 +282,7 @@ class Connection(FramedHandler):
                 self._share_ends_ms = now_ms + SHARE_MS
                 self.is_pipelined = True
         self.on_request(self, frame)
-        if self._slots and (len(self._slots) == 1 or len(frame) > _LARGE_BYTES):
+        if self._slots and (len(self._slots) == 1 or len(frame) > LARGE_BYTES):
             self._note_pending(frame)
 
     def on_malformed(self, error: ProtocolError) -> None:
@@ -307,7 +303,7 @@ class Connection(FramedHandler):
 
     def on_frame_memory(self, held_bytes: int) -> None:
         """Update the budget. Leave a large request in the kernel until its turn comes."""
-        if held_bytes > _LARGE_BYTES and self._slots and not self._paused:
+        if held_bytes > LARGE_BYTES and self._slots and not self._paused:
             start = self._splitter.unfinished_start(LENGTH_BYTES + API_KEY_BYTES)
             self._must_wait(group_of(start[LENGTH_BYTES:]))
         self._report_memory()
@@ -368,13 +364,18 @@ class Connection(FramedHandler):
         self._output.extend(chunks)
         if slots and slots[0].has_response:
             self._release_held()
-        if times is not None:
-            self._send_times.unwritten.append(times)
-        if not self._receiving and slots:
-            self.flush_later()
-        elif not (slots or (self._receiving and (self._splitter.has_more or self._deferred))):
+        if slots or (self._receiving and (self._splitter.has_more or self._deferred)):
+            if times is not None:
+                self._send_times.unwritten.append(times)
+            if not self._receiving:
+                self.flush_later()
+        else:
             # No other response of this turn can be added: send it before the turn's other work.
-            self.flush_collected()
+            is_sent = self.flush()
+            if times is not None and not is_sent:
+                self._send_times.unwritten.append(times)
+            if self._send_times.unwritten:
+                self._note_written(is_sent)
         if self._paused:
             self._maybe_resume()
             self._maybe_close()
@@ -459,7 +460,7 @@ class Connection(FramedHandler):
         """Remember the group of a request without a response. Pause at the limit of large ones."""
         self._group = group_of(frame)
         size = len(frame)
-        if size > _LARGE_BYTES and not self._slots[-1].has_response:
+        if size > LARGE_BYTES and not self._slots[-1].has_response:
             self._large[self._slots[-1]] = size
             self._large_bytes += size
             if self._large_bytes > self._limits.waiting_bytes_max:
@@ -476,7 +477,7 @@ class Connection(FramedHandler):
         if was_reading and self._stream is not None:
             self._stream.pause_reading()
         if reason & WAITING and self._peer_check is None:
-            self._peer_check = self._timer.call_later(_PEER_CHECK_MS, self._check_peer)
+            self._peer_check = self._timer.call_later(PEER_CHECK_MS, self._check_peer)
 
     def _check_peer(self) -> None:
         """Find out whether the peer has closed, which a paused stream does not report.
@@ -488,7 +489,7 @@ class Connection(FramedHandler):
         if not self._paused & WAITING or self._stream is None:
             return
         if not self._stream.has_peer_ended:
-            self._peer_check = self._timer.call_later(_PEER_CHECK_MS, self._check_peer)
+            self._peer_check = self._timer.call_later(PEER_CHECK_MS, self._check_peer)
         elif self._deferred is None:
             self.abort()
         else:

@@ -25,8 +25,12 @@ WORKING = 128
 MEMORY = 256
 # The limit on large requests without a response is reached.
 LARGE = 512
+# A request above this size is a large request.
+LARGE_BYTES = 64 * 1024
 # The next request waits for the response to an earlier one.
 ORDER = 1024
 # Pauses because of pending requests, during which the connection does not notice the peer's end of
 # stream.
 WAITING = IN_FLIGHT | HELD | WORKING | LARGE | ORDER
+# Interval of checks whether the peer of such a connection is still there.
+PEER_CHECK_MS = 1_000.0
