@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from barnabas.record.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader
 from barnabas.record.compiled import UNREADABLE, compiled_reader
 from barnabas.record.record import CorruptBatchError, read_varint
-from barnabas.record.record_runs import RECORDS_MAX, largest_of_runs, largest_of_shape
+from barnabas.record.record_runs import RECORDS_MAX, RECORDS_MIN, largest_of_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,9 +38,6 @@ AT_ONCE_BYTES = 64 << 10
 SLICE_RECORDS = 500
 # Headers of a record, at most: as many as AT_ONCE_BYTES can contain.
 HEADERS_MAX = AT_ONCE_BYTES // 2
-
-# Minimum number of records in a batch whose shape may be known.
-_SHAPE_COUNT_MIN = 8
 
 _offset_of = attrgetter("offset")
 _timestamp_of = attrgetter("timestamp")
@@ -61,12 +58,8 @@ def largest_timestamp(batch: memoryview, header: BatchHeader) -> int | None:
     count = header.record_count
     if count > AT_ONCE_RECORDS:
         return None
-    if count >= _SHAPE_COUNT_MIN:
-        largest = (
-            largest_of_shape(batch, header)
-            if len(batch) <= AT_ONCE_BYTES
-            else largest_of_runs(batch, header, [])
-        )
+    if count >= RECORDS_MIN:
+        largest = largest_of_runs(batch, header)
         if largest is not None:
             return largest
     reader = compiled_reader()

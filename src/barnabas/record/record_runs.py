@@ -19,14 +19,13 @@ from barnabas.record.record import varint
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-# Maximum number of records of a batch whose runs are searched. It is librdkafka's default maximum
-# of a batch.
-RECORDS_MAX = 10_000
+# Numbers of records of a batch whose runs are searched. The maximum is librdkafka's default one.
+RECORDS_MIN, RECORDS_MAX = 8, 10_000
 # Runs are searched in batches with this number of records, because each run costs a few
 # microseconds. In smaller ones, they are searched when the size of the batch is seen again.
 _COUNT_MIN = 48
-# Maximum number of records of a shape, because it keeps some bytes for each of them.
-_SHAPE_RECORDS_MAX = 1_000
+# Maximum bytes and records of a batch with a shape, which keeps some bytes for each record.
+_SHAPE_BYTES_MAX, _SHAPE_RECORDS_MAX = 64 << 10, 1_000
 # Minimum records of a run, except for the last one.
 _RUN_MIN = 32
 # Bytes or records that are compared column by column before the next ones.
@@ -76,8 +75,16 @@ def _shape_of(_count: int, _size: int, _start: bytes) -> _Shape:
     return _Shape()
 
 
-def largest_of_shape(batch: memoryview, header: BatchHeader) -> int | None:
-    """Return the largest timestamp of a batch with a known shape, or of long runs."""
+def largest_of_runs(batch: memoryview, header: BatchHeader) -> int | None:
+    """Return the largest timestamp of records that form long runs; None if they do not.
+
+    Args:
+        batch: an uncompressed batch.
+        header: its header, with `RECORDS_MIN` to `RECORDS_MAX` records.
+    """
+    if len(batch) > _SHAPE_BYTES_MAX:
+        found = _find_runs(batch, header)
+        return None if found is None else found[0]
     # The first record from its length to the length of its key.
     start = bytes(batch[HEADER_SIZE : HEADER_SIZE + _START_BYTES])
     if start and start[0] < 0x80:
@@ -86,23 +93,21 @@ def largest_of_shape(batch: memoryview, header: BatchHeader) -> int | None:
     delta = shape.largest_delta(batch)
     if delta is not None:
         return header.base_timestamp + delta
-    if header.record_count < _COUNT_MIN and not shape.is_known:
-        shape.is_known = True
+    was_known, shape.is_known = shape.is_known, True
+    if not was_known and header.record_count < _COUNT_MIN:
         return None
-    runs: list[_Run] = []
-    largest = largest_of_runs(batch, header, runs)
-    if largest is not None:
-        if shape.is_known:
-            shape.learn(runs)
-        shape.is_known = True
+    found = _find_runs(batch, header)
+    if found is None:
+        return None
+    largest, runs = found
+    if was_known:
+        shape.learn(runs)
     return largest
 
 
-def largest_of_runs(batch: memoryview, header: BatchHeader, runs: list[_Run]) -> int | None:
-    """Return the largest timestamp of records that form long runs; None if they do not.
-
-    The runs are added to `runs`.
-    """
+def _find_runs(batch: memoryview, header: BatchHeader) -> tuple[int, list[_Run]] | None:
+    """Return the largest timestamp of records that form long runs, and the runs; None without."""
+    runs: list[_Run] = []
     position, count, index, largest = HEADER_SIZE, header.record_count, 0, 0
     while index < count:
         left = count - index
@@ -117,7 +122,7 @@ def largest_of_runs(batch: memoryview, header: BatchHeader, runs: list[_Run]) ->
         largest = max(largest, delta >> 1)
         index += length
         position += length * frame.size
-    return header.base_timestamp + largest if position == len(batch) else None
+    return (header.base_timestamp + largest, runs) if position == len(batch) else None
 
 
 class _Shape:
