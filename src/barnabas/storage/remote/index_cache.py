@@ -16,13 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
-from barnabas.storage.remote.load_queue import Load
+from barnabas.storage.remote.load_queue import Load, Waiters, queue_full, storage_error
 from barnabas.storage.remote.loaded_indexes import LoadedIndexes
-from barnabas.storage.remote.remote_storage import (
-    RemoteDamagedError,
-    RemoteStorageError,
-    RemoteUnavailableError,
-)
+from barnabas.storage.remote.remote_storage import RemoteDamagedError
 from barnabas.storage.topic_partition import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 
 if TYPE_CHECKING:
@@ -31,7 +27,11 @@ if TYPE_CHECKING:
     from barnabas.runtime.clock import Cancellable, Clock, Timer
     from barnabas.runtime.disk import Disk
     from barnabas.storage.remote.load_queue import LoadQueue
-    from barnabas.storage.remote.remote_storage import RemoteSegment, RemoteStorage
+    from barnabas.storage.remote.remote_storage import (
+        RemoteSegment,
+        RemoteStorage,
+        RemoteStorageError,
+    )
 
     OnIndexes = Callable[[LoadedIndexes | None, RemoteStorageError | None], None]
 
@@ -146,25 +146,13 @@ def prefix_of(segment: RemoteSegment) -> str:
 class _Loading:
     """A load of one segment's indexes, and the calls that wait for it."""
 
-    __slots__ = ("callbacks", "load")
+    __slots__ = ("load", "waiters")
 
-    def __init__(self) -> None:
-        self.callbacks: dict[_Waiter, OnIndexes] = {}
+    def __init__(self, on_unwanted: Callable[[_Loading], None]) -> None:
+        self.waiters: Waiters[LoadedIndexes | None, RemoteStorageError | None] = Waiters(
+            partial(on_unwanted, self)
+        )
         self.load: Load | None = None
-
-
-class _Waiter:
-    """A call that waits for indexes."""
-
-    __slots__ = ("_cache", "_segment_id")
-
-    def __init__(self, cache: RemoteIndexCache, segment_id: bytes) -> None:
-        self._cache = cache
-        self._segment_id = segment_id
-
-    def cancel(self) -> None:
-        """Do not call back. A load that only this call waits for leaves the queue."""
-        self._cache.cancel(self, self._segment_id)
 
 
 class RemoteIndexCache:
@@ -230,7 +218,7 @@ class RemoteIndexCache:
     def close(self) -> None:
         """Call back no more."""
         for loading in self._loads.values():
-            loading.callbacks.clear()
+            loading.waiters.clear()
         if self._expiry_entry is not None:
             self._expiry_entry.cancel()
 
@@ -264,13 +252,11 @@ class RemoteIndexCache:
             segment: the segment.
             on_done: receives the indexes or the error; never called before this returns.
         """
-        waiter = _Waiter(self, segment.id)
         loading = self._loads.get(segment.id)
         if loading is None:
-            loading = self._loads[segment.id] = _Loading()
+            loading = self._loads[segment.id] = _Loading(partial(self._abandon, segment.id))
             self._start(segment, loading)
-        loading.callbacks[waiter] = on_done
-        return waiter
+        return loading.waiters.add(on_done)
 
     def _start(self, segment: RemoteSegment, loading: _Loading) -> None:
         known = self._memory.get(segment.id)
@@ -280,14 +266,10 @@ class RemoteIndexCache:
         on_done = partial(self._on_loaded, segment, loading)
         loading.load = Load(partial(self._read, segment), on_done, _is_free)
         if not self._queue.add(loading.load):
-            full = RemoteUnavailableError("too many reads of the remote tier wait")
-            self._timer.call_soon(partial(self._finish, segment.id, loading, None, full))
+            self._timer.call_soon(partial(self._finish, segment.id, loading, None, queue_full()))
 
-    def cancel(self, waiter: _Waiter, segment_id: bytes) -> None:
-        """Drop a call, see `_Waiter.cancel`."""
-        loading = self._loads.get(segment_id)
-        if loading is None or loading.callbacks.pop(waiter, None) is None or loading.callbacks:
-            return
+    def _abandon(self, segment_id: bytes, loading: _Loading) -> None:
+        """Remove a load that no call waits for from the queue, unless it has started."""
         if loading.load is not None and self._queue.remove(loading.load):
             del self._loads[segment_id]
 
@@ -338,10 +320,7 @@ class RemoteIndexCache:
         error: BaseException | None,
     ) -> None:
         if result is None:
-            if not isinstance(error, RemoteStorageError):
-                _log.error("Unexpected error of the remote storage", exc_info=error)
-                error = RemoteUnavailableError(f"the remote storage failed: {error!r}")
-            self._finish(segment.id, loading, None, error)
+            self._finish(segment.id, loading, None, storage_error(error))
             return
         loaded, stored = result
         self._drop_from_memory(segment.id)
@@ -362,8 +341,7 @@ class RemoteIndexCache:
         if self._loads.get(segment_id) is not loading:
             return
         del self._loads[segment_id]
-        for on_done in list(loading.callbacks.values()):
-            on_done(loaded, error)
+        loading.waiters.call(loaded, error)
 
     def _touch(self, segment_id: bytes) -> None:
         entry = self._stored.get(segment_id)

@@ -6,16 +6,21 @@ other in a circle. A load that needs much memory is not overtaken by later ones.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec
 
-from barnabas.storage.remote.remote_storage import RemoteUnavailableError
+from barnabas.storage.remote.remote_storage import RemoteStorageError, RemoteUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from barnabas.runtime.clock import Cancellable, Timer
     from barnabas.runtime.worker_pool import WorkerPool
+
+_log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 
 # Loads that may wait in one queue. A further load fails.
 WAITING_MAX = 10_000
@@ -44,6 +49,69 @@ class Load:
         self.work = work
         self.on_done = on_done
         self.admit = admit
+
+
+class Waiters(Generic[P]):
+    """The calls that wait for the result of one load."""
+
+    __slots__ = ("_callbacks", "_on_unwanted")
+
+    def __init__(self, on_unwanted: Callable[[], None]) -> None:
+        """Create without calls.
+
+        Args:
+            on_unwanted: called when the last call was canceled.
+        """
+        self._callbacks: dict[_Waiter, Callable[P, None]] = {}
+        self._on_unwanted = on_unwanted
+
+    def add(self, on_done: Callable[P, None]) -> Cancellable:
+        """Add a call. It can be canceled until the load has ended."""
+        waiter = _Waiter(self)
+        self._callbacks[waiter] = on_done
+        return waiter
+
+    def remove(self, waiter: _Waiter) -> None:
+        """Remove a call, see `_Waiter.cancel`."""
+        if self._callbacks.pop(waiter, None) is not None and not self._callbacks:
+            self._on_unwanted()
+
+    def clear(self) -> None:
+        """Call nothing back."""
+        self._callbacks.clear()
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call all back: the load has ended."""
+        callbacks = list(self._callbacks.values())
+        self._callbacks.clear()
+        for on_done in callbacks:
+            on_done(*args, **kwargs)
+
+
+class _Waiter:
+    """A call that waits for a load."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self, waiters: Waiters[Any]) -> None:
+        self._waiters = waiters
+
+    def cancel(self) -> None:
+        """Do not call back. A load that only this call waits for leaves the queue."""
+        self._waiters.remove(self)
+
+
+def storage_error(error: BaseException | None) -> RemoteStorageError:
+    """Return the error of a failed load. A store raises no other errors, so others are logged."""
+    if isinstance(error, RemoteStorageError):
+        return error
+    _log.error("Unexpected error of the remote storage", exc_info=error)
+    return RemoteUnavailableError(f"the remote storage failed: {error!r}")
+
+
+def queue_full() -> RemoteStorageError:
+    """Return the error of a load that `LoadQueue.add` refuses."""
+    return RemoteUnavailableError("too many reads of the remote tier wait")
 
 
 class LoadQueue:

@@ -12,30 +12,27 @@ few bytes are loaded twice.
 
 from __future__ import annotations
 
-import logging
 import sys
 from bisect import bisect_right, insort
 from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.storage.remote.load_queue import Load
-from barnabas.storage.remote.remote_storage import (
-    RemoteDamagedError,
-    RemoteStorageError,
-    RemoteUnavailableError,
-)
+from barnabas.storage.remote.load_queue import Load, Waiters, queue_full, storage_error
+from barnabas.storage.remote.remote_storage import RemoteDamagedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from barnabas.runtime.clock import Cancellable, Clock, Timer
     from barnabas.storage.remote.load_queue import LoadQueue
-    from barnabas.storage.remote.remote_storage import RemoteSegment, RemoteStorage
+    from barnabas.storage.remote.remote_storage import (
+        RemoteSegment,
+        RemoteStorage,
+        RemoteStorageError,
+    )
 
     OnRange = Callable[[RemoteStorageError | None], None]
-
-_log = logging.getLogger(__name__)
 
 # Ranges are multiples of this size, unless a batch needs another one or the segment ends.
 _STEP_BYTES = 256 << 10
@@ -129,31 +126,23 @@ class ActiveReaders:
 class _RangeLoad:
     """A load of the range [start, end) and the calls that wait for it."""
 
-    __slots__ = ("callbacks", "end", "ends_batch", "entry", "is_admitted", "segment", "start")
+    __slots__ = ("end", "ends_batch", "entry", "is_admitted", "segment", "start", "waiters")
 
-    def __init__(self, segment: RemoteSegment, start: int, end: int, *, ends_batch: bool) -> None:
+    def __init__(
+        self,
+        segment: RemoteSegment,
+        span: tuple[int, int],
+        on_unwanted: Callable[[_RangeLoad], None],
+        *,
+        ends_batch: bool,
+    ) -> None:
         self.segment = segment
-        self.start = start
-        self.end = end
+        self.start, self.end = span
         self.ends_batch = ends_batch
-        self.callbacks: dict[_Waiter, OnRange] = {}
+        self.waiters: Waiters[RemoteStorageError | None] = Waiters(partial(on_unwanted, self))
         # Whether its memory is counted.
         self.is_admitted = False
         self.entry: Load | None = None
-
-
-class _Waiter:
-    """A call that waits for a range."""
-
-    __slots__ = ("_cache", "_load")
-
-    def __init__(self, cache: RangeCache, load: _RangeLoad) -> None:
-        self._cache = cache
-        self._load = load
-
-    def cancel(self) -> None:
-        """Do not call back. A load that only this call waits for leaves the queue."""
-        self._cache.cancel(self, self._load)
 
 
 class RangeCache:
@@ -220,12 +209,7 @@ class RangeCache:
         """Call back no more."""
         for loads in self._loads.values():
             for load in loads:
-                load.callbacks.clear()
-
-    @property
-    def bytes_max(self) -> int:
-        """Limit of `bytes_used`. A batch that is larger is loaded alone."""
-        return self._limits().bytes_max
+                load.waiters.clear()
 
     @property
     def waiting(self) -> int:
@@ -264,15 +248,13 @@ class RangeCache:
         end = min(position + max(1, needed), segment.size)
         load = self._joined(segment.id, position, end)
         if load is None:
-            load = self._new_load(segment, position, end)
+            range_end, ends_batch = self._range_end(segment, position, end)
+            load = self._new_load(segment, (position, range_end), ends_batch=ends_batch)
             if self._covering(segment.id, position, end) is not None:
                 self._timer.call_soon(partial(self._finish, load, None))
             elif not self._submit(load):
-                full = RemoteUnavailableError("too many reads of the remote tier wait")
-                self._timer.call_soon(partial(self._finish, load, full))
-        waiter = _Waiter(self, load)
-        load.callbacks[waiter] = on_done
-        return waiter
+                self._timer.call_soon(partial(self._finish, load, queue_full()))
+        return load.waiters.add(on_done)
 
     def read_ahead(self, segment: RemoteSegment, position: int) -> None:
         """Load a range that a reader will need, if there are memory and an idle thread."""
@@ -285,16 +267,11 @@ class RangeCache:
             return
         end, ends_batch = self._range_end(segment, position, position + 1)
         if self.bytes_used + end - position <= limits.bytes_max:
-            load = _RangeLoad(segment, position, end, ends_batch=ends_batch)
-            self._loads.setdefault(segment.id, []).append(load)
-            self._submit(load)
+            self._submit(self._new_load(segment, (position, end), ends_batch=ends_batch))
 
-    def cancel(self, waiter: _Waiter, load: _RangeLoad) -> None:
-        """Drop a call, see `_Waiter.cancel`."""
-        load.callbacks.pop(waiter, None)
-        if load.callbacks or load.entry is None or load.is_admitted:
-            return
-        if self._queue.remove(load.entry):
+    def _abandon(self, load: _RangeLoad) -> None:
+        """Remove a load that no call waits for from the queue, unless it has started."""
+        if load.entry is not None and self._queue.remove(load.entry):
             self._forget_load(load)
             # A smaller load behind it may find memory.
             self._queue.advance()
@@ -320,9 +297,10 @@ class RangeCache:
                 return load
         return None
 
-    def _new_load(self, segment: RemoteSegment, start: int, needed_end: int) -> _RangeLoad:
-        end, ends_batch = self._range_end(segment, start, needed_end)
-        load = _RangeLoad(segment, start, end, ends_batch=ends_batch)
+    def _new_load(
+        self, segment: RemoteSegment, span: tuple[int, int], *, ends_batch: bool
+    ) -> _RangeLoad:
+        load = _RangeLoad(segment, span, self._abandon, ends_batch=ends_batch)
         self._loads.setdefault(segment.id, []).append(load)
         return load
 
@@ -378,10 +356,7 @@ class RangeCache:
         if result is None:
             if load.is_admitted:
                 self.bytes_used -= load.end - load.start
-            if not isinstance(error, RemoteStorageError):
-                _log.error("Unexpected error of the remote storage", exc_info=error)
-                error = RemoteUnavailableError(f"the remote storage failed: {error!r}")
-            self._finish(load, error)
+            self._finish(load, storage_error(error))
         else:
             data, duration_ms = result
             loaded = LoadedRange(load.segment.id, load.start, data)
@@ -394,8 +369,7 @@ class RangeCache:
 
     def _finish(self, load: _RangeLoad, error: RemoteStorageError | None) -> None:
         self._forget_load(load)
-        for on_done in list(load.callbacks.values()):
-            on_done(error)
+        load.waiters.call(error)
 
     def _forget_load(self, load: _RangeLoad) -> None:
         loads = self._loads.get(load.segment.id)
