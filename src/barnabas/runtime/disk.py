@@ -127,8 +127,8 @@ class Disk(Protocol):
         """Return the content of a file, or `size` bytes from `start`; fewer at the end."""
         ...
 
-    def copy_range(self, source: str, target: str, size: int, sync: bool = True) -> int:
-        """Replace the content of `target` by the first `size` bytes of `source`.
+    def copy_range(self, source: str, target: str, size: int) -> int:
+        """Replace the content of `target` by the first `size` bytes of `source`, and sync it.
 
         The system copies the bytes itself where it can. The name of a new file becomes durable
         only with `sync_directory`. After an `OSError`, a part may have been written.
@@ -432,9 +432,9 @@ class RealDisk:
         """Return the content of a file, or a part of it."""
         return self._reserve.run(lambda: file_calls.read_file(path, start, size))
 
-    def copy_range(self, source: str, target: str, size: int, sync: bool = True) -> int:
-        """Replace the content of `target` by the first `size` bytes of `source`."""
-        return self._reserve.run(lambda: file_calls.copy_file(source, target, size, sync))
+    def copy_range(self, source: str, target: str, size: int) -> int:
+        """Replace the content of `target` by the first `size` bytes of `source`, and sync it."""
+        return self._reserve.run(lambda: file_calls.copy_file(source, target, size))
 
     def write_atomically(self, path: str, data: Bytes, sync: bool = True) -> None:
         """Write a temporary file, sync it, rename it, and sync the directory."""

@@ -49,8 +49,8 @@ def _read_part(descriptor: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def copy_file(source: str, target: str, size: int, sync: bool) -> int:
-    """Replace the content of `target` by the first `size` bytes of `source`.
+def copy_file(source: str, target: str, size: int) -> int:
+    """Replace the content of `target` by the first `size` bytes of `source`, and sync it.
 
     Returns:
         The number of bytes copied, which is smaller if the source is shorter.
@@ -61,8 +61,7 @@ def copy_file(source: str, target: str, size: int, sync: bool) -> int:
         writing = os.open(target, flags, FILE_MODE)
         try:
             copied = system_calls.copy_data(reading, writing, size)
-            if sync:
-                system_calls.sync_data(writing)
+            system_calls.sync_data(writing)
             return copied
         finally:
             os.close(writing)

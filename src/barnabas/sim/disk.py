@@ -303,15 +303,14 @@ class SimDisk:
         self.check("read", posixpath.normpath(path))
         return bytes(inode.data[start : None if size is None else start + size])
 
-    def copy_range(self, source: str, target: str, size: int, sync: bool = True) -> int:
-        """Replace the content of `target` by the first `size` bytes of `source`."""
+    def copy_range(self, source: str, target: str, size: int) -> int:
+        """Replace the content of `target` by the first `size` bytes of `source`, and sync it."""
         content = self.read(source, 0, size)
         file = self.open(target)
         file.truncate(0)
         for start in range(0, len(content), _COPY_BYTES):
             file.append(content[start : start + _COPY_BYTES])
-        if sync:
-            file.sync()
+        file.sync()
         file.close()
         return len(content)
 

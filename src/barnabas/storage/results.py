@@ -127,5 +127,9 @@ class ReadResult(msgspec.Struct):
 
     def content(self) -> bytes:
         """Return the records; those of a file are read."""
-        records = self.records
-        return bytes(records) if isinstance(records, bytes | memoryview) else records.read()
+        return content_of(self.records)
+
+
+def content_of(records: FileSlice | bytes | memoryview) -> bytes:
+    """Return the bytes of records: those of a file are read, and those of a view are copied."""
+    return bytes(records) if isinstance(records, bytes | memoryview) else records.read()

@@ -150,16 +150,6 @@ class RemoteReads:
         limits = self.limits
         return RangeLimits(limits.read_cache_bytes_max, limits.range_bytes_max, limits.read_ahead)
 
-    @property
-    def cached_bytes(self) -> int:
-        """Bytes of the loaded ranges, and of those that are being loaded."""
-        return self._reader.ranges.bytes_used
-
-    @property
-    def waiting_loads(self) -> int:
-        """Number of loads that wait for memory or for a thread."""
-        return sum(map(len, self._queues))
-
     def start(self) -> None:
         """Find the index files that an earlier process has cached."""
         self._reader.indexes.start()

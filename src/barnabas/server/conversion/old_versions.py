@@ -31,6 +31,7 @@ from barnabas.record.record import (
 )
 from barnabas.replication.partition.results import FetchResult, failed_fetch
 from barnabas.server.conversion.produced_records import Refusal, checked_records
+from barnabas.storage.results import content_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -163,12 +164,8 @@ class OldFetch:
 
 
 def _read(result: FetchResult) -> None:
-    records = result.records
-    if isinstance(records, memoryview):
-        # A copy, because the conversion keeps the records, and the view belongs to a cache.
-        result.records = bytes(records)
-    elif not isinstance(records, bytes):
-        result.records = records.read()
+    # Of a view, a copy, because the conversion keeps the records, and the view belongs to a cache.
+    result.records = content_of(result.records)
 
 
 PRODUCE_MAGIC_2_SINCE = 3

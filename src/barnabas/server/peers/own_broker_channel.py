@@ -33,8 +33,7 @@ from barnabas.replication.partition.fetch_params import (
     FetchPartitionData,
     fetch_isolation,
 )
-from barnabas.runtime.disk import FileSlice
-from barnabas.storage.results import AppendOrigin
+from barnabas.storage.results import AppendOrigin, content_of
 from barnabas.storage.topic_partition import TopicPartition, made_topic_id_partition
 
 if TYPE_CHECKING:
@@ -210,7 +209,6 @@ def _fetched(results: list[tuple[TopicIdPartition, FetchResult]]) -> FetchRespon
             topic = topics[where.topic_id] = FetchableTopicResponse(
                 topic=where.topic, topic_id=where.topic_id, partitions=[]
             )
-        records = result.records
         topic.partitions.append(
             PartitionData(
                 partition_index=where.partition,
@@ -218,7 +216,7 @@ def _fetched(results: list[tuple[TopicIdPartition, FetchResult]]) -> FetchRespon
                 high_watermark=result.high_watermark,
                 last_stable_offset=result.last_stable_offset,
                 log_start_offset=result.log_start_offset,
-                records=records.read() if isinstance(records, FileSlice) else records,
+                records=content_of(result.records),
             )
         )
     return FetchResponse(responses=list(topics.values()))

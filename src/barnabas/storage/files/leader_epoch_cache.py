@@ -232,21 +232,18 @@ class LeaderEpochCache:
             self._starts.clear()
             self._write()
 
-    def replace_by(self, entries: Iterable[EpochEntry], log_start_offset: int) -> None:
-        """Replace all entries by those of another replica, for a log that starts there."""
+    def replace(self, entries: Iterable[EpochEntry], log_start_offset: int = 0) -> None:
+        """Replace all entries by those of the batches, or of another replica.
+
+        Args:
+            entries: ascending epochs.
+            log_start_offset: where the log starts; earlier parts of the entries are dropped.
+        """
         self._epochs.clear()
         self._starts.clear()
         for epoch, start in entries:
             self._insert(epoch, start)
         self._drop_before(log_start_offset)
-        self._write()
-
-    def replace(self, entries: Iterable[EpochEntry]) -> None:
-        """Replace all entries by those found in the log, after the file was damaged."""
-        self._epochs.clear()
-        self._starts.clear()
-        for epoch, start in entries:
-            self._insert(epoch, start)
         self._write()
 
     def restore_start(self, entries: Iterable[EpochEntry]) -> None:

@@ -329,15 +329,9 @@ class Log:
         snapshot = self.producer_state.read_snapshot(offset)
         self.adopt_auxiliary_state(offset, self.log_start_offset, epochs, snapshot)
 
-    def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Remove all records; the empty log starts at `offset`.
-
-        Args:
-            log_start_offset: below `offset` if the remote tier has the records in between; None
-                for `offset`.
-        """
-        start = offset if log_start_offset is None else log_start_offset
-        self.adopt_auxiliary_state(offset, start, [], b"")
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Remove all records; the empty log starts at `offset`."""
+        self.adopt_auxiliary_state(offset, offset, [], b"")
 
     def adopt_auxiliary_state(
         self, offset: int, log_start_offset: int, epochs: Sequence[EpochEntry], snapshot: bytes
@@ -372,7 +366,7 @@ class Log:
             self._local.delete_all()
             paths = self.producer_state.adopt_snapshot(offset, snapshot, producers, now_ms)
             if epochs:
-                self.leader_epochs.replace_by(epochs, log_start_offset)
+                self.leader_epochs.replace(epochs, log_start_offset)
                 paths.append(self.leader_epochs.path)
             else:
                 self.leader_epochs.clear()

@@ -69,11 +69,6 @@ class LoadedIndexes:
         # Memory, bytes.
         self.size = sum(map(len, parts)) + 1_000
 
-    @property
-    def aborted_count(self) -> int:
-        """Number of aborted transactions that end in the segment."""
-        return len(self._aborted)
-
     def position_of(self, offset: int) -> int:
         """Return a position at or before the batch of `offset`, where a batch begins."""
         learned = self._learned
