@@ -56,6 +56,11 @@ if TYPE_CHECKING:
     from barnabas.replication.remote.remote_log_manager import RemoteLogManager
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
+    from barnabas.replication.requests.delayed_offset_lookups import (
+        DelayedOffsetLookups,
+        PendingLookup,
+        SearchQueue,
+    )
     from barnabas.replication.requests.delayed_writes import StepQueue
     from barnabas.replication.requests.preferred_replicas import PreferredReplicas
     from barnabas.runtime.clock import Clock
@@ -459,6 +464,34 @@ class ReplicaManager:
             self._logs.checkpoint_high_watermarks()
         except StorageError as error:
             _log.error("Checkpoint of high watermarks failed: error=%s", error)
+
+    # Lookups in the remote tier.
+
+    def look_up_remotely(
+        self,
+        lookups: list[PendingLookup],
+        timeout_ms: int,
+        queue: SearchQueue,
+        on_done: Callable[[], None],
+    ) -> DelayedOffsetLookups:
+        """Search the remote tier for the offsets of one request.
+
+        Args:
+            lookups: at least one.
+            timeout_ms: how long the request waits; 0 or less for the limit of the broker.
+            queue: runs the searches.
+            on_done: called once, after all lookups have their results; perhaps before this returns.
+        """
+        # Imported only on brokers with a remote tier.
+        from barnabas.replication.requests.delayed_offset_lookups import DelayedOffsetLookups
+
+        assert self.remote is not None, "a lookup needs the remote tier"
+        assert self.remote_lookups is not None, "a broker with a remote tier has its purgatory"
+        if timeout_ms <= 0:
+            timeout_ms = self.remote.limits.list_offsets_timeout_ms
+        operation = DelayedOffsetLookups(timeout_ms, lookups, self, self.remote, queue, on_done)
+        operation.start(self.remote_lookups)
+        return operation
 
     # Waking.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.remote.store_health import FailureLimit
 from barnabas.storage.errors import OffsetOutOfRangeError, StorageError
 from barnabas.storage.remote.index_cache import IndexFiles, IndexLimits, RemoteIndexCache
 from barnabas.storage.remote.load_queue import LoadQueue
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NONE = ErrorCode.NONE
-# At most one warning in this time, ms; the others are counted.
-_WARNING_MS = 60_000.0
 _MS_PER_S = 1000.0
 
 
@@ -109,13 +108,11 @@ class RemoteReads:
     """Reads records that only the remote tier has. All calls are on the loop, and none blocks."""
 
     __slots__ = (
-        "_clock",
+        "_failures",
         "_metadata",
         "_queues",
         "_quota",
         "_reader",
-        "_unreported",
-        "_warned_ms",
         "limits",
         "metrics",
     )
@@ -124,7 +121,6 @@ class RemoteReads:
         self.limits = limits
         self.metrics = dependencies.metrics
         self._metadata = dependencies.metadata
-        self._clock = dependencies.clock
         self._quota = dependencies.quota
         storage, clock, timer = dependencies.storage, dependencies.clock, dependencies.timer
         # Separate queues: indexes need no memory of the ranges and do not wait for it.
@@ -136,9 +132,7 @@ class RemoteReads:
         ranges = RangeCache(storage, for_ranges, clock, timer, self._range_limits, indexes.boundary)
         ranges.observe(self._on_loaded)
         self._reader = RemoteLogReader(indexes, ranges)
-        # Time of the last warning about a failure (monotonic ms), and failures since then.
-        self._warned_ms = -_WARNING_MS
-        self._unreported = 0
+        self._failures = FailureLimit(clock)
 
     def _index_limits(self) -> IndexLimits:
         limits = self.limits
@@ -268,14 +262,10 @@ class RemoteReads:
         counts = self.metrics.topics[topic]
         counts.fetch_requests += 1
         counts.fetch_errors += 1
-        now_ms = self._clock.monotonic_ms()
-        if now_ms - self._warned_ms < _WARNING_MS:
-            self._unreported += 1
-        else:
-            others, self._unreported = self._unreported, 0
-            self._warned_ms = now_ms
+        earlier = self._failures.count(error)
+        if earlier is not None:
             _log.warning(
-                "Read of the remote tier failed: error=%s unreported_failures=%d", error, others
+                "Read of the remote tier failed: error=%s earlier_failures=%d", error, earlier
             )
         if isinstance(error, RemoteDamagedError):
             return ErrorCode.CORRUPT_MESSAGE

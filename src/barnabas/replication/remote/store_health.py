@@ -26,19 +26,43 @@ PAUSE_MS = 30_000.0
 _LOGGED_EVERY_MS = 60_000.0
 
 
-class StoreHealth:
-    """The latest failures of the store."""
+class FailureLimit:
+    """Allows a line of the log for each kind of failure in a minute, and counts the others."""
 
-    __slots__ = ("_clock", "_logged_ms", "_paused_until_ms", "_reason", "_unlogged", "failures")
+    __slots__ = ("_clock", "_logged_ms", "_unlogged")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Until then no copy starts (monotonic, ms), and the error that is the reason.
-        self._paused_until_ms = 0.0
-        self._reason = ""
         # When a failure of a kind was logged last, and the number of failures since.
         self._logged_ms: dict[type[BaseException], float] = {}
         self._unlogged: dict[type[BaseException], int] = {}
+
+    def count(self, error: BaseException) -> int | None:
+        """Count a failure.
+
+        Returns:
+            The number of unlogged failures of its kind before, if it is to be logged; else None.
+        """
+        kind, now_ms = type(error), self._clock.monotonic_ms()
+        last_ms = self._logged_ms.get(kind)
+        if last_ms is not None and now_ms - last_ms < _LOGGED_EVERY_MS:
+            self._unlogged[kind] = self._unlogged.get(kind, 0) + 1
+            return None
+        self._logged_ms[kind] = now_ms
+        return self._unlogged.pop(kind, 0)
+
+
+class StoreHealth:
+    """The latest failures of the store."""
+
+    __slots__ = ("_clock", "_limit", "_paused_until_ms", "_reason", "failures")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._limit = FailureLimit(clock)
+        # Until then no copy starts (monotonic, ms), and the error that is the reason.
+        self._paused_until_ms = 0.0
+        self._reason = ""
         # Failed calls since the start.
         self.failures = 0
 
@@ -56,25 +80,21 @@ class StoreHealth:
         """Count and log a failed call; pause the copies if each would fail."""
         self.failures += 1
         must_pause = isinstance(error, (RemoteRefusedError, RemoteFullError))
-        now_ms = self._clock.monotonic_ms()
         if must_pause:
-            self._paused_until_ms = now_ms + PAUSE_MS
+            self._paused_until_ms = self._clock.monotonic_ms() + PAUSE_MS
             self._reason = str(error)
         if not isinstance(error, RemoteStorageError):
             # A store raises nothing else, so its author has to see where the error comes from.
             _log.error("Unexpected error of the remote store: action=%s", action, exc_info=error)
             return
-        kind = type(error)
-        last_ms = self._logged_ms.get(kind)
-        if last_ms is not None and now_ms - last_ms < _LOGGED_EVERY_MS:
-            self._unlogged[kind] = self._unlogged.get(kind, 0) + 1
+        earlier = self._limit.count(error)
+        if earlier is None:
             return
-        self._logged_ms[kind] = now_ms
         _log.log(
             logging.ERROR if must_pause else logging.WARNING,
             "Remote store failed: action=%s error=%s earlier_failures=%d%s",
             action,
             error,
-            self._unlogged.pop(kind, 0),
+            earlier,
             f" copies_pause_ms={PAUSE_MS:.0f}" if must_pause else "",
         )

@@ -238,19 +238,10 @@ class SharePartitions:
     ) -> None:
         """Find where the group begins to read, in the remote tier first."""
         # Imported only on brokers with tiered storage.
-        from barnabas.replication.requests.delayed_offset_lookups import (
-            DelayedOffsetLookups,
-            PendingLookup,
-        )
+        from barnabas.replication.requests.delayed_offset_lookups import PendingLookup
 
-        replicas, remote = self._replicas, self._replicas.remote
-        assert remote is not None, "a lookup needs the remote tier"
-        assert replicas.remote_lookups is not None, "a broker with a remote tier has its purgatory"
         pending = PendingLookup(key.where.topic_partition, lookup, leader_epoch, True, on_done)
-        timeout_ms = remote.limits.list_offsets_timeout_ms
-        DelayedOffsetLookups(
-            timeout_ms, [pending], replicas, remote, self._conversions, lambda: None
-        ).start(replicas.remote_lookups)
+        self._replicas.look_up_remotely([pending], 0, self._conversions, lambda: None)
 
     # Requests.
 

@@ -104,26 +104,13 @@ class ListOffsetsHandler:
         response: ListOffsetsResponse,
     ) -> None:
         """Respond, after the remote tier has answered if a lookup needs it."""
-        remote, purgatory = self._replicas.remote, self._replicas.remote_lookups
-        if not pending or remote is None or purgatory is None:
-            context.respond(response)
+        respond = partial(context.respond, response)
+        if not pending:
+            respond()
             return
-        # Imported only on brokers with tiered storage.
-        from barnabas.replication.requests.delayed_offset_lookups import DelayedOffsetLookups
-
-        timeout_ms = request.timeout_ms
-        if timeout_ms <= 0:
-            timeout_ms = remote.limits.list_offsets_timeout_ms
-        operation = DelayedOffsetLookups(
-            timeout_ms,
-            pending,
-            self._replicas,
-            remote,
-            self._queue,
-            partial(context.respond, response),
+        started.add(
+            self._replicas.look_up_remotely(pending, request.timeout_ms, self._queue, respond)
         )
-        started.add(operation)
-        operation.start(purgatory)
 
     def _build_response(
         self, version: int, request: ListOffsetsRequest, pending: list[PendingLookup]
