@@ -30,7 +30,7 @@ from barnabas.storage.remote.segment_objects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.runtime.clock import Clock
     from barnabas.runtime.disk import Disk
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         RemoteStorage,
         SegmentFiles,
         SegmentIndexes,
+        StoredObject,
         StoredSegment,
         TopicDescription,
     )
@@ -178,9 +179,22 @@ class _View:
         self._store.check("list_segments")
         return self._store.objects.list_segments(topic, after)
 
+    def list_objects(self, after: str = "") -> Iterator[StoredObject]:
+        """Yield all objects in the order of their names."""
+        self._store.check("list_objects")
+        return self._store.objects.list_objects(after)
+
+    def delete_objects(self, names: Sequence[str]) -> None:
+        """Delete objects by their names."""
+        self._call("delete_objects", lambda: self._store.objects.delete_objects(names))
+
     def write_topic(self, topic: TopicDescription) -> None:
         """Store the description of a topic."""
         self._call("write_topic", lambda: self._store.objects.write_topic(topic))
+
+    def delete_topic(self, topic: str, topic_id: bytes) -> None:
+        """Delete the description of a topic."""
+        self._call("delete_topic", lambda: self._store.objects.delete_topic(topic, topic_id))
 
     def list_topics(self) -> Iterator[TopicDescription]:
         """Yield the descriptions of all topics."""

@@ -1,21 +1,16 @@
 """A directory as a store of segments, for example of a network file system (`file:///DIR`).
 
 The objects of a cluster are in `DIR/CLUSTER_ID`. Each is written under a temporary name, synced and
-renamed, so a name always stands for a whole object. The manifest follows the other parts, and is
-deleted before them.
-
-`store.json` marks the directory. A directory whose mark is missing is not the store: probably its
-file system is not mounted. All calls then fail as if the store did not answer. Otherwise an empty
-mount point would look like a store that has lost all segments, and brokers would drop them.
+renamed, so a name always stands for a whole object.
 """
 
 from __future__ import annotations
 
 import errno
-import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from barnabas.storage.remote.object_storage import ObjectStorage, names_in_order
 from barnabas.storage.remote.remote_storage import (
     RemoteDamagedError,
     RemoteFullError,
@@ -23,58 +18,30 @@ from barnabas.storage.remote.remote_storage import (
     RemoteRefusedError,
     RemoteStorageError,
     RemoteUnavailableError,
+    StoredObject,
 )
 from barnabas.storage.remote.segment_objects import (
-    INDEXES_BYTES_MAX,
-    INDEXES_SUFFIX,
-    LOG_SUFFIX,
-    MANIFEST_BYTES_MAX,
-    MANIFEST_SUFFIX,
     STORE_FILE,
     SUFFIXES,
-    TOPIC_BYTES_MAX,
-    TOPIC_FILE,
-    decode_custom,
-    decode_indexes,
-    decode_store,
-    decode_topic,
-    encode_custom,
-    encode_indexes,
-    encode_manifest,
-    encode_store,
-    encode_topic,
     parse_partition_directory,
-    parse_segment_name,
     parse_topic_directory,
-    segment_name,
-    shortened_topic,
-    sizes_of,
-    stored_segment,
-    topic_directory,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from barnabas.runtime.disk import Disk
-    from barnabas.storage.remote.remote_storage import (
-        RemoteSegment,
-        SegmentFiles,
-        SegmentIndexes,
-        StoredSegment,
-        TopicDescription,
-    )
-
-_log = logging.getLogger(__name__)
 
 _TEMPORARY_SUFFIX = ".tmp"
+# Files with other names are not those of a store.
+_SUFFIXES = (*SUFFIXES, _TEMPORARY_SUFFIX)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
-class DirectoryStorage:
-    """The store of one cluster in a directory. The calls are those of `RemoteStorage`."""
+class DirectoryStorage(ObjectStorage):
+    """The store of one cluster in a directory."""
 
     def __init__(self, disk: Disk, directory: str, cluster_id: str) -> None:
         """Prepare the directory: create what is missing, and mark it.
@@ -87,138 +54,118 @@ class DirectoryStorage:
         Raises:
             RemoteStorageError: the directory cannot be used.
         """
-        self._disk = disk
-        self._cluster_id = cluster_id
         # Directory of this cluster's objects.
         self.root = f"{directory}/{cluster_id}"
-        self._mark = f"{self.root}/{STORE_FILE}"
+        super().__init__(DirectoryObjects(disk, self.root), cluster_id)
+        self.check()
+
+
+def clusters_in_directory(disk: Disk, directory: str) -> list[str]:
+    """Return the ids of the clusters that have their objects in a directory, sorted.
+
+    Raises:
+        RemoteStorageError: the directory cannot be read.
+    """
+    with _translated(directory):
+        names = disk.list(directory)
+        return sorted(name for name in names if disk.exists(f"{directory}/{name}/{STORE_FILE}"))
+
+
+class DirectoryObjects:
+    """The files below a directory. The calls are those of `RemoteObjects`."""
+
+    advice = (
+        "mount the file system of the remote store, or restart the broker if the store was emptied"
+        " on purpose"
+    )
+
+    def __init__(self, disk: Disk, root: str) -> None:
+        self._disk = disk
+        self._root = root
         # Directories whose names survive a power failure. Worker threads only add to it.
         self._durable: set[str] = set()
-        with _translated(self.root):
-            if self._disk.exists(self._mark):
-                self._check_mark()
-                self._durable.add(self.root)
-                return
-            self._make_directories(self.root)
-            self._disk.write_atomically(self._mark, encode_store(cluster_id))
-        _log.info("Remote store created: directory=%s", self.root)
 
-    def copy_segment(self, segment: RemoteSegment, files: SegmentFiles) -> bytes:
-        """Store log, indexes and manifest, in this order; return the custom metadata."""
-        path = self._path(segment)
-        indexes = encode_indexes(files)
-        sizes = sizes_of(files, indexes)
-        self._need_store()
+    def place(self, name: str) -> str:
+        """Return the path of an object."""
+        return f"{self._root}/{name}"
+
+    def put_file(self, name: str, local_path: str, size: int) -> None:
+        """Store the first `size` bytes of a local file. The next `put` makes its name durable."""
+        path = self.place(name)
         with _translated(path):
             self._make_directories(path.rpartition("/")[0])
-            self._copy_log(files, path + LOG_SUFFIX)
-            # This syncs the directory too, so both names are durable before the manifest's.
-            self._disk.write_atomically(path + INDEXES_SUFFIX, indexes)
-            manifest = encode_manifest(segment, sizes, self._cluster_id)
-            self._disk.write_atomically(path + MANIFEST_SUFFIX, manifest)
-        return encode_custom(sizes)
+            copied = self._disk.copy_range(local_path, path + _TEMPORARY_SUFFIX, size)
+            if copied != size:
+                raise RemoteDamagedError(
+                    f"{local_path}: the segment has {copied} bytes instead of {size}"
+                )
+            self._disk.rename(path + _TEMPORARY_SUFFIX, path)
 
-    def read(self, segment: RemoteSegment, start: int, end: int) -> memoryview:
-        """Return exactly the bytes [start, end) of the segment's log."""
-        path = self._path(segment) + LOG_SUFFIX
-        content = self._read(path, start, end - start)
-        if len(content) != end - start:
-            raise RemoteDamagedError(
-                f"{path}: the object ends at {start + len(content)}, before byte {end}"
-            )
-        return memoryview(content)
+    def put(self, name: str, content: bytes) -> None:
+        """Store an object durably, and the names of all objects in its directory."""
+        path = self.place(name)
+        with _translated(path):
+            self._make_directories(path.rpartition("/")[0])
+            self._disk.write_atomically(path, content)
 
-    def read_indexes(self, segment: RemoteSegment) -> SegmentIndexes:
-        """Return all indexes of the segment, with their checksum verified."""
-        path = self._path(segment) + INDEXES_SUFFIX
-        stored = decode_custom(segment.custom)
-        expected = INDEXES_BYTES_MAX if stored is None else stored.indexes_size
-        # One byte more than allowed shows that the object is too long.
-        content = self._read(path, 0, min(expected, self._size(path) or 0) + 1)
-        if stored is not None and len(content) != expected:
-            raise RemoteDamagedError(f"{path}: the object does not have {expected} bytes")
-        return decode_indexes(content, path)
+    def get(self, name: str, start: int, end: int) -> memoryview:
+        """Return the bytes [start, end) of an object, or fewer if it ends before."""
+        path = self.place(name)
+        with _translated(path):
+            return memoryview(self._disk.read(path, start, end - start))
 
-    def size_of(self, segment: RemoteSegment) -> int | None:
-        """Return the stored size of the log; None if a part is missing or incomplete."""
-        path = self._path(segment)
-        log_size, indexes_size, manifest_size = (self._size(path + suffix) for suffix in SUFFIXES)
-        stored = decode_custom(segment.custom)
-        if stored is not None and indexes_size != stored.indexes_size:
-            indexes_size = None
-        if None in (log_size, indexes_size, manifest_size):
-            self._need_store()
+    def size(self, name: str) -> int | None:
+        """Return the size of an object; None if it is missing."""
+        path = self.place(name)
+        try:
+            with _translated(path):
+                return self._disk.size(path)
+        except RemoteMissingError:
             return None
-        return log_size
 
-    def delete_segment(self, segment: RemoteSegment) -> None:
-        """Delete the manifest, then the other parts, and what an interrupted copy has left."""
-        path = self._path(segment)
+    def delete(self, names: Sequence[str]) -> None:
+        """Delete objects of one directory, and their temporary files."""
+        path = self.place(names[0])
         directory = path.rpartition("/")[0]
-        self._need_store()
         with _translated(path):
             if not self._disk.exists(directory):
                 return
-            self._remove(path + MANIFEST_SUFFIX)
-            self._disk.sync_directory(directory)
-            for suffix in SUFFIXES:
-                self._remove(path + suffix)
-                self._remove(path + suffix + _TEMPORARY_SUFFIX)
+            for name in names:
+                self._remove(self.place(name))
+                self._remove(self.place(name) + _TEMPORARY_SUFFIX)
             self._disk.sync_directory(directory)
 
-    def list_segments(self, topic: str | None, after: str = "") -> Iterator[StoredSegment]:
-        """Yield the segments that have a manifest, in the order of their names.
+    def list(self, directory: str, after: str) -> Iterator[StoredObject]:
+        """Yield the objects below a directory in the order of their names, after a name."""
+        prefix = f"{directory}/" if directory else ""
+        is_directory = (parse_topic_directory, parse_partition_directory, _is_never)[
+            min(prefix.count("/"), 2)
+        ]
+        names = self._names(directory)
+        below = {name for name in names if is_directory(name) is not None}
+        files = [name for name in names if name not in below and name.endswith(_SUFFIXES)]
+        wanted = names_in_order(list(below), prefix, after)
+        for name in sorted(
+            (*files, *wanted), key=lambda name: name + "/" if name in below else name
+        ):
+            if name in below:
+                yield from self.list(prefix + name, after)
+            elif prefix + name > after:
+                found = self._object(prefix + name)
+                if found is not None:
+                    yield found
 
-        A damaged manifest is logged, and its segment is left out.
-        """
-        for directory in self._topic_directories(topic, after):
-            partitions = self._list(f"{self.root}/{directory}")
-            for partition in _in_order(partitions, f"{directory}/", after):
-                if parse_partition_directory(partition) is None:
-                    continue
-                for found in self._partition_segments(f"{directory}/{partition}", after):
-                    if topic in (None, found.segment.topic):
-                        yield found
-
-    def write_topic(self, topic: TopicDescription) -> None:
-        """Store the description of a topic; an older one is replaced."""
-        directory = f"{self.root}/{topic_directory(topic.name, topic.topic_id)}"
-        self._need_store()
-        with _translated(directory):
-            self._make_directories(directory)
-            self._disk.write_atomically(f"{directory}/{TOPIC_FILE}", encode_topic(topic))
-
-    def list_topics(self) -> Iterator[TopicDescription]:
-        """Yield the descriptions of all topics; a damaged one is logged and left out."""
-        for directory in self._topic_directories(None, ""):
-            path = f"{self.root}/{directory}/{TOPIC_FILE}"
-            try:
-                found = decode_topic(self._read(path, 0, TOPIC_BYTES_MAX + 1), directory)
-            except RemoteMissingError:
-                continue
-            except RemoteDamagedError as error:
-                _log.warning("Description of a stored topic is damaged: %s", error)
-                continue
-            yield found
+    def directories(self) -> Sequence[str]:
+        """Return the names of the directories of topics."""
+        return [name for name in self._names("") if parse_topic_directory(name) is not None]
 
     def close(self) -> None:
         """Do nothing: no file stays open between calls."""
 
-    def _path(self, segment: RemoteSegment) -> str:
-        return f"{self.root}/{segment_name(segment)}"
-
-    def _copy_log(self, files: SegmentFiles, path: str) -> None:
-        copied = self._disk.copy_range(files.log_path, path + _TEMPORARY_SUFFIX, files.log_size)
-        if copied != files.log_size:
-            raise RemoteDamagedError(
-                f"{files.log_path}: the segment has {copied} bytes instead of {files.log_size}"
-            )
-        self._disk.rename(path + _TEMPORARY_SUFFIX, path)
-
     def _make_directories(self, path: str) -> None:
         """Create a directory and its parents so that they survive a power failure."""
         # A directory may exist because another thread, or a killed process, has not synced it yet.
-        is_below = path.startswith(self.root)
+        is_below = path.startswith(self._root)
         if (path in self._durable or not is_below) and self._disk.is_directory(path):
             return
         parent = path.rpartition("/")[0] or "/"
@@ -234,91 +181,32 @@ class DirectoryStorage:
         except FileNotFoundError:
             return
 
-    def _read(self, path: str, start: int, size: int) -> bytes:
+    def _object(self, name: str) -> StoredObject | None:
+        path = self.place(name)
         try:
             with _translated(path):
-                return self._disk.read(path, start, size)
+                size, modified_ns = self._disk.stamp(path)
         except RemoteMissingError:
-            self._need_store()
-            raise
-
-    def _size(self, path: str) -> int | None:
-        try:
-            with _translated(path):
-                return self._disk.size(path)
-        except RemoteMissingError:
+            # Deleted meanwhile.
             return None
+        return StoredObject(name, size, modified_ns // 1_000_000)
 
-    def _list(self, path: str) -> list[str]:
+    def _names(self, directory: str) -> Sequence[str]:
         """Return the names in a directory; none if it is absent or a file."""
+        path = self.place(directory) if directory else self._root
         try:
             with _translated(path):
                 return self._disk.list(path)
         except RemoteMissingError:
-            self._need_store()
+            if not self._disk.exists(self.place(STORE_FILE)):
+                raise RemoteUnavailableError(
+                    f"{self.place(STORE_FILE)} is missing: {self.advice}"
+                ) from None
             return []
 
-    def _topic_directories(self, topic: str | None, after: str) -> Iterator[str]:
-        for directory in _in_order(self._list(self.root), "", after):
-            found = parse_topic_directory(directory)
-            if found is not None and (topic is None or found[0] == shortened_topic(topic)):
-                yield directory
 
-    def _partition_segments(self, directory: str, after: str) -> Iterator[StoredSegment]:
-        for file in self._list(f"{self.root}/{directory}"):
-            name = f"{directory}/{file.removesuffix(MANIFEST_SUFFIX)}"
-            if not file.endswith(MANIFEST_SUFFIX) or name <= after:
-                continue
-            if parse_segment_name(name) is None:
-                continue
-            path = f"{self.root}/{name}"
-            log_size = self._size(path + LOG_SUFFIX)
-            indexes_size = self._size(path + INDEXES_SUFFIX)
-            try:
-                manifest = self._read(path + MANIFEST_SUFFIX, 0, MANIFEST_BYTES_MAX + 1)
-                found = stored_segment(name, manifest, log_size, indexes_size)
-            except RemoteMissingError:
-                # The segment was deleted meanwhile.
-                continue
-            except RemoteDamagedError as error:
-                _log.warning("Manifest of a stored segment is damaged: %s", error)
-                continue
-            yield found
-
-    def _need_store(self) -> None:
-        """Raise RemoteUnavailableError if the directory has lost its mark."""
-        with _translated(self._mark):
-            if self._disk.exists(self._mark):
-                return
-        raise RemoteUnavailableError(
-            f"{self._mark} is missing: mount the file system of the remote store, or restart the"
-            " broker if the store was emptied on purpose"
-        )
-
-    def _check_mark(self) -> None:
-        owner = decode_store(self._disk.read(self._mark), self._mark)
-        if owner != self._cluster_id:
-            raise RemoteRefusedError(
-                f"{self.root} is the store of cluster {owner}, and not of {self._cluster_id}: give"
-                " each cluster a directory of its own"
-            )
-
-
-def _in_order(names: list[str], prefix: str, after: str) -> list[str]:
-    """Return the names of directories in the order of the objects in them.
-
-    Args:
-        names: of the directories.
-        prefix: the path before these names.
-        after: directories whose objects all come before this name are left out.
-    """
-    # "a/b" comes after "a-b/c", although "a" comes before "a-b".
-    found = sorted(names, key=lambda name: name + "/")
-    return [
-        name
-        for name in found
-        if f"{prefix}{name}/" >= after or after.startswith(f"{prefix}{name}/")
-    ]
+def _is_never(_: str) -> None:
+    return None
 
 
 @contextmanager

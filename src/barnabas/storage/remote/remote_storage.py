@@ -14,7 +14,7 @@ import msgspec
 from barnabas.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 # Default of `remote.log.metadata.custom.metadata.max.bytes`: what a store may return of a copy.
 CUSTOM_METADATA_MAX = 128
@@ -91,6 +91,16 @@ class StoredSegment(msgspec.Struct, frozen=True):
     is_whole: bool
 
 
+class StoredObject(msgspec.Struct, frozen=True):
+    """An object of the store, as a listing shows it."""
+
+    # Below the root of the cluster: `TOPIC-ID/PARTITION/START-ID.log` and so on.
+    name: str
+    size: int
+    # Time of the last change, ms.
+    modified_ms: int
+
+
 class TopicDescription(msgspec.Struct, frozen=True):
     """What the store keeps of a topic, so that it can be created again."""
 
@@ -127,8 +137,17 @@ class RemoteStorage(Protocol):
     def list_segments(self, topic: str | None, after: str = "") -> Iterator[StoredSegment]:
         """Yield the segments of a topic, or of all topics, in the order of their names."""
 
+    def list_objects(self, after: str = "") -> Iterator[StoredObject]:
+        """Yield all objects of the cluster in the order of their names, also incomplete ones."""
+
+    def delete_objects(self, names: Sequence[str]) -> None:
+        """Delete objects by the names that `list_objects` gave. Missing ones are no error."""
+
     def write_topic(self, topic: TopicDescription) -> None:
         """Store the description of a topic; an older one is replaced."""
+
+    def delete_topic(self, topic: str, topic_id: bytes) -> None:
+        """Delete the description of a topic. A missing one is no error."""
 
     def list_topics(self) -> Iterator[TopicDescription]:
         """Yield the descriptions of all topics in the store."""
