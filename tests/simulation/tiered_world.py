@@ -121,7 +121,7 @@ def shared_store() -> Iterator[dict[int, WatchedStore]]:
     """
     stores: dict[int, WatchedStore] = {}
 
-    def open_store(url: str, cluster_id: str, disk: Disk) -> RemoteStorage:
+    def open_store(url: str, cluster_id: str, disk: Disk, options: object) -> RemoteStorage:
         return stores[id(disk)].on(disk)
 
     original = tiered_storage.open_remote_storage

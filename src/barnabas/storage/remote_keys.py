@@ -27,6 +27,8 @@ REMOTE_LOG_TOPIC = "__remote_log_metadata"
 
 SYSTEM_ENABLE = "remote.log.storage.system.enable"
 STORAGE = "barnabas.remote.storage"
+STORAGE_OPTIONS = "barnabas.remote.storage.options"
+CREDENTIALS_FILE = "barnabas.remote.credentials.file"
 METADATA_LISTENER = "remote.log.metadata.manager.listener.name"
 METADATA_PREFIX = "remote.log.metadata.manager.impl.prefix"
 STORE_PREFIX = "remote.log.storage.manager.impl.prefix"
@@ -78,8 +80,21 @@ _SYSTEM = [
     _key(SYSTEM_ENABLE, _BOOLEAN, False,
          "Whether topics can have a remote tier. A broker then needs barnabas.remote.storage."),
     _key(STORAGE, _STRING, "",
-         "Store of the remote tier: file:///DIRECTORY, which all brokers must see, or"
+         "Store of the remote tier: file:///DIRECTORY, which all brokers must see;"
+         " s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX for a bucket; or"
          " python:MODULE:FACTORY for a store of your own."),
+    _key(STORAGE_OPTIONS, ConfigType.PASSWORD, "",
+         "Options of a bucket as NAME=VALUE, separated by commas, for example endpoint, region or"
+         " server_side_encryption. docs/tiered-storage.md lists them."),
+    _key(CREDENTIALS_FILE, _STRING, "",
+         "File with the credentials of a bucket: an INI file as of AWS, or JSON for Google Cloud or"
+         " Azure. A changed file is read within ten seconds."),
+    _key("barnabas.remote.request.timeout.ms", _INT, 30_000,
+         "Longest time of one request to a bucket, with its answer.", at_least(100)),
+    _key("barnabas.remote.retry.timeout.ms", _INT, 120_000,
+         "Time for which a failed request to a bucket is repeated; 0 for no repetition. Then the"
+         " broker waits, and begins the copy, deletion or read again.",
+         between(0, 280_000)),
     _key(METADATA_LISTENER, _STRING, None,
          "A listener of this broker. It must exist, and has no other effect: brokers read the"
          " metadata of segments through the listener between brokers.",

@@ -23,7 +23,7 @@ from barnabas.replication.remote.tier_dependencies import TierDependencies
 from barnabas.server.metrics.remote_metrics import RemoteSources
 from barnabas.server.peers.own_broker_channel import AnyBrokerChannels
 from barnabas.server.remote.metadata_topic import RemoteMetadataTopic
-from barnabas.storage.remote.config import RemoteLogConfig, remote_log_config
+from barnabas.storage.remote.config import RemoteLogConfig, remote_log_config, store_options
 from barnabas.storage.remote.opening import open_remote_storage
 from barnabas.storage.remote_keys import REMOTE_DYNAMIC_KEYS
 
@@ -80,7 +80,10 @@ class TieredStorage:
         runtime = shared.runtime
         config = self.config = remote_log_config(shared.config, shared.configuration.given)
         self._storage = open_remote_storage(
-            config.barnabas_remote_storage, shared.cluster_id, runtime.disk
+            config.barnabas_remote_storage,
+            shared.cluster_id,
+            runtime.disk,
+            store_options(config),
         )
         self.metrics = RemoteMetrics()
         self._make_pools(config)

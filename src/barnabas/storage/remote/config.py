@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
 from msgspec.structs import replace
 
+from barnabas.runtime.object_store import OBJECT_STORE_SCHEMES, option_names
 from barnabas.settings.definition import ConfigError
 from barnabas.storage.remote_keys import (
     METADATA_LISTENER,
     METADATA_PREFIX,
     METADATA_TOPIC_KEYS,
     STORAGE,
+    STORAGE_OPTIONS,
     SYSTEM_ENABLE,
 )
 
@@ -25,17 +28,41 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _LONG_MAX = 0x7FFF_FFFF_FFFF_FFFF
-_ALLOWED = "file:///DIRECTORY, or python:MODULE:FACTORY"
-_OBJECT_STORES = ("s3", "gs", "az", "abfs", "abfss", "s3a")
+_ALLOWED = (
+    "file:///DIRECTORY, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,"
+    " or python:MODULE:FACTORY"
+)
+# In place of values that may be secret.
+HIDDEN = "[hidden]"
+# Characters that all stores accept in names, and that need no quotes in a URL.
+_SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]{1,255}")
+_AZURE_HOSTS = (".dfs.core.windows.net", ".blob.core.windows.net", ".dfs.fabric.microsoft.com")
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}(@[A-Za-z0-9.-]{1,254})?")
 
 
 class StorageUrl(msgspec.Struct, frozen=True):
     """The store that `barnabas.remote.storage` names."""
 
-    # "file" or "python".
+    # "file", "python", or one of OBJECT_STORE_SCHEMES.
     scheme: str
-    # An absolute path, or MODULE:FACTORY.
+    # An absolute path, MODULE:FACTORY, or the bucket.
     location: str
+    # Beginning of the names in a bucket, without a "/" at its ends.
+    prefix: str = ""
+
+
+class StoreOptions(msgspec.Struct, frozen=True):
+    """How a bucket is reached. Times in ms."""
+
+    # By the names that the store has for them. The values may be secret.
+    options: dict[str, str] = {}
+    # Path of a file with credentials; "" for none.
+    credentials_file: str = ""
+    request_timeout_ms: int = 30_000
+    retry_timeout_ms: int = 120_000
+
+    def __repr__(self) -> str:
+        return f"StoreOptions({', '.join(sorted(self.options))})"
 
 
 class MetadataTopicConfig(msgspec.Struct, frozen=True):
@@ -54,6 +81,11 @@ class RemoteLogConfig(msgspec.Struct, frozen=True):
 
     # The URL of the store, which `parse_storage_url` has accepted.
     barnabas_remote_storage: str = ""
+    # NAME=VALUE, separated by commas. The values may be secret.
+    barnabas_remote_storage_options: str = ""
+    barnabas_remote_credentials_file: str = ""
+    barnabas_remote_request_timeout_ms: int = 30_000
+    barnabas_remote_retry_timeout_ms: int = 120_000
     metadata_topic: MetadataTopicConfig = MetadataTopicConfig()
     remote_log_metadata_custom_metadata_max_bytes: int = 128
     barnabas_remote_segments_max: int = 2_000_000
@@ -120,7 +152,7 @@ def check_remote_log_config(
 
     Raises:
         ConfigError: as `remote_log_config`; or the listener of the metadata does not exist, or the
-            store is in a data directory.
+            store is in a data directory, or does not have an option.
     """
     listener = broker.optional_string(METADATA_LISTENER)
     names = list(listeners)
@@ -128,9 +160,44 @@ def check_remote_log_config(
         raise ConfigError(METADATA_LISTENER, listener, f"one of {', '.join(names)}")
     config = remote_log_config(broker, given)
     store = parse_storage_url(config.barnabas_remote_storage)
+    _check_options(store, config)
     if store.scheme == "file":
         _check_directory(store.location, log_dirs)
     return config
+
+
+def store_options(config: RemoteLogConfig) -> StoreOptions:
+    """Return how the bucket of a broker's configuration is reached.
+
+    Raises:
+        ConfigError: the options are not NAME=VALUE.
+    """
+    return StoreOptions(
+        parse_store_options(_items(config.barnabas_remote_storage_options)),
+        config.barnabas_remote_credentials_file,
+        config.barnabas_remote_request_timeout_ms,
+        config.barnabas_remote_retry_timeout_ms,
+    )
+
+
+def parse_store_options(items: Iterable[str]) -> dict[str, str]:
+    """Return options of a store by their names.
+
+    Args:
+        items: texts as NAME=VALUE.
+
+    Raises:
+        ConfigError: a text has no name or no "=", or a name is there twice. The error has no value.
+    """
+    found: dict[str, str] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        name = name.strip()
+        if not (name and equals) or name in found:
+            words = "options of the store as NAME=VALUE, separated by commas, each once"
+            raise ConfigError(STORAGE_OPTIONS, HIDDEN, words)
+        found[name] = value.strip()
+    return found
 
 
 def metadata_topic_config(broker: ParsedConfig, given: Mapping[str, str]) -> MetadataTopicConfig:
@@ -164,9 +231,8 @@ def parse_storage_url(text: str) -> StorageUrl:
         if not (colon and all(part.isidentifier() for part in (*module.split("."), factory))):
             raise ConfigError(STORAGE, text, _ALLOWED)
         return StorageUrl(scheme, rest)
-    if scheme in _OBJECT_STORES:
-        words = f"{_ALLOWED}; this version has no store for {scheme}:// yet"
-        raise ConfigError(STORAGE, text, words)
+    if scheme in OBJECT_STORE_SCHEMES:
+        return _bucket_url(text, scheme, rest)
     if scheme != "file":
         raise ConfigError(STORAGE, text, _ALLOWED)
     # No urlsplit: it raises errors of its own for brackets.
@@ -187,3 +253,40 @@ def _check_directory(directory: str, log_dirs: list[str]) -> None:
         if posixpath.commonpath([data, directory]) == data:
             words = f"a directory outside of the data directory {data}"
             raise ConfigError(STORAGE, f"file://{directory}", words)
+
+
+def _items(text: str) -> list[str]:
+    return [item for item in text.split(",") if item.strip()]
+
+
+def _check_options(store: StorageUrl, config: RemoteLogConfig) -> None:
+    """Refuse options that the store does not have. The error has no value."""
+    options = store_options(config).options
+    if store.scheme not in OBJECT_STORE_SCHEMES:
+        if options:
+            words = f"no value: a store of {store.scheme}: has no options"
+            raise ConfigError(STORAGE_OPTIONS, HIDDEN, words)
+        return
+    known = option_names(store.scheme)
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        words = f"options among {', '.join(known)}; {', '.join(unknown)} does not exist"
+        raise ConfigError(STORAGE_OPTIONS, HIDDEN, words)
+
+
+def _bucket_url(text: str, scheme: str, rest: str) -> StorageUrl:
+    bucket, _, path = rest.removeprefix("//").partition("/")
+    parts = path.rstrip("/").split("/") if path.rstrip("/") else []
+    is_prefix = all(_SEGMENT.fullmatch(part) and part.strip(".") for part in parts)
+    has_account = "@" in bucket
+    if (
+        not (rest.startswith("//") and _BUCKET.fullmatch(bucket) and is_prefix)
+        or has_account != bucket.endswith(_AZURE_HOSTS)
+        or (has_account and scheme not in ("abfs", "abfss"))
+    ):
+        words = (
+            f"{scheme}://BUCKET or {scheme}://BUCKET/PREFIX, without a query, with letters, digits"
+            f" and !_.*'()- in the prefix. Other stores are {_ALLOWED}"
+        )
+        raise ConfigError(STORAGE, text, words)
+    return StorageUrl(scheme, bucket, "/".join(parts))
