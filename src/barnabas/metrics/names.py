@@ -229,6 +229,21 @@ DELAYED_REMOTE_FETCH_EXPIRES: Final = "kafka.server:DelayedRemoteFetchMetrics:Ex
 DELAYED_REMOTE_LIST_OFFSETS_EXPIRES: Final = (
     "kafka.server:DelayedRemoteListOffsetsMetrics:ExpiresPerSec"
 )
+REMOTE_STORE_FAILURES: Final = "barnabas_remote_store_failures-total"
+REMOTE_COPIES_RUNNING: Final = "barnabas_remote_copies_running"
+REMOTE_COPIES_WAITING: Final = "barnabas_remote_copies_waiting"
+REMOTE_COPIES_PAUSED: Final = "barnabas_remote_copies_paused"
+REMOTE_WAITING_SECONDS: Final = "barnabas_remote_segment_waiting_seconds"
+REMOTE_WAITING_OFFSET: Final = "barnabas_remote_segment_waiting_offset"
+REMOTE_UNREADABLE_FIRST: Final = "barnabas_remote_unreadable_first_offset"
+REMOTE_UNREADABLE_LAST: Final = "barnabas_remote_unreadable_last_offset"
+REMOTE_LOADS_WAITING: Final = "barnabas_remote_loads_waiting"
+REMOTE_CACHE_BYTES: Final = "barnabas_remote_read_cache_bytes"
+REMOTE_CACHE_LIMIT: Final = "barnabas_remote_read_cache_limit_bytes"
+REMOTE_METADATA_PROBLEM: Final = "barnabas_remote_metadata_problem"
+REMOTE_METADATA_UNREADY: Final = "barnabas_remote_metadata_unready_partitions"
+REMOTE_METADATA_SKIPPED: Final = "barnabas_remote_metadata_skipped-total"
+REMOTE_METADATA_DROPPED: Final = "barnabas_remote_metadata_dropped-total"
 
 REQUESTS: Final = "kafka.network:RequestMetrics:RequestsPerSec"
 REQUEST_ERRORS: Final = "kafka.network:RequestMetrics:ErrorsPerSec"

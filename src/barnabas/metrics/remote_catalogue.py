@@ -81,4 +81,55 @@ REMOTE_CATALOGUE: dict[str, MetricRow] = {
     names.DELAYED_REMOTE_LIST_OFFSETS_EXPIRES: MetricRow(
         C, _PARTITION, "Searches by timestamp in the remote tier that timed out."
     ),
+    names.REMOTE_STORE_FAILURES: MetricRow(
+        C,
+        ("call", "kind"),
+        "Calls of the store that failed: `write` for copies, checks and deletions, or `read`.",
+    ),
+    names.REMOTE_COPIES_RUNNING: MetricRow(G, (), "Copies of segments that run."),
+    names.REMOTE_COPIES_WAITING: MetricRow(
+        G, (), "Partitions with a segment that may be copied, and waits for its turn."
+    ),
+    names.REMOTE_COPIES_PAUSED: MetricRow(
+        G, ("cause",), "1 while no copy of this broker starts for this cause, else 0."
+    ),
+    names.REMOTE_WAITING_SECONDS: MetricRow(
+        G,
+        (*_PARTITION, "cause"),
+        "Time for which the oldest closed segment of a partition has not been copied since the "
+        "copy of the segment before it; only the 100 partitions that wait longest.",
+    ),
+    names.REMOTE_WAITING_OFFSET: MetricRow(G, _PARTITION, "First offset of this segment."),
+    names.REMOTE_UNREADABLE_FIRST: MetricRow(
+        G,
+        (*_PARTITION, "kind"),
+        "First offset of the remote segments that reads of the last ten minutes found missing or "
+        "damaged; at most 100 partitions.",
+    ),
+    names.REMOTE_UNREADABLE_LAST: MetricRow(
+        G, (*_PARTITION, "kind"), "Last offset of these segments."
+    ),
+    names.REMOTE_LOADS_WAITING: MetricRow(
+        G, (), "Loads from the remote tier that wait for memory or for a thread."
+    ),
+    names.REMOTE_CACHE_BYTES: MetricRow(
+        G, (), "Memory of records from the remote tier, including loads in progress, bytes."
+    ),
+    names.REMOTE_CACHE_LIMIT: MetricRow(
+        G, (), "Limit of this memory: `barnabas.remote.read.cache.max.bytes`."
+    ),
+    names.REMOTE_METADATA_PROBLEM: MetricRow(
+        G,
+        ("problem",),
+        "1 if the metadata topic is missing, or has another number of partitions, else 0.",
+    ),
+    names.REMOTE_METADATA_UNREADY: MetricRow(
+        G, (), "Tiered replicas whose earlier events are not all read from the metadata topic yet."
+    ),
+    names.REMOTE_METADATA_SKIPPED: MetricRow(
+        C, (), "Records of the metadata topic that are no events of segments."
+    ),
+    names.REMOTE_METADATA_DROPPED: MetricRow(
+        C, (), "Events of segments that came too late or twice, and have no effect."
+    ),
 }

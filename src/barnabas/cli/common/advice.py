@@ -64,6 +64,9 @@ class Advice(Enum):
     PROMOTE_MIRROR = "links promote --force --topic {topic} -- {link}"
     PURGE_TOPIC = "topics purge TOPIC --before-time TIME"
     REBALANCE = "rebalance"
+    REPLICATE_TOPIC = (
+        "partitions reassign --brokers {brokers} --replication-factor {replicas} -- {topic}"
+    )
     REASSIGN_TOPIC = "partitions reassign --brokers {brokers} -- {topic}"
     REPAIR_LOG = "log repair {directory}"
     REPAIR_LOG_APPLY = "log repair {directory} --apply"

@@ -33,6 +33,7 @@ from barnabas.cli.doctor.machines import (
     examine_voter_machines,
 )
 from barnabas.cli.doctor.probe import Peer, offered_mechanisms, report_failed_login, responder
+from barnabas.cli.doctor.tiering import examine_tier
 from barnabas.cli.doctor.traffic import examine_traffic, partitions_of, read_ends
 from barnabas.cli.doctor.versions import examine_versions
 from barnabas.cli.why.reasons import transaction_reasons
@@ -174,6 +175,7 @@ def examine_cluster(client: Client, host: str, port: int, diagnosis: Diagnosis) 
         examine_partitions(client, topics, down, diagnosis)
         examine_replica_machines(cluster, topics, diagnosis)
         examine_voter_machines(state.description, diagnosis)
+        examine_tier(client, found.answering, topics, diagnosis)
 
     checks: list[Callable[[], None]] = [
         partitions,

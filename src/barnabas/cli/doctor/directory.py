@@ -17,6 +17,7 @@ from barnabas.cli.common.printable import counted
 from barnabas.cli.common.units import size
 from barnabas.cli.common.variables import without_variables
 from barnabas.cli.doctor.diagnosis import dangers
+from barnabas.cli.doctor.tiering import examine_store
 from barnabas.cli.log.segment_files import (
     METADATA_TOPIC,
     FileFindings,
@@ -513,3 +514,5 @@ def _examine_directories(configuration: Configuration, diagnosis: Diagnosis) -> 
         words = ", ".join(f"{path} to {cluster}" for cluster, path in clusters.items())
         remedy = "remove the directories of the other cluster"
         diagnosis.wrong(f"the directories belong to several clusters: {words}", remedy)
+        return
+    examine_store(configuration, next(iter(clusters), None), diagnosis)

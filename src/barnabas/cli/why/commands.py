@@ -283,6 +283,7 @@ class _Examination:
     def examine_partition(self, target: Target) -> None:
         """Examine a partition, or an offset in it."""
         from barnabas.cli.why.group_reasons import offset_reasons, unreadable
+        from barnabas.cli.why.tier_reasons import is_only_in_tier, unread_reason
 
         assert target.partition is not None
         tp = TopicPartition(target.name, target.partition)
@@ -300,10 +301,14 @@ class _Examination:
         except CorruptRecordsError as error:
             self.answers.append((f"{tp} at {target.offset}", [unreadable(error, facts.leader)]))
             return
-        except (ClientError, TimeoutError):
+        except (ClientError, TimeoutError) as error:
             # The state of the partition usually explains why the record cannot be read.
             self._add_partitions(found, only_unhealthy=False)
-            raise
+            if facts.tier is None or not is_only_in_tier(facts.tier, target.offset):
+                raise
+            reason = unread_reason(facts.tier, target.offset, error)
+            self.answers.insert(0, (f"{tp} at {target.offset}", [reason]))
+            return
         reasons = offset_reasons(facts, target.offset, record)
         self.answers.append((f"{tp} at {target.offset}", reasons))
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.cli.admin.held_back import HeldBack
     from barnabas.cli.common.machine_lines import Machine
     from barnabas.cli.partitions.snapshot import PartitionSnapshot
+    from barnabas.cli.why.tier_reasons import TierFacts
     from barnabas.client.admin.group_descriptions import (
         GroupDescription,
         GroupMember,
@@ -91,6 +92,8 @@ class PartitionFacts:
     failed_fetches: Mapping[str, int] = field(default_factory=dict)
     # Metrics listener -> kind of damage -> number of damaged places in the broker's files.
     damage: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    # The remote tier; None without one.
+    tier: TierFacts | None = None
 
     @property
     def partition(self) -> TopicPartition:

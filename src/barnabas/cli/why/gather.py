@@ -11,6 +11,7 @@ from barnabas.cli.common.machine_lines import shared_machines
 from barnabas.cli.load.metrics import fetch_metrics
 from barnabas.cli.partitions.snapshot import PartitionSnapshot, take_snapshots
 from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
+from barnabas.cli.why.gather_tier import TierMetrics, gather_tier
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 
@@ -104,6 +105,7 @@ def gather_partitions(
     details = _Details(client, brokers, troubled)
     starts = client.admin.list_offsets(dict.fromkeys(_led(now), "earliest"))
     stable = client.admin.list_offsets(dict.fromkeys(_led(now), "latest"), read_committed=True)
+    tiers = gather_tier(client, now, metrics.tier)
     facts = []
     for tp, each in now.items():
         start, end = starts.get(tp), stable.get(tp)
@@ -126,6 +128,7 @@ def gather_partitions(
                 waiting_produces=metrics.waiting_produces,
                 failed_fetches=metrics.failed_fetches,
                 damage=metrics.damage,
+                tier=tiers.get(tp),
             )
         )
     return facts
@@ -326,6 +329,7 @@ class MetricFacts:
     failed_fetches: dict[str, int] = field(default_factory=dict)
     # Kind of damage -> number of damaged places in the broker's files.
     damage: dict[str, dict[str, int]] = field(default_factory=dict)
+    tier: TierMetrics = field(default_factory=TierMetrics)
 
 
 def gather_metrics(addresses: Sequence[str]) -> MetricFacts:
@@ -354,4 +358,5 @@ def gather_metrics(addresses: Sequence[str]) -> MetricFacts:
         }
         if damage:
             facts.damage[address] = damage
+        facts.tier.read(address, found)
     return facts

@@ -12,6 +12,7 @@ from barnabas.cli.admin.quorum import NO_QUORUM_LEADER
 from barnabas.cli.common.advice import Advice
 from barnabas.cli.partitions.snapshot import NO_LEADER
 from barnabas.cli.why.reasons import Reason, duration, note, ok, transaction_reasons, wrong
+from barnabas.cli.why.tier_reasons import tier_reasons
 from barnabas.client.errors import ClientError
 from barnabas.protocol.errors import ErrorCode
 
@@ -32,6 +33,8 @@ def partition_reasons(facts: PartitionFacts) -> list[Reason]:
     reasons = watermark_reasons(facts) + damage
     reasons += [replica_reason(facts, replica) for replica in facts.now.out_of_sync]
     reasons += transaction_reasons(facts.held_back)
+    if facts.tier is not None:
+        reasons += tier_reasons(facts.tier)
     moving = facts.now.reassignment
     if moving is not None:
         adding = _nodes(moving.adding) or "none"

@@ -7,8 +7,10 @@ only the last stable offset is missing, the task is called back when it is high 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.replication.remote.copy_causes import CopyCause
+from barnabas.storage.errors import StorageError
 from barnabas.storage.remote.lineage import highest_remote_offset
 
 if TYPE_CHECKING:
@@ -26,6 +28,14 @@ if TYPE_CHECKING:
 _SCANNED_AT_ONCE = 200
 
 
+class OldestSegment(NamedTuple):
+    """The oldest closed segment without a copy."""
+
+    base_offset: int
+    # Since when it is the oldest one (monotonic, ms).
+    since_ms: float
+
+
 class CopyCandidates:
     """The segments of one partition that are not copied yet, or whose copies were lost."""
 
@@ -39,6 +49,7 @@ class CopyCandidates:
         "_stable_needed",
         "_tier",
         "_unscanned",
+        "oldest",
     )
 
     def __init__(
@@ -70,6 +81,8 @@ class CopyCandidates:
         # The last stable offset that the next closed segment needs, while this object listens.
         self._stable_needed = 0
         self._is_listening = False
+        # The oldest closed segment without a copy; None if there is none. The sweep moves it.
+        self.oldest: OldestSegment | None = None
 
     def next(self) -> CopyableSegment | None:
         """Return the next segment to copy now; None if there is none yet."""
@@ -114,9 +127,32 @@ class CopyCandidates:
         copied = log.highest_remote_offset
         if not log.config.copies_to_remote or copied + 1 >= log.segments.active.base_offset:
             sizes.copy_lag_bytes = sizes.copy_lag_segments = 0
+            self.oldest = None
             return
         sizes.copy_lag_bytes = max(0, log.local_size_above(copied) - log.segments.active.size)
         sizes.copy_lag_segments = max(0, log.local_count_above(copied) - 1)
+        first = log.segments.floor(max(copied + 1, log.local_log_start_offset))
+        base_offset = log.local_log_start_offset if first is None else first.base_offset
+        if self.oldest is None or self.oldest.base_offset != base_offset:
+            self.oldest = OldestSegment(base_offset, self._tier.clock.monotonic_ms())
+
+    def why_waiting(self) -> CopyCause | None:
+        """Return why the oldest segment is no candidate yet; None if it is copied."""
+        log = self._leadership.partition.log
+        first = max(log.highest_remote_offset + 1, log.log_start_offset)
+        if first >= log.segments.active.base_offset:
+            return None
+        try:
+            candidates = log.copyable_segments(first, log.last_stable_offset, 1)
+        except StorageError:
+            return CopyCause.LOG
+        if candidates:
+            is_ready = self._is_eligible(candidates[0], log)
+            return CopyCause.COPYING if is_ready else CopyCause.COPY_LAG
+        following = log.segments.higher(first)
+        if following is not None and log.high_watermark >= following.base_offset:
+            return CopyCause.TRANSACTION
+        return CopyCause.UNCOMMITTED
 
     def _add_lost(self, offset: int) -> None:
         if offset not in self._lost:

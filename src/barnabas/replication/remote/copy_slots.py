@@ -6,12 +6,17 @@ them, above the quota of the broker (KIP-956), or while the broker knows too man
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
+
+from barnabas.replication.remote.copy_causes import CopyCause
 
 if TYPE_CHECKING:
     from barnabas.replication.remote.remote_quota import RemoteQuota
     from barnabas.replication.remote.store_health import StoreHealth
     from barnabas.waiting.timing_wheel import TimingWheel, WheelEntry
+
+_log = logging.getLogger(__name__)
 
 # Kafka's copies check the quota again after this time.
 _QUOTA_RETRY_MS = 1_000.0
@@ -35,6 +40,7 @@ class CopySlots:
         "_health",
         "_is_admitting",
         "_is_closed",
+        "_is_room_logged",
         "_retry",
         "_running",
         "_waiting",
@@ -58,6 +64,8 @@ class CopySlots:
         self._running = 0
         # Whether the broker may know more segments. Set by the sweep.
         self.has_room = True
+        # Whether the present lack of room is in the log.
+        self._is_room_logged = False
         # The next look after a pause; None if nothing delays the waiting copies.
         self._retry: WheelEntry | None = None
         self._is_admitting = False
@@ -69,15 +77,19 @@ class CopySlots:
         return len(self._waiting)
 
     @property
-    def delay_reason(self) -> str:
-        """Why no copy starts now; empty if nothing prevents it."""
-        if self._health.pause_ms:
-            return self._health.pause_reason
+    def running(self) -> int:
+        """Number of copies that run."""
+        return self._running
+
+    @property
+    def pause(self) -> CopyCause | None:
+        """Why no copy starts now; None if nothing prevents it."""
+        cause = self._health.pause_cause
+        if cause is not None:
+            return cause
         if not self.has_room:
-            return "the broker knows barnabas.remote.segments.max segments"
-        if self.quota.is_exceeded:
-            return "remote.log.manager.copy.max.bytes.per.second is exceeded"
-        return ""
+            return CopyCause.SEGMENTS_MAX
+        return CopyCause.QUOTA if self.quota.is_exceeded else None
 
     def request(self, copy: WaitingCopy) -> None:
         """Call `copy.on_admitted` when it is its turn, perhaps at once."""
@@ -123,18 +135,33 @@ class CopySlots:
             self._is_admitting = False
 
     def _must_wait(self) -> bool:
-        delay_ms = self._health.pause_ms
-        if not delay_ms and not self.has_room:
-            delay_ms = _ROOM_RETRY_MS
-        elif not delay_ms and self.quota.is_exceeded:
-            delay_ms = _QUOTA_RETRY_MS
-            if self._retry is None:
-                self.quota.on_throttled(delay_ms)
-        if not delay_ms:
+        cause = self.pause
+        self._log_room(cause)
+        if cause is None:
             return False
         if self._retry is None:
+            if cause is CopyCause.SEGMENTS_MAX:
+                delay_ms = _ROOM_RETRY_MS
+            elif cause is CopyCause.QUOTA:
+                delay_ms = _QUOTA_RETRY_MS
+                self.quota.on_throttled(delay_ms)
+            else:
+                delay_ms = self._health.pause_ms
             self._retry = self._wheel.add(delay_ms, self._look_again)
         return True
+
+    def _log_room(self, cause: CopyCause | None) -> None:
+        """Log once that the broker knows too many segments, until it has room again."""
+        if self.has_room:
+            self._is_room_logged = False
+        elif cause is CopyCause.SEGMENTS_MAX and not self._is_room_logged:
+            self._is_room_logged = True
+            _log.warning(
+                "Copies to the remote tier wait: the broker knows as many segments as it may: "
+                "waiting=%d fix=raise barnabas.remote.segments.max or segment.bytes, or shorten "
+                "retention.ms",
+                len(self._waiting),
+            )
 
     def _look_again(self) -> None:
         self._retry = None

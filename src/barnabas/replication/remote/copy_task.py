@@ -27,13 +27,15 @@ from __future__ import annotations
 import logging
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.remote.copy_candidates import CopyCandidates
+from barnabas.replication.remote.copy_causes import CopyCause, WaitingSegment
+from barnabas.replication.remote.store_health import failure_kind
 from barnabas.storage.errors import StorageError
 from barnabas.storage.remote.remote_storage import RemoteSegment, SegmentState
 from barnabas.storage.remote.segment_states import started_record
@@ -144,21 +146,12 @@ class CopyDependencies(msgspec.Struct, frozen=True):
     on_copied: Callable[[TopicPartition], None]
 
 
-class CopyStatus(NamedTuple):
-    """The state of a task, for metrics and explanations."""
-
-    state: CopyState
-    # When the state began (monotonic, ms).
-    since_ms: float
-    # The latest failure; empty after a success.
-    last_error: str
-
-
 class CopyTask:
     """The copies of one partition during one leadership."""
 
     __slots__ = (
         "_candidates",
+        "_cause",
         "_dependencies",
         "_failures",
         "_has_slot",
@@ -166,9 +159,7 @@ class CopyTask:
         "_machine",
         "_retry",
         "_segment",
-        "_since_ms",
         "_tier",
-        "last_error",
     )
 
     def __init__(
@@ -180,7 +171,6 @@ class CopyTask:
         self._machine = StateMachine(
             f"copies of {leadership.where.topic_partition}", _S.AWAITING_METADATA, TABLE
         )
-        self._since_ms = tier.clock.monotonic_ms()
         # The segment that is being copied. After a failed first event it stays, so that the next
         # try has the same id; after a failed second event too. None otherwise.
         self._segment: RemoteSegment | None = None
@@ -196,13 +186,34 @@ class CopyTask:
             dependencies.high_watermarks,
             self.check,
         )
-        # The latest failure, for explanations. Empty after a success.
-        self.last_error = ""
+        # The kind of the latest failure. None after a success.
+        self._cause: CopyCause | None = None
 
-    @property
-    def status(self) -> CopyStatus:
-        """The state, when it began, and the latest failure."""
-        return CopyStatus(self._machine.state, self._since_ms, self.last_error)
+    def waiting_segment(self) -> WaitingSegment | None:
+        """Return the oldest closed segment without a copy, as of the last sweep, and its cause."""
+        oldest = self._candidates.oldest
+        if oldest is None:
+            return None
+        cause = self._why_waiting()
+        if cause is None:
+            return None
+        return WaitingSegment(
+            self._leadership.where.topic_partition, oldest.base_offset, oldest.since_ms, cause
+        )
+
+    def _why_waiting(self) -> CopyCause | None:
+        """Return what the oldest segment waits for; None if it is copied by now."""
+        state = self._machine.state
+        if state is _S.AWAITING_METADATA:
+            return CopyCause.METADATA
+        if state is _S.STOPPED:
+            return CopyCause.METADATA_TOO_LARGE
+        if state is _S.WAITING:
+            return self._dependencies.slots.pause or self._cause or CopyCause.THREADS
+        if state is _S.IDLE:
+            found = self._candidates.why_waiting()
+            return self._cause or found if found is CopyCause.COPYING else found
+        return self._cause or CopyCause.COPYING
 
     def is_copying(self, segment_id: bytes) -> bool:
         """Return whether a segment is being copied, from its first event to its second one."""
@@ -257,8 +268,9 @@ class CopyTask:
         """Return the next segment to copy now; None if there is none, or the log has failed."""
         try:
             return self._candidates.next()
-        except StorageError as error:
-            self.last_error = f"the log cannot be read: {error}"
+        except StorageError:
+            # The log has counted and logged it.
+            self._cause = CopyCause.LOG
             return None
 
     # Copying.
@@ -274,16 +286,19 @@ class CopyTask:
         try:
             files = self._log.open_for_copy(candidate.base_offset)
         except StorageError as error:
-            self._fail(f"the segment at {candidate.base_offset} cannot be read: {error}")
+            self._fail(
+                CopyCause.LOG, f"the segment at {candidate.base_offset} cannot be read: {error}"
+            )
             return
         epochs = self._log.leader_epochs.entries_in(
             candidate.base_offset, candidate.next_base_offset
         )
         if files is None or not epochs:
             self._fail(
+                CopyCause.LOG,
                 f"the segment at {candidate.base_offset} has no leader epochs"
                 if files is not None
-                else f"the segment at {candidate.base_offset} is gone"
+                else f"the segment at {candidate.base_offset} is gone",
             )
             return
         self._segment = segment = self._described(candidate, files, epochs)
@@ -330,11 +345,14 @@ class CopyTask:
             if not isinstance(result, ErrorCode):
                 # Another broker has deleted the segment of an earlier try.
                 self._segment = None
-            self._fail(_problem("the start of a copy could not be written", result))
+            self._fail(
+                CopyCause.METADATA_WRITE,
+                _problem("the start of a copy could not be written", result),
+            )
             return
         if not self._leadership.holds:
             # Metadata comes soon, with which the task resigns. The next leader removes the segment.
-            self._fail("another broker leads")
+            self._fail(CopyCause.METADATA, "another broker leads")
             return
         self._on(_E.START_WRITTEN)
         self._tier.metrics.topics[segment.topic].copy_requests += 1
@@ -344,7 +362,7 @@ class CopyTask:
         )
         if ticket is None:
             self._segment = None
-            self._fail("the queue of copies is full")
+            self._fail(CopyCause.THREADS, "the queue of copies is full")
 
     def _on_copied(
         self, segment: RemoteSegment, custom: bytes | None, error: BaseException | None
@@ -369,7 +387,7 @@ class CopyTask:
             # Metadata comes soon, with which the task resigns.
             self._segment = None
             self._delete_objects(segment)
-            self._fail("another broker leads")
+            self._fail(CopyCause.METADATA, "another broker leads")
 
     def _on_copy_failed(self, segment: RemoteSegment, error: BaseException | None) -> None:
         assert error is not None, f"{segment.topic}: the store returned no metadata and no error"
@@ -378,19 +396,17 @@ class CopyTask:
         self._segment = None
         # Parts of it may be stored.
         self._dependencies.deletions.delete(where, segment, self._may_delete)
-        self._fail(str(error) or type(error).__name__)
+        self._fail(failure_kind(error), str(error) or type(error).__name__)
 
     def _on_too_much_metadata(self, segment: RemoteSegment, limit: int) -> None:
         self._tier.metrics.topics[segment.topic].copy_errors += 1
         assert segment.custom is not None, segment
-        self.last_error = (
-            f"the store returned {len(segment.custom)} bytes of metadata for a segment, above "
-            f"remote.log.metadata.custom.metadata.max.bytes={limit}"
-        )
         _log.error(
-            "Copies stop until the next leader: partition=%s error=%s",
+            "Copies stop until the next leader, because the store returned too much metadata: "
+            "partition=%s bytes=%d fix=raise remote.log.metadata.custom.metadata.max.bytes=%d",
             self._leadership.where.topic_partition,
-            self.last_error,
+            len(segment.custom),
+            limit,
         )
         self._segment = None
         self._on(_E.METADATA_TOO_LARGE)
@@ -409,7 +425,10 @@ class CopyTask:
         if isinstance(result, ErrorCode):
             if self._machine.state is _S.FINISHING:
                 # The event may have been written all the same, so the objects stay.
-                self._fail(_problem("the end of a copy could not be written", result))
+                self._fail(
+                    CopyCause.METADATA_WRITE,
+                    _problem("the end of a copy could not be written", result),
+                )
             return
         known = result.segment
         is_stored = known is not None and known.state is _FINISHED
@@ -426,7 +445,7 @@ class CopyTask:
 
     def _on_stored(self, segment: RemoteSegment) -> None:
         self._failures = 0
-        self.last_error = ""
+        self._cause = None
         self._tier.metrics.topics[segment.topic].copy_bytes += segment.size
         log = self._log
         if segment.end_offset < log.log_end_offset:
@@ -441,11 +460,11 @@ class CopyTask:
 
     # Failing.
 
-    def _fail(self, error: str) -> None:
+    def _fail(self, cause: CopyCause, error: str) -> None:
         """Try again after a delay that doubles with each failure."""
         tier, config = self._tier, self._tier.config
         tier.metrics.topics[self._leadership.where.topic].copy_errors += 1
-        self.last_error = error
+        self._cause = cause
         self._on(_E.FAILED)
         self._release()
         delay_ms = min(
@@ -499,7 +518,6 @@ class CopyTask:
 
     def _on(self, event: CopyEvent) -> None:
         self._machine.on(event)
-        self._since_ms = self._tier.clock.monotonic_ms()
 
 
 def _problem(what: str, result: Applied | ErrorCode) -> str:

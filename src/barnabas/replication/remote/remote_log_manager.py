@@ -10,7 +10,7 @@ event announces: age and size limits, failed deletions, lost copies.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         HighWatermarkListeners,
         LeadershipChanges,
     )
+    from barnabas.replication.remote.copy_causes import WaitingSegment
     from barnabas.replication.remote.deleted_topics import DeletedPartitionSearch
     from barnabas.replication.remote.remote_metrics import RemoteMetrics
     from barnabas.replication.remote.remote_quota import RemoteQuota
@@ -46,18 +47,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__remote_log_metadata"
-
-
-class PartitionTierState(NamedTuple):
-    """The state of a led partition's copies, for metrics and explanations."""
-
-    partition: TopicPartition
-    # Name of a `CopyState`.
-    state: str
-    # Since when (monotonic, ms).
-    since_ms: float
-    # The latest failure; empty after a success.
-    last_error: str
 
 
 class ManagerDependencies(msgspec.Struct, frozen=True):
@@ -370,12 +359,17 @@ class RemoteLogManager:
             yield
         self.slots.has_room = known < self._tier.config.barnabas_remote_segments_max
 
-    def states(self) -> Iterator[PartitionTierState]:
-        """Yield the state of each led partition."""
-        for key, replica in self._replicas.items():
-            if replica.copies is not None:
-                status = replica.copies.status
-                yield PartitionTierState(key, status.state.name, status.since_ms, status.last_error)
+    def waiting_segments(self) -> Iterator[WaitingSegment]:
+        """Yield the oldest closed segment without a copy of each led partition that has one."""
+        for replica in self._replicas.values():
+            waiting = None if replica.copies is None else replica.copies.waiting_segment()
+            if waiting is not None:
+                yield waiting
+
+    def unready_count(self) -> int:
+        """Return the number of replicas whose events are not all read yet."""
+        metadata = self._tier.metadata
+        return sum(metadata.log_of(each.where) is None for each in self._replicas.values())
 
     # Closing.
 

@@ -6,12 +6,13 @@ over the partitions that this broker leads.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from barnabas.metrics.measurements import Histogram
 
 if TYPE_CHECKING:
+    from barnabas.replication.remote.copy_causes import CopyCause
     from barnabas.storage.topic_partition import TopicPartition
 
 
@@ -99,6 +100,7 @@ class RemoteMetrics:
 
     __slots__ = (
         "_deleted",
+        "failed_reads",
         "list_offsets_expires",
         "partitions",
         "reader_times",
@@ -112,6 +114,8 @@ class RemoteMetrics:
         self._deleted = RemoteCounts()
         # Sizes of led partitions. Their tasks add and remove them.
         self.partitions: dict[TopicPartition, PartitionSizes] = {}
+        # Failed reads by the kind of error.
+        self.failed_reads: Counter[CopyCause] = Counter()
         # Fetches whose remote reads were not done in time.
         self.remote_fetch_expires = 0
         # Lookups of offsets that were not done in time, by partition.

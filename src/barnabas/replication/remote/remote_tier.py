@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from barnabas.protocol.errors import ErrorCode
-from barnabas.replication.remote.store_health import FailureLimit
+from barnabas.replication.remote.store_health import FailureLimit, failure_kind, fix_of
+from barnabas.replication.remote.unreadable_segments import UnreadableSegments
 from barnabas.storage.errors import OffsetOutOfRangeError, StorageError
 from barnabas.storage.remote.index_cache import IndexFiles, IndexLimits, RemoteIndexCache
 from barnabas.storage.remote.load_queue import LoadQueue
@@ -115,6 +116,7 @@ class RemoteReads:
         "_reader",
         "limits",
         "metrics",
+        "unreadable",
     )
 
     def __init__(self, dependencies: RemoteReadDependencies, limits: RemoteReadLimits) -> None:
@@ -133,6 +135,18 @@ class RemoteReads:
         ranges.observe(self._on_loaded)
         self._reader = RemoteLogReader(indexes, ranges)
         self._failures = FailureLimit(clock)
+        # The segments whose records could not be read lately.
+        self.unreadable = UnreadableSegments(clock)
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of records in memory."""
+        return self._reader.ranges.bytes_used
+
+    @property
+    def waiting_loads(self) -> int:
+        """Number of loads that wait for memory or a thread."""
+        return sum(len(queue) for queue in self._queues)
 
     def _index_limits(self) -> IndexLimits:
         limits = self.limits
@@ -159,6 +173,7 @@ class RemoteReads:
         """Drop the cached indexes and ranges of a segment that is deleted."""
         self._reader.indexes.forget([segment_id])
         self._reader.ranges.forget([segment_id])
+        self.unreadable.discard(segment_id)
 
     # Reads.
 
@@ -191,6 +206,9 @@ class RemoteReads:
             counts.fetch_requests += 1
             return ErrorCode.OFFSET_OUT_OF_RANGE
         except RemoteStorageError as error:
+            segment = self._reader.segment_at(partition.log, remote, offset)
+            if segment is not None:
+                self.unreadable.add(segment, failure_kind(error))
             return self.failed(partition.topic_partition.topic, error)
         if isinstance(found, Miss):
             if not self._quota.is_exceeded:
@@ -218,13 +236,24 @@ class RemoteReads:
         self, miss: Miss, on_done: Callable[[RemoteStorageError | None], None]
     ) -> Cancellable:
         """Load what a read has missed. `on_done` receives None or the exception."""
-        if miss.position is not None:
-            return self._reader.ranges.load(miss.segment, miss.position, miss.needed, on_done)
+        segment = miss.segment
 
-        def on_indexes(_: LoadedIndexes | None, error: RemoteStorageError | None) -> None:
+        def on_range(error: RemoteStorageError | None) -> None:
+            if error is None:
+                self.unreadable.discard(segment.id)
+            else:
+                self.unreadable.add(segment, failure_kind(error))
             on_done(error)
 
-        return self._reader.indexes.load(miss.segment, on_indexes)
+        def on_indexes(_: LoadedIndexes | None, error: RemoteStorageError | None) -> None:
+            if error is not None:
+                self.unreadable.add(segment, failure_kind(error))
+            on_done(error)
+
+        if miss.position is not None:
+            return self._reader.ranges.load(segment, miss.position, miss.needed, on_range)
+
+        return self._reader.indexes.load(segment, on_indexes)
 
     def offset_for_timestamp(
         self, partition: ReadPartition, timestamp: int
@@ -262,10 +291,14 @@ class RemoteReads:
         counts = self.metrics.topics[topic]
         counts.fetch_requests += 1
         counts.fetch_errors += 1
+        self.metrics.failed_reads[failure_kind(error)] += 1
         earlier = self._failures.count(error)
         if earlier is not None:
             _log.warning(
-                "Read of the remote tier failed: error=%s earlier_failures=%d", error, earlier
+                "Read of the remote tier failed: error=%s earlier_failures=%d fix=%s",
+                error,
+                earlier,
+                fix_of(error),
             )
         if isinstance(error, RemoteDamagedError):
             return ErrorCode.CORRUPT_MESSAGE

@@ -114,7 +114,14 @@ class TieredStorage:
     def sources(self) -> RemoteSources:
         """What the metrics are read from."""
         return RemoteSources(
-            self.metrics, self.copying, self.reading, self.copy_quota, self.fetch_quota
+            self.metrics,
+            self.copying,
+            self.reading,
+            self.copy_quota,
+            self.fetch_quota,
+            self.manager,
+            self.reads,
+            self.metadata,
         )
 
     def follow(self, follower: MetadataFollower) -> None:

@@ -39,6 +39,9 @@ _EVENT_VERSION = 0
 _CREATE_FIRST_MS, _CREATE_MAX_MS = 1_000.0, 30_000.0
 _INT32_MASK = 0xFFFF_FFFF
 
+# Why no metadata is read: the topic has another number of partitions, or does not exist.
+PROBLEMS = PARTITION_COUNT, MISSING = "partition-count", "missing"
+
 
 class RemoteMetadataTopic:
     """Implements `RemoteMetadata` of the replicas."""
@@ -78,14 +81,20 @@ class RemoteMetadataTopic:
     @property
     def problem(self) -> str:
         """Why no metadata is read, for the operator. Empty if it is read, or is not needed."""
-        if self._wrong_count:
-            return (
+        return {
+            PARTITION_COUNT: (
                 f"the topic {REMOTE_LOG_TOPIC} has {self._wrong_count} partitions, but "
                 f"remote.log.metadata.topic.num.partitions is {self._count}"
-            )
-        if self._assigned and not self._is_reading:
-            return f"the topic {REMOTE_LOG_TOPIC} does not exist yet"
-        return ""
+            ),
+            MISSING: f"the topic {REMOTE_LOG_TOPIC} does not exist yet",
+        }.get(self.problem_kind, "")
+
+    @property
+    def problem_kind(self) -> str:
+        """The kind of the problem, for metrics: one of `PROBLEMS`, or empty."""
+        if self._wrong_count:
+            return PARTITION_COUNT
+        return MISSING if self._assigned and not self._is_reading else ""
 
     @property
     def segment_count(self) -> int:
