@@ -80,7 +80,8 @@ _SYSTEM = [
     _key(SYSTEM_ENABLE, _BOOLEAN, False,
          "Whether topics can have a remote tier. A broker then needs barnabas.remote.storage."),
     _key(STORAGE, _STRING, "",
-         "Store of the remote tier: file:///DIRECTORY, which all brokers must see;"
+         "Store of the remote tier: file:///DIRECTORY, which all brokers must see, and"
+         " with ?layout=kafka-local Kafka's LocalTieredStorage can use it too;"
          " s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or az://CONTAINER/PREFIX for a bucket; or"
          " python:MODULE:FACTORY for a store of your own."),
     _key(STORAGE_OPTIONS, ConfigType.PASSWORD, "",

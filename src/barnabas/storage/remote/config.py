@@ -32,6 +32,9 @@ _ALLOWED = (
     "file:///DIRECTORY, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX,"
     " or python:MODULE:FACTORY"
 )
+# The layout of Apache Kafka's LocalTieredStorage, whose key `dir` names the directory.
+KAFKA_LAYOUT = "kafka-local"
+_LAYOUT_SUFFIX = f"?layout={KAFKA_LAYOUT}"
 # In place of values that may be secret.
 HIDDEN = "[hidden]"
 # Characters that all stores accept in names, and that need no quotes in a URL.
@@ -49,6 +52,8 @@ class StorageUrl(msgspec.Struct, frozen=True):
     location: str
     # Beginning of the names in a bucket, without a "/" at its ends.
     prefix: str = ""
+    # Of a directory: KAFKA_LAYOUT, or "" for the layout of this program.
+    layout: str = ""
 
 
 class StoreOptions(msgspec.Struct, frozen=True):
@@ -235,15 +240,24 @@ def parse_storage_url(text: str) -> StorageUrl:
         return _bucket_url(text, scheme, rest)
     if scheme != "file":
         raise ConfigError(STORAGE, text, _ALLOWED)
+    return _directory_url(text, rest)
+
+
+def _directory_url(text: str, rest: str) -> StorageUrl:
+    layout = KAFKA_LAYOUT if rest.endswith(_LAYOUT_SUFFIX) else ""
+    rest = rest.removesuffix(_LAYOUT_SUFFIX)
     # No urlsplit: it raises errors of its own for brackets.
     path = unquote(rest.removeprefix("//"))
     if not (rest.startswith("///") and path.isprintable()) or "?" in rest or "#" in rest:
-        words = "file:/// and an absolute path, without a host and parameters"
+        words = (
+            "file:/// and an absolute path, without a host, and without parameters other than"
+            f" {_LAYOUT_SUFFIX}"
+        )
         raise ConfigError(STORAGE, text, words)
     normal = posixpath.normpath("/" + path.strip("/"))
     if normal == "/":
         raise ConfigError(STORAGE, text, "file:/// and a directory that is not the root")
-    return StorageUrl(scheme, normal)
+    return StorageUrl("file", normal, layout=layout)
 
 
 def _check_directory(directory: str, log_dirs: list[str]) -> None:

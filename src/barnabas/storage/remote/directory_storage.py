@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.storage.remote.object_storage import ObjectStorage, names_in_order
 from barnabas.storage.remote.remote_storage import (
@@ -28,13 +28,11 @@ from barnabas.storage.remote.segment_objects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.runtime.disk import Disk
 
 _TEMPORARY_SUFFIX = ".tmp"
-# Files with other names are not those of a store.
-_SUFFIXES = (*SUFFIXES, _TEMPORARY_SUFFIX)
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -71,6 +69,18 @@ def clusters_in_directory(disk: Disk, directory: str) -> list[str]:
         return sorted(name for name in names if disk.exists(f"{directory}/{name}/{STORE_FILE}"))
 
 
+class DirectoryLayout(NamedTuple):
+    """Which of the names in a directory are those of a store."""
+
+    # For each level below the root: returns None for directories that are not the store's.
+    levels: Sequence[Callable[[str], object | None]]
+    # Of the files.
+    suffixes: tuple[str, ...]
+
+
+_OWN_LAYOUT = DirectoryLayout((parse_topic_directory, parse_partition_directory), SUFFIXES)
+
+
 class DirectoryObjects:
     """The files below a directory. The calls are those of `RemoteObjects`."""
 
@@ -79,9 +89,11 @@ class DirectoryObjects:
         " on purpose"
     )
 
-    def __init__(self, disk: Disk, root: str) -> None:
+    def __init__(self, disk: Disk, root: str, layout: DirectoryLayout = _OWN_LAYOUT) -> None:
         self._disk = disk
         self._root = root
+        self._levels = (*layout.levels, _is_never)
+        self._suffixes = (*layout.suffixes, _TEMPORARY_SUFFIX)
         # Directories whose names survive a power failure. Worker threads only add to it.
         self._durable: set[str] = set()
 
@@ -138,12 +150,10 @@ class DirectoryObjects:
     def list(self, directory: str, after: str) -> Iterator[StoredObject]:
         """Yield the objects below a directory in the order of their names, after a name."""
         prefix = f"{directory}/" if directory else ""
-        is_directory = (parse_topic_directory, parse_partition_directory, _is_never)[
-            min(prefix.count("/"), 2)
-        ]
+        is_directory = self._levels[min(prefix.count("/"), len(self._levels) - 1)]
         names = self._names(directory)
         below = {name for name in names if is_directory(name) is not None}
-        files = [name for name in names if name not in below and name.endswith(_SUFFIXES)]
+        files = [name for name in names if name not in below and name.endswith(self._suffixes)]
         wanted = names_in_order(list(below), prefix, after)
         for name in sorted(
             (*files, *wanted), key=lambda name: name + "/" if name in below else name

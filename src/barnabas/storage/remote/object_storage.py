@@ -50,7 +50,7 @@ from barnabas.storage.remote.segment_objects import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.storage.remote.remote_storage import (
         RemoteSegment,
@@ -127,9 +127,13 @@ class ObjectStorage:
             place = self._objects.place(STORE_FILE)
             raise RemoteUnavailableError(f"{place} is missing: {self._objects.advice}")
 
+    def name_of(self, segment: RemoteSegment) -> str:
+        """Return the name of the segment's objects, without a suffix."""
+        return segment_name(segment)
+
     def copy_segment(self, segment: RemoteSegment, files: SegmentFiles) -> bytes:
         """Store log, indexes and manifest, in this order; return the custom metadata."""
-        name = segment_name(segment)
+        name = self.name_of(segment)
         indexes = encode_indexes(files)
         sizes = sizes_of(files, indexes)
         self.check()
@@ -143,7 +147,7 @@ class ObjectStorage:
 
     def read(self, segment: RemoteSegment, start: int, end: int) -> memoryview:
         """Return exactly the bytes [start, end) of the segment's log."""
-        name = segment_name(segment) + LOG_SUFFIX
+        name = self.name_of(segment) + LOG_SUFFIX
         content = self._get(name, start, end)
         if len(content) != end - start:
             raise RemoteDamagedError(
@@ -154,7 +158,7 @@ class ObjectStorage:
 
     def read_indexes(self, segment: RemoteSegment) -> SegmentIndexes:
         """Return all indexes of the segment, with their checksum verified."""
-        name = segment_name(segment) + INDEXES_SUFFIX
+        name = self.name_of(segment) + INDEXES_SUFFIX
         place = self._objects.place(name)
         stored = decode_custom(segment.custom)
         expected = (self._objects.size(name) or 0) if stored is None else stored.indexes_size
@@ -166,7 +170,7 @@ class ObjectStorage:
 
     def size_of(self, segment: RemoteSegment) -> int | None:
         """Return the stored size of the log; None if a part is missing or incomplete."""
-        name = segment_name(segment)
+        name = self.name_of(segment)
         log_size, indexes_size, manifest_size = (
             self._objects.size(name + suffix) for suffix in SUFFIXES
         )
@@ -180,7 +184,7 @@ class ObjectStorage:
 
     def delete_segment(self, segment: RemoteSegment) -> None:
         """Delete the manifest, then the other parts, and what an interrupted copy has left."""
-        name = segment_name(segment)
+        name = self.name_of(segment)
         self.check()
         self._objects.delete([name + MANIFEST_SUFFIX])
         self._objects.delete([name + LOG_SUFFIX, name + INDEXES_SUFFIX])
@@ -192,7 +196,8 @@ class ObjectStorage:
         """
         last = after + _LAST_SUFFIX if after else ""
         for directory in self._topic_directories(topic, after):
-            for parts in _segments_in(self._objects.list(directory, last)):
+            listed = self._objects.list(directory, last)
+            for parts in segments_in(listed, SUFFIXES, parse_segment_name):
                 found = self._stored_segment(parts)
                 if found is not None and topic in (None, found.segment.topic):
                     yield found
@@ -277,9 +282,12 @@ class ObjectStorage:
             if found is not None and (topic is None or found[0] == shortened_topic(topic)):
                 yield directory
 
-    def _stored_segment(self, parts: _SegmentParts) -> StoredSegment | None:
-        """Return the segment of objects with a manifest; None if it is damaged or deleted."""
-        name, sizes = parts
+    def _stored_segment(self, parts: SegmentParts) -> StoredSegment | None:
+        """Return the segment of objects; None if it is damaged, or has no manifest."""
+        name, objects = parts
+        if MANIFEST_SUFFIX not in objects:
+            return None
+        sizes = {suffix: each.size for suffix, each in objects.items()}
         try:
             manifest = bytes(self._get(name + MANIFEST_SUFFIX, 0, MANIFEST_BYTES_MAX + 1))
             return stored_segment(name, manifest, sizes.get(LOG_SUFFIX), sizes.get(INDEXES_SUFFIX))
@@ -291,29 +299,39 @@ class ObjectStorage:
             return None
 
 
-class _SegmentParts(NamedTuple):
+class SegmentParts(NamedTuple):
     """The objects of one segment in a listing."""
 
     # Without a suffix.
     name: str
     # By suffix.
-    sizes: dict[str, int]
+    objects: dict[str, StoredObject]
 
 
-def _segments_in(objects: Iterator[StoredObject]) -> Iterator[_SegmentParts]:
-    """Yield the segments with a manifest among objects in the order of their names."""
-    current = _SegmentParts("", {})
+def segments_in(
+    objects: Iterator[StoredObject],
+    suffixes: Sequence[str],
+    parse_name: Callable[[str], object | None],
+) -> Iterator[SegmentParts]:
+    """Yield the segments of which objects are in a listing.
+
+    Args:
+        objects: in the order of their names.
+        suffixes: of the objects of a segment.
+        parse_name: returns None for names that are not those of a segment.
+    """
+    current = SegmentParts("", {})
     for each in objects:
         name, dot, suffix = each.name.rpartition(".")
         suffix = dot + suffix
-        if suffix not in SUFFIXES or parse_segment_name(name) is None:
+        if suffix not in suffixes or parse_name(name) is None:
             continue
         if name != current.name:
-            if MANIFEST_SUFFIX in current.sizes:
+            if current.objects:
                 yield current
-            current = _SegmentParts(name, {})
-        current.sizes[suffix] = each.size
-    if MANIFEST_SUFFIX in current.sizes:
+            current = SegmentParts(name, {})
+        current.objects[suffix] = each
+    if current.objects:
         yield current
 
 

@@ -12,6 +12,7 @@ from barnabas.settings.key import ConfigError
 from barnabas.storage.remote.bucket_objects import BucketObjects, clusters_in_bucket
 from barnabas.storage.remote.config import HIDDEN, StoreOptions, parse_storage_url
 from barnabas.storage.remote.directory_storage import DirectoryStorage, clusters_in_directory
+from barnabas.storage.remote.local_tiered_layout import LocalTieredStorage, clusters_in_layout
 from barnabas.storage.remote.object_storage import ObjectStorage
 from barnabas.storage.remote_keys import CREDENTIALS_FILE, STORAGE, STORAGE_OPTIONS
 
@@ -30,9 +31,10 @@ def open_remote_storage(
     """Open the store of a cluster. This blocks. For a bucket no request is made.
 
     Args:
-        url: names the store. `file:///DIR` is a directory. `s3://BUCKET/PREFIX`, `gs://` and
-            `az://` are buckets. `python:MODULE:FACTORY` is a function that gets the cluster id,
-            and returns an object with the methods of `RemoteStorage`.
+        url: names the store. `file:///DIR` is a directory, with `?layout=kafka-local` in the
+            layout of Kafka's LocalTieredStorage. `s3://BUCKET/PREFIX`, `gs://` and `az://` are
+            buckets. `python:MODULE:FACTORY` is a function that gets the cluster id, and returns an
+            object with the methods of `RemoteStorage`.
         cluster_id: the cluster, which has its own part of the store.
         disk: the disk with the local segments.
         options: of a bucket; None for the defaults.
@@ -44,6 +46,8 @@ def open_remote_storage(
     store = parse_storage_url(url)
     if store.scheme == "python":
         return _factory(url, store.location)(cluster_id)
+    if store.layout:
+        return LocalTieredStorage(disk, store.location, cluster_id)
     if store.scheme == "file":
         return DirectoryStorage(disk, store.location, cluster_id)
     bucket = _open_bucket(url, store, options or StoreOptions())
@@ -65,6 +69,8 @@ def list_clusters(url: str, disk: Disk, options: StoreOptions | None = None) -> 
     store = parse_storage_url(url)
     if store.scheme == "python":
         raise ConfigError(STORAGE, url, "a directory or a bucket: the others have no list")
+    if store.layout:
+        return clusters_in_layout(disk, store.location)
     if store.scheme == "file":
         return clusters_in_directory(disk, store.location)
     bucket = _open_bucket(url, store, options or StoreOptions())

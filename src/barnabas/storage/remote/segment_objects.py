@@ -51,7 +51,7 @@ INDEXES_BYTES_MAX = 256 << 20
 # `.indexes` has all of them.
 EPOCHS_MAX = 1_800
 # Limits of Kafka: `segmentSizeInBytes` is an int32, and so are epochs and partitions.
-_INT32_MAX = (1 << 31) - 1
+INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
 
 _FORMAT = 1
@@ -89,14 +89,18 @@ def topic_directory(topic: str, topic_id: bytes) -> str:
 def segment_name(segment: RemoteSegment) -> str:
     """Return the name of a segment's objects, without a suffix and below the root of the store."""
     directory = topic_directory(segment.topic, segment.topic_id)
-    file = f"{segment.start_offset:020d}-{uuid_to_string(segment.id)}"
-    return f"{directory}/{segment.partition}/{file}"
+    return f"{directory}/{segment.partition}/{segment_file(segment)}"
+
+
+def segment_file(segment: RemoteSegment) -> str:
+    """Return the last part of the names of a segment's objects, without a suffix."""
+    return f"{segment.start_offset:020d}-{uuid_to_string(segment.id)}"
 
 
 def parse_topic_directory(name: str) -> tuple[str, bytes] | None:
     """Return the topic, shortened, and the topic id; None if a directory has another name."""
     topic, dash, text = name[: -_UUID_LENGTH - 1], name[-_UUID_LENGTH - 1 :][:1], name[-22:]
-    topic_id = _uuid(text)
+    topic_id = uuid_of(text)
     if dash != "-" or topic_id is None or not _TOPIC.fullmatch(topic):
         return None
     return topic, topic_id
@@ -104,7 +108,7 @@ def parse_topic_directory(name: str) -> tuple[str, bytes] | None:
 
 def parse_partition_directory(name: str) -> int | None:
     """Return the partition; None if a directory has another name."""
-    if not _PARTITION.fullmatch(name) or int(name) > _INT32_MAX:
+    if not _PARTITION.fullmatch(name) or int(name) > INT32_MAX:
         return None
     return int(name)
 
@@ -116,21 +120,30 @@ def parse_segment_name(name: str) -> SegmentName | None:
         return None
     topic = parse_topic_directory(parts[0])
     partition = parse_partition_directory(parts[1])
-    match = _SEGMENT.fullmatch(parts[2])
-    if topic is None or partition is None or match is None:
+    segment = parse_segment_file(parts[2])
+    if topic is None or partition is None or segment is None:
         return None
-    start_offset, segment_id = int(match[1]), _uuid(match[2])
+    return SegmentName(*topic, partition, *segment)
+
+
+def parse_segment_file(name: str) -> tuple[int, bytes] | None:
+    """Return start offset and segment id of a name that `segment_file` made; None for others."""
+    match = _SEGMENT.fullmatch(name)
+    if match is None:
+        return None
+    start_offset, segment_id = int(match[1]), uuid_of(match[2])
     if segment_id is None or start_offset > _INT64_MAX:
         return None
-    return SegmentName(*topic, partition, start_offset, segment_id)
+    return start_offset, segment_id
 
 
-def _uuid(text: str) -> bytes | None:
+def uuid_of(text: str) -> bytes | None:
+    """Return the bytes of a UUID; None if the text is not the one that stands for them."""
     try:
         found = uuid_from_string(text)
     except ProtocolError:
         return None
-    # Several texts decode to the same bytes; only one of them is canonical.
+    # Several texts decode to the same bytes.
     return found if uuid_to_string(found) == text else None
 
 
@@ -218,7 +231,7 @@ def sizes_of(files: SegmentFiles, indexes: bytes) -> StoredSizes:
 
 # --- manifest
 
-_Int32 = Annotated[int, msgspec.Meta(ge=0, le=_INT32_MAX)]
+_Int32 = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
 _Int64 = Annotated[int, msgspec.Meta(ge=0, le=_INT64_MAX)]
 _Uint32 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 _Timestamp = Annotated[int, msgspec.Meta(ge=-1, le=_INT64_MAX)]
@@ -230,7 +243,7 @@ _Text = Annotated[str, msgspec.Meta(max_length=256)]
 class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The manifest as JSON. Later formats may add fields; readers ignore unknown fields."""
 
-    format: Annotated[int, msgspec.Meta(ge=1, le=_INT32_MAX)]
+    format: Annotated[int, msgspec.Meta(ge=1, le=INT32_MAX)]
     cluster_id: _Text
     software_version: _Text
     topic: _TopicName
@@ -239,7 +252,7 @@ class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
     segment_id: _Uuid
     start_offset: _Int64
     end_offset: _Int64
-    size: Annotated[int, msgspec.Meta(ge=1, le=_INT32_MAX)]
+    size: Annotated[int, msgspec.Meta(ge=1, le=INT32_MAX)]
     max_timestamp: _Timestamp
     leader_epochs: Annotated[
         list[tuple[_Int32, _Int64]], msgspec.Meta(min_length=1, max_length=EPOCHS_MAX)
@@ -247,7 +260,7 @@ class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
     # Whether earlier leader epochs of the segment were left out.
     has_fewer_epochs: bool
     has_transactions: bool
-    broker_id: Annotated[int, msgspec.Meta(ge=-1, le=_INT32_MAX)]
+    broker_id: Annotated[int, msgspec.Meta(ge=-1, le=INT32_MAX)]
     event_ms: _Timestamp
     indexes_size: _Uint32
     indexes_crc32c: _Uint32
@@ -376,10 +389,10 @@ def _problem_of(segment: RemoteSegment) -> str | None:
 class _Topic(msgspec.Struct, frozen=True, kw_only=True):
     """The description of a topic as JSON."""
 
-    format: Annotated[int, msgspec.Meta(ge=1, le=_INT32_MAX)]
+    format: Annotated[int, msgspec.Meta(ge=1, le=INT32_MAX)]
     name: _TopicName
     topic_id: _Uuid
-    partitions: Annotated[int, msgspec.Meta(ge=1, le=_INT32_MAX)]
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=INT32_MAX)]
     replication_factor: Annotated[int, msgspec.Meta(ge=1, le=32_767)]
     configs: dict[str, str]
 
@@ -387,7 +400,7 @@ class _Topic(msgspec.Struct, frozen=True, kw_only=True):
 class _Store(msgspec.Struct, frozen=True, kw_only=True):
     """The mark of a store as JSON."""
 
-    format: Annotated[int, msgspec.Meta(ge=1, le=_INT32_MAX)]
+    format: Annotated[int, msgspec.Meta(ge=1, le=INT32_MAX)]
     cluster_id: _Text
 
 
@@ -419,7 +432,7 @@ def decode_topic(content: bytes, directory: str) -> TopicDescription:
     """
     path = f"{directory}/{TOPIC_FILE}"
     found = _decode(content, _Topic, path, TOPIC_BYTES_MAX)
-    topic_id = _uuid(found.topic_id)
+    topic_id = uuid_of(found.topic_id)
     if topic_id is None or topic_directory(found.name, topic_id) != directory:
         raise RemoteDamagedError(f"{path}: the description is that of topic {found.name!r}")
     return TopicDescription(
