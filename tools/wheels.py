@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 REQUIRED = "required"
-EXTRAS = ("oauth", "console", "registry", "arrow", "spark", "delta", "iceberg")
+EXTRAS = ("oauth", "tiered", "console", "registry", "arrow", "spark", "delta", "iceberg")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 _GLIBC = (17, 24, 26, 27, 28, 31, 34)
 # What pip calls each platform. For macOS it adds the names of the earlier releases.

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import configparser
 import json
+import logging
 import os
-import threading
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 from barnabas.runtime.object_store_errors import StoreOptionsError
+
+_log = logging.getLogger(__name__)
 
 # A changed file is noticed after so many seconds.
 _CHECK_INTERVAL_S = 10.0
@@ -51,7 +53,7 @@ class _Stamp(NamedTuple):
 
 
 class CredentialFile:
-    """A file of credentials, which is read again after a change. It is used by many threads."""
+    """A file of credentials, which is read again after a change. Calls must not overlap."""
 
     def __init__(self, kind: str, path: str) -> None:
         """Read the file.
@@ -65,13 +67,12 @@ class CredentialFile:
         """
         self._kind = kind
         self._path = path
-        self._lock = threading.Lock()
         self._checked_at = time.monotonic()
         self._stamp = self._stamp_now()
         # Options of the store. A change gives a new dictionary.
         self.options = self._read()
         # The reason why a changed file is not used; None if the file is in use.
-        self.problem: str | None = None
+        self._problem: str | None = None
 
     def refresh(self, is_urgent: bool = False) -> bool:
         """Read the file again if it has changed.
@@ -85,22 +86,24 @@ class CredentialFile:
         """
         if not is_urgent and time.monotonic() - self._checked_at < _CHECK_INTERVAL_S:
             return False
-        with self._lock:
-            self._checked_at = time.monotonic()
-            try:
-                stamp = self._stamp_now()
-                is_settled = time.time() - stamp.modified_ns / 1e9 >= _SETTLED_S
-                if stamp == self._stamp or not (is_settled or is_urgent):
-                    return False
-                options = self._read()
-            except StoreOptionsError as error:
-                self.problem = str(error)
+        self._checked_at = time.monotonic()
+        try:
+            stamp = self._stamp_now()
+            # A time in the future is that of a wrong clock.
+            is_settled = not 0 <= time.time() - stamp.modified_ns / 1e9 < _SETTLED_S
+            if stamp == self._stamp or not (is_settled or is_urgent):
                 return False
-            self.problem = None
-            self._stamp = stamp
-            has_changed = options != self.options
-            self.options = options
-            return has_changed
+            options = self._read()
+        except StoreOptionsError as error:
+            if str(error) != self._problem:
+                _log.warning("Old credentials of the remote store stay in use: %s", error)
+            self._problem = str(error)
+            return False
+        self._problem = None
+        self._stamp = stamp
+        has_changed = options != self.options
+        self.options = options
+        return has_changed
 
     def _stamp_now(self) -> _Stamp:
         try:

@@ -282,9 +282,15 @@ class ObjectStore:
             raise EOFError(f"{local_path}: the file has {found} bytes instead of {size}")
 
         def put(client: Any) -> None:
-            # Without the interpreter lock obstore reads the file itself.
-            whole = Path(local_path) if found == size else _beginning(local_path, size)
-            client.put(name, whole, chunk_size=_PART_BYTES, max_concurrency=_PARTS_IN_FLIGHT)
+            content: Path | bytes | Iterator[bytes]
+            if found == size:
+                # obstore reads the file itself, without the interpreter lock.
+                content = Path(local_path)
+            elif size <= _PART_BYTES:
+                content = b"".join(_beginning(local_path, size))
+            else:
+                content = _beginning(local_path, size)
+            client.put(name, content, chunk_size=_PART_BYTES, max_concurrency=_PARTS_IN_FLIGHT)
 
         self._call(name, put)
 
@@ -360,33 +366,38 @@ class ObjectStore:
 
     def _call(self, name: str, call: Callable[[Any], T]) -> T:
         place = f"{self.url}/{name}"
-        if self._credentials is not None and self._credentials.refresh():
-            self._renew()
+        client = self._current_client(place)
         try:
             with _translated(place):
-                return call(self._open_client(place))
+                return call(client)
         except ObjectStoreError as error:
-            if error.problem is not StoreProblem.REFUSED or self._credentials is None:
+            if error.problem is not StoreProblem.REFUSED:
                 raise
-            before = self._client
-            if self._credentials.refresh(is_urgent=True):
-                self._renew()
-            if self._client is before:
+            # Perhaps the credentials were replaced since the last look at their file.
+            renewed = self._current_client(place, is_urgent=True)
+            if renewed is client:
                 raise
-        # Another thread, or this one, has found new credentials.
         with _translated(place):
-            return call(self._open_client(place))
+            return call(renewed)
 
-    def _open_client(self, place: str) -> Any:
+    def _current_client(self, place: str, is_urgent: bool = False) -> Any:
+        """Return the client with the credentials of now.
+
+        Args:
+            place: the object for the message.
+            is_urgent: whether the store has refused the credentials.
+        """
+        if self._credentials is not None:
+            with self._lock:
+                if self._credentials.refresh(is_urgent) and self._client is not None:
+                    try:
+                        self._client = self._connect()
+                    except StoreOptionsError as error:
+                        raise ObjectStoreError(StoreProblem.REFUSED, f"{place}: {error}") from None
         client = self._client
         if client is None:
             raise ObjectStoreError(StoreProblem.UNAVAILABLE, f"{place}: the store is closed")
         return client
-
-    def _renew(self) -> None:
-        with self._lock:
-            if self._client is not None:
-                self._client = self._connect()
 
 
 def _beginning(path: str, size: int) -> Iterator[bytes]:

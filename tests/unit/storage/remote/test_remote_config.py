@@ -5,21 +5,26 @@ from __future__ import annotations
 import pytest
 
 from barnabas.settings.definition import ConfigError
+from barnabas.settings.key import ConfigType
 from barnabas.storage.config import BROKER_CONFIGS
 from barnabas.storage.remote.config import (
     MetadataTopicConfig,
     RemoteLogConfig,
     StorageUrl,
+    StoreOptions,
     check_remote_log_config,
     parse_storage_url,
     remote_log_config,
+    store_options,
 )
 from barnabas.storage.remote_keys import (
+    CREDENTIALS_FILE,
     IGNORED_REMOTE_KEYS,
     METADATA_TOPIC_KEYS,
     REMOTE_DYNAMIC_KEYS,
     REMOTE_KEYS,
     STORAGE,
+    STORAGE_OPTIONS,
     SYSTEM_ENABLE,
 )
 
@@ -96,6 +101,16 @@ def test_an_error_of_the_metadata_topic_names_the_key_with_its_prefix() -> None:
         ("file:///mnt//a/../tier", StorageUrl("file", "/mnt/tier")),
         ("file:///mnt/a%20b%23", StorageUrl("file", "/mnt/a b#")),
         ("python:my.stores:make", StorageUrl("python", "my.stores:make")),
+        ("s3://bucket", StorageUrl("s3", "bucket")),
+        ("s3://my.bucket-1/", StorageUrl("s3", "my.bucket-1")),
+        ("s3a://bucket/kafka/tier/", StorageUrl("s3a", "bucket", "kafka/tier")),
+        ("gs://bucket/a.b_(c)", StorageUrl("gs", "bucket", "a.b_(c)")),
+        ("az://container/a", StorageUrl("az", "container", "a")),
+        ("abfs://container/a", StorageUrl("abfs", "container", "a")),
+        (
+            "abfss://container@account.dfs.core.windows.net/a",
+            StorageUrl("abfss", "container@account.dfs.core.windows.net", "a"),
+        ),
     ],
 )
 def test_a_url_names_a_store(text: str, expected: StorageUrl) -> None:
@@ -132,10 +147,71 @@ def test_another_url_is_refused_with_the_possible_ones(text: str) -> None:
     assert (raised.value.key, raised.value.value) == (STORAGE, text)
 
 
-@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
-def test_object_stores_are_refused_for_now(scheme: str) -> None:
-    with pytest.raises(ConfigError, match=rf"no store for {scheme}://"):
-        parse_storage_url(f"{scheme}://bucket/prefix")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3:bucket",
+        "s3:/bucket",
+        "s3://",
+        "s3:///bucket",
+        "s3://bucket//a",
+        "s3://bucket/a//b",
+        "s3://bucket/a/../b",
+        "s3://bucket/./b",
+        "s3://bucket/a?region=x",
+        "s3://bucket/a#b",
+        "s3://bucket/a%20b",
+        "s3://bucket/a b",
+        "s3://user:password@bucket/a",
+        "s3://bucket:9000/a",
+        "s3://bucket@account.dfs.core.windows.net/a",
+        "abfss://container@other.host/a",
+        "gs://bucket/\n",
+    ],
+)
+def test_a_bucket_is_a_name_and_a_prefix(text: str) -> None:
+    with pytest.raises(ConfigError, match="://BUCKET/PREFIX") as raised:
+        parse_storage_url(text)
+    assert (raised.value.key, raised.value.value) == (STORAGE, text)
+
+
+def test_options_of_a_bucket_are_names_and_values() -> None:
+    config = checked({
+        STORAGE: "s3://bucket/prefix",
+        STORAGE_OPTIONS: "region=eu-west-1, endpoint = https://host:9000/a=b,",
+        CREDENTIALS_FILE: "/etc/keys",
+        "barnabas.remote.request.timeout.ms": "1000",
+        "barnabas.remote.retry.timeout.ms": "0",
+    })  # fmt: skip
+    assert store_options(config) == StoreOptions(
+        {"region": "eu-west-1", "endpoint": "https://host:9000/a=b"}, "/etc/keys", 1000, 0
+    )
+    assert store_options(checked({})) == StoreOptions()
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "problem"),
+    [
+        ("s3://b", "s3cr3t", "NAME=VALUE"),
+        ("s3://b", "=s3cr3t", "NAME=VALUE"),
+        ("s3://b", "region=a,region=s3cr3t", "each once"),
+        ("s3://b", "regoin=s3cr3t", "region.*regoin does not exist"),
+        ("gs://b", "region=s3cr3t", "service_account.*region does not exist"),
+        ("az://b", "region=s3cr3t", "account_key.*region does not exist"),
+        ("file:///tier", "region=s3cr3t", "a store of file: has no options"),
+        ("python:m:f", "region=s3cr3t", "has no options"),
+    ],
+)
+def test_a_wrong_option_is_refused_without_its_value(url: str, options: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as raised:
+        checked({STORAGE: url, STORAGE_OPTIONS: options})
+    assert raised.value.key == STORAGE_OPTIONS
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_options_are_never_shown() -> None:
+    assert BROKER_CONFIGS.key(STORAGE_OPTIONS).type is ConfigType.PASSWORD
+    assert "s3cr3t" not in repr(StoreOptions({"secret_access_key": "s3cr3t"}))
 
 
 def test_the_missing_store_is_named_with_the_switch_that_needs_it() -> None:
