@@ -22,6 +22,7 @@ CLOSED_MODULES = {
     "fcntl",
     "io",
     "multiprocessing",
+    "obstore",
     "os",
     "pathlib",
     "queue",
