@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient
 
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
@@ -22,6 +16,7 @@ from conformance.tiered_topics import (
     EARLIEST,
     EARLIEST_LOCAL,
     LATEST_TIERED,
+    alter,
     await_all_copied,
     consume,
     end_of,
@@ -65,17 +60,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory, tier: Path) -> Iterator[Bro
 @pytest.fixture
 def topic() -> str:
     return f"tiered-{next(_numbers)}"
-
-
-def alter(bootstrap: str, topic: str, **config: str) -> None:
-    """Set configs of a topic."""
-    entries = [
-        ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-        for key, value in config.items()
-    ]
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.incremental_alter_configs([resource])[resource].result(SECONDS)
 
 
 def numbered(start: int, end: int) -> list[tuple[int, int]]:

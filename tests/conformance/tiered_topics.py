@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.log_offsets import (
@@ -65,6 +72,17 @@ def make_tiered_topic(
         return len(found) == partitions and all(each.leader >= 0 for each in found.values())
 
     eventually(has_leaders, f"{name} has no leaders")
+
+
+def alter(bootstrap: str, topic: str, **config: str) -> None:
+    """Set configs of a topic."""
+    entries = [
+        ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in config.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(SECONDS)
 
 
 def value_of(number: int) -> bytes:
