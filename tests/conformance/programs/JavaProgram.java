@@ -69,6 +69,7 @@ public final class JavaProgram {
             case "produce" -> produce(arguments);
             case "consume" -> consume(arguments);
             case "offsets" -> offsets(arguments);
+            case "visit" -> visit(arguments);
             case "pause" -> pause(arguments);
             case "errors" -> errors(arguments);
             case "transactions" -> transactions(arguments);
@@ -303,6 +304,29 @@ public final class JavaProgram {
             }
         }
         return Map.of("offsets", found);
+    }
+
+    /** Reads from several offsets with one consumer; null is its first position. */
+    private static Object visit(JsonNode arguments) {
+        TopicPartition partition = new TopicPartition(arguments.get("topic").asText(), 0);
+        List<Object> found = new ArrayList<>();
+        String isolation = arguments.get("isolation").asText();
+        String reset = arguments.path("reset").asText("earliest");
+        try (var consumer = consumer(arguments, "isolation.level", isolation, "auto.offset.reset", reset)) {
+            consumer.assign(List.of(partition));
+            for (JsonNode visit : arguments.get("visits")) {
+                List<Object> records = new ArrayList<>();
+                if (!visit.get(0).isNull()) {
+                    consumer.seek(partition, visit.get(0).asLong());
+                }
+                while (records.size() < visit.get(1).asInt()) {
+                    consumer.poll(Duration.ofMillis(500)).forEach(each -> records.add(
+                        List.of(each.offset(), Integer.parseInt(each.value().split(":")[0]))));
+                }
+                found.add(records.subList(0, visit.get(1).asInt()));
+            }
+        }
+        return Map.of("visits", found);
     }
 
     private static Object pause(JsonNode arguments) {

@@ -9,7 +9,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, ProducerFenced
-from frame import PATIENCE_S, Partitions, data, end_of_input, main, record, report, text
+from frame import PATIENCE_S, Partitions, data, end_of_input, main, record, report, text, visited
 
 
 async def retention(client, topic, expected):
@@ -164,6 +164,19 @@ async def offsets(bootstrap, topic, timestamps):
     return {"offsets": found}
 
 
+async def visit(bootstrap, topic, isolation, visits):
+    """Read from several offsets with one consumer; null is its first position."""
+    consumer, (partition,) = await assigned(bootstrap, topic, isolation=isolation)
+    found = []
+    for start, count in visits:
+        if start is not None:
+            consumer.seek(partition, start)
+        records = [await consumer.getone() for _ in range(count)]
+        found.append([visited(each.offset, each.value) for each in records])
+    await consumer.stop()
+    return {"visits": found}
+
+
 async def pause(bootstrap, topic, count):
     consumer, (first, second) = await assigned(bootstrap, topic, (0, 1))
     got = {first: 0, second: 0}
@@ -251,6 +264,7 @@ main(
         "produce": blocking(produce),
         "consume": blocking(consume),
         "offsets": blocking(offsets),
+        "visit": blocking(visit),
         "pause": blocking(pause),
         "errors": blocking(errors),
         "transactions": blocking(transactions),

@@ -77,3 +77,8 @@ def record(offset, key, value, timestamp, headers):
         "timestamp": timestamp,
         "headers": [[name, text(content)] for name, content in headers],
     }
+
+
+def visited(offset, value):
+    """Return offset and number of a record, whose value begins with the number and a colon."""
+    return [offset, int(value.partition(b":")[0])]

@@ -4,7 +4,17 @@ import functools
 import os
 
 import kafka
-from frame import Partitions, data, end_of_input, eventually, main, record, report, text
+from frame import (
+    Partitions,
+    data,
+    end_of_input,
+    eventually,
+    main,
+    record,
+    report,
+    text,
+    visited,
+)
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTopic
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -170,6 +180,23 @@ def offsets(bootstrap, topic, timestamps):
     return {"offsets": found}
 
 
+def visit(bootstrap, topic, isolation, visits):
+    """Read from several offsets with one consumer; null is its first position."""
+    consumer, (partition,) = assigned(bootstrap, topic, isolation_level=isolation)
+    found = []
+    for start, count in visits:
+        records = []
+        if start is not None:
+            consumer.seek(partition, start)
+        while len(records) < count:
+            polled = consumer.poll(timeout_ms=500, max_records=count - len(records))
+            for batch in polled.values():
+                records += [visited(each.offset, each.value) for each in batch]
+        found.append(records)
+    consumer.close()
+    return {"visits": found}
+
+
 def pause(bootstrap, topic, count):
     consumer, (first, second) = assigned(bootstrap, topic, (0, 1))
     got = {first: 0, second: 0}
@@ -262,6 +289,7 @@ main(
         "produce": produce,
         "consume": consume,
         "offsets": offsets,
+        "visit": visit,
         "pause": pause,
         "errors": errors,
         "transactions": transactions,

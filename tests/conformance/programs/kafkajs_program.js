@@ -159,9 +159,9 @@ const fence = async ({ bootstrap, topic, transactional_id: id }) => {
 }
 
 // Returns a consumer with a unique group that starts at these offsets; `take` gets each message.
-const reading = async (bootstrap, topic, starts, take) => {
+const reading = async (bootstrap, topic, starts, take, options = {}) => {
   const groupId = `kafkajs-${process.pid}-${Date.now()}`
-  const consumer = connect(bootstrap).consumer({ groupId, maxWaitTimeInMs: 200 })
+  const consumer = connect(bootstrap).consumer({ groupId, maxWaitTimeInMs: 200, ...options })
   await consumer.connect()
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
   // The client joins again if the coordinator is not ready, so seek only after the join.
@@ -207,6 +207,27 @@ const consume = async ({ bootstrap, topic, count, timestamp }) => {
       headers: Object.entries(each.headers).map(([name, value]) => [name, text(value)]),
     })),
   }
+}
+
+// Reads from several offsets; null is the first position. Each has its own consumer, because messages
+// of a batch that was fetched before a seek may still arrive.
+const visit = async ({ bootstrap, topic, isolation, visits }) => {
+  const found = []
+  for (const [start, count] of visits) {
+    const records = []
+    const starts = start === null ? [] : [[0, String(start)]]
+    const take = (_, message) => {
+      if (Number(message.offset) >= start) {
+        records.push([Number(message.offset), Number(text(message.value).split(':')[0])])
+      }
+    }
+    const options = { readUncommitted: isolation === 'read_uncommitted' }
+    const consumer = await reading(bootstrap, topic, starts, take, options)
+    await until(() => records.length >= count)
+    await consumer.disconnect()
+    found.push(records.slice(0, count))
+  }
+  return { visits: found }
 }
 
 const pause = async ({ bootstrap, topic, count }) => {
@@ -287,7 +308,8 @@ const all = async ({ calls }) => {
 }
 
 const actions = {
-  admin, all, produce, consume, offsets, pause, errors, member, version, transactions, fence,
+  admin, all, produce, consume, offsets, visit, pause, errors, member, version,
+  transactions, fence,
 }
 const [name, argument] = process.argv.slice(2)
 actions[name](JSON.parse(argument)).then(

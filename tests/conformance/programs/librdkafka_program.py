@@ -11,7 +11,17 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
 )
-from frame import Partitions, data, end_of_input, eventually, main, record, report, text
+from frame import (
+    Partitions,
+    data,
+    end_of_input,
+    eventually,
+    main,
+    record,
+    report,
+    text,
+    visited,
+)
 
 
 def code_of(futures):
@@ -122,10 +132,9 @@ def fence(bootstrap, topic, transactional_id):
     return {"fenced": False}
 
 
-def consumer_of(bootstrap, reset="earliest"):
-    return Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "none", "auto.offset.reset": reset}
-    )
+def consumer_of(bootstrap, reset="earliest", **more):
+    options = {"bootstrap.servers": bootstrap, "group.id": "none", "auto.offset.reset": reset}
+    return Consumer({**options, **more})
 
 
 def offsets(bootstrap, topic, timestamps):
@@ -158,6 +167,24 @@ def consume(bootstrap, topic, count, timestamp=None):
             for each in records
         ]
     }
+
+
+def visit(bootstrap, topic, isolation, visits):
+    """Read from several offsets with one consumer; null is its first position."""
+    consumer = consumer_of(bootstrap, **{"isolation.level": isolation})
+    consumer.assign([TopicPartition(topic, 0)])
+    found = []
+    for start, count in visits:
+        records = []
+        if start is not None:
+            consumer.seek(TopicPartition(topic, 0, start))
+        while len(records) < count:
+            for each in consumer.consume(count - len(records), 0.5):
+                assert each.error() is None, each.error()
+                records.append(visited(each.offset(), each.value()))
+        found.append(records)
+    consumer.close()
+    return {"visits": found}
 
 
 def pause(bootstrap, topic, count):
@@ -254,6 +281,7 @@ main(
         "produce": produce,
         "consume": consume,
         "offsets": offsets,
+        "visit": visit,
         "pause": pause,
         "errors": errors,
         "transactions": transactions,
