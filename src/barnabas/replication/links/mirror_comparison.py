@@ -68,8 +68,8 @@ class DivergenceSearch:
             log: the mirror's log.
             differing: base offset of a batch that the source does not have.
         """
-        # The logs are equal below this offset.
-        self._low = log.log_start_offset
+        # The logs are equal below this offset. What is only in the remote tier is not compared.
+        self._low = log.local_log_start_offset
         # Base offset of the first batch that is known to differ.
         self._high = differing
         # Base offset of the batch to compare next; -1 if there is none.
