@@ -31,6 +31,7 @@ STORAGE_OPTIONS = "barnabas.remote.storage.options"
 CREDENTIALS_FILE = "barnabas.remote.credentials.file"
 METADATA_LISTENER = "remote.log.metadata.manager.listener.name"
 METADATA_PREFIX = "remote.log.metadata.manager.impl.prefix"
+STORE_CLASS = "remote.log.storage.manager.class.name"
 STORE_PREFIX = "remote.log.storage.manager.impl.prefix"
 STORE_PREFIX_DEFAULT = "rsm.config."
 
@@ -229,7 +230,7 @@ _JAVA = "the store of the remote tier is barnabas.remote.storage, not a Java cla
 _FOLLOWERS = "followers of tiered topics need no threads of their own"
 # Keys of Kafka that have no effect here, with the reason.
 IGNORED_REMOTE_KEYS = {
-    "remote.log.storage.manager.class.name": _JAVA,
+    STORE_CLASS: _JAVA,
     "remote.log.storage.manager.class.path": _JAVA,
     STORE_PREFIX: _JAVA,
     "remote.log.metadata.manager.class.name": _JAVA,

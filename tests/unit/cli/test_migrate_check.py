@@ -279,11 +279,67 @@ def test_a_new_remote_tier_is_possible_after_the_move(tmp_path: Path) -> None:
     assert found["stops"] == found["but"] == []
 
 
-def test_a_tiered_topic_stops_the_move(tmp_path: Path) -> None:
-    record = ConfigRecord(
-        resource_type=2, resource_name="old-orders", name="remote.storage.enable", value="true"
+LOCAL_TIER = (
+    "remote.log.storage.system.enable=true\n"
+    "remote.log.storage.manager.class.name="
+    "org.apache.kafka.server.log.remote.storage.LocalTieredStorage\n"
+)
+TIERED = ConfigRecord(
+    resource_type=2, resource_name="old-orders", name="remote.storage.enable", value="true"
+)
+
+
+def test_a_local_tiered_storage_carries_over(tmp_path: Path) -> None:
+    lines = "rsm.config.dir=/tier/\nbarnabas.remote.storage=file:///tier?layout=kafka-local\n"
+    status, found = check(node(tmp_path, LOCAL_TIER + lines, records=(TIERED,)))
+    assert status == 0
+    assert found["stops"] == []
+    assert sum("remote segments carry over" in text for text in found["moves"]) == 2
+    (only,) = found["but"]
+    assert "rsm.config.dir" in only
+    assert "not a Java class" in only
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("rsm.config.dir=/tier\n", "add barnabas.remote.storage=file:///tier?layout=kafka-local"),
+        (
+            "rsm.config.dir=/tier\nbarnabas.remote.storage=file:///tier\n",
+            "add barnabas.remote.storage=file:///tier?layout=kafka-local",
+        ),
+        ("", "uses a temporary directory"),
+    ],
+)
+def test_a_local_tiered_storage_needs_the_same_store(lines: str, says: str, tmp_path: Path) -> None:
+    status, found = check(node(tmp_path, LOCAL_TIER + lines, records=(TIERED,)))
+    assert status == 1
+    assert any(says in text for text in found["stops"])
+    assert any("old-orders" in text for text in found["stops"])
+
+
+def test_a_tier_that_kafka_deletes_at_its_stop_stops_the_move(tmp_path: Path) -> None:
+    lines = (
+        "rsm.config.dir=/tier\nrsm.config.delete.on.close=true\n"
+        "barnabas.remote.storage=file:///tier?layout=kafka-local\n"
     )
-    node(tmp_path, records=(record,))
+    status, found = check(node(tmp_path, LOCAL_TIER + lines))
+    assert status == 1
+    (only,) = found["stops"]
+    assert "rsm.config.delete.on.close=true" in only
+
+
+def test_the_class_of_an_unreadable_tier_is_named(tmp_path: Path) -> None:
+    lines = LOCAL_TIER.replace("org.apache.kafka.server", "io.aiven")
+    status, found = check(node(tmp_path, lines))
+    assert status == 1
+    (only,) = found["stops"]
+    assert "io.aiven.log.remote.storage.LocalTieredStorage has stored" in only
+    assert "remote.log.copy.disable=true" in only
+
+
+def test_a_tiered_topic_stops_the_move(tmp_path: Path) -> None:
+    node(tmp_path, records=(TIERED,))
     status, found = check(tmp_path / "data")
     assert status == 1
     assert any("old-orders" in text for text in found["stops"])

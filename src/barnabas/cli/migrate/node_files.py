@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING
 from barnabas.cli.common.printable import counted, some
 from barnabas.cli.log.segment_files import METADATA_LOG, is_locked, needs_recovery
 from barnabas.cli.log.verify_directory import is_of_topic, metadata_records
+from barnabas.cli.migrate.remote_tiers import (
+    TIER_SWITCHES,
+    TIERED_TOPIC_KEY,
+    check_remote_tier,
+    report_tiered_topics,
+    tier_carries_over,
+)
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.records.topics import ConfigRecord
 from barnabas.raft.log.metadata_check import MetadataDamagedError, check_metadata
@@ -33,7 +40,7 @@ from barnabas.settings.properties import PropertiesError, parse_properties
 from barnabas.storage.errors import InconsistentDirectoryError
 from barnabas.storage.files.log_directory import LOCK_FILE
 from barnabas.storage.files.metadata_files import MetaProperties
-from barnabas.storage.remote_keys import STORAGE, SYSTEM_ENABLE
+from barnabas.storage.remote_keys import STORE_PREFIX, STORE_PREFIX_DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,8 +48,6 @@ if TYPE_CHECKING:
     from barnabas.cli.doctor.diagnosis import Diagnosis
     from barnabas.settings.config_providers import Readable
 
-TIERED_TOPIC_KEY = "remote.storage.enable"
-_CONFLUENT_TIER_KEYS = ("confluent.tier.feature", "confluent.tier.enable")
 _CONFLUENT = "confluent."
 _ROLES = "process.roles"
 _LISTENER_KEYS = ("listeners", "controller.listener.names")
@@ -73,16 +78,6 @@ _PROVIDER_REMEDY = (
     "or to its environment, and name one of these classes"
 )
 _TO_KRAFT = "move the cluster to KRaft first, with the tools of Apache Kafka 3.9"
-_END_OF_CONFLUENT_TIERS = (
-    "copy the cluster instead of moving its nodes, for example with MirrorMaker 2; "
-    "docs/migration.md tells more"
-)
-_NEW_TIER = (
-    f"set {TIERED_TOPIC_KEY}=false for all topics (`{TIERED_TOPIC_KEY}=false,"
-    "remote.log.delete.on.disable=true` deletes the remote part); then remove the key, or add "
-    f"{STORAGE} for a new remote tier: docs/tiered-storage.md"
-)
-_TIER_SWITCHES = (SYSTEM_ENABLE, *_CONFLUENT_TIER_KEYS)
 _LOGIN_CLASS = "sasl.server.callback.handler.class"
 _KAFKA_PACKAGE = "org.apache.kafka."
 # The default of log.dirs in Apache Kafka.
@@ -114,7 +109,7 @@ def check_properties(path: str, found: Diagnosis) -> None:
             "give the file with which the node starts",
         )
         return
-    allowed = check_keys(given, found, path)
+    allowed = check_keys(given, found, path, is_whole=True)
     if readable.refused_providers or readable.missing:
         _report_unresolved(readable, path, found)
     else:
@@ -128,7 +123,8 @@ def check_properties(path: str, found: Diagnosis) -> None:
         )
     elif all(name in given for name in _DIRECTORY_KEYS if name in text):
         for directory in log_directories(BROKER_KEYS.parse(allowed)):
-            check_directory(directory, found, int(node_id) if node_id.isdigit() else None)
+            number = int(node_id) if node_id.isdigit() else None
+            check_directory(directory, found, number, carries_over=tier_carries_over(given))
 
 
 def _report_unresolved(readable: Readable, path: str, found: Diagnosis) -> None:
@@ -166,13 +162,16 @@ def _uses_zookeeper(given: Mapping[str, str], found: Diagnosis) -> bool:
     return False
 
 
-def check_keys(given: Mapping[str, str], found: Diagnosis, source: str) -> dict[str, str]:
+def check_keys(
+    given: Mapping[str, str], found: Diagnosis, source: str, *, is_whole: bool
+) -> dict[str, str]:
     """Report which keys carry over.
 
     Args:
         given: The values that are set explicitly, by the current name of their key.
         found: Gets the findings.
         source: Where the values are set.
+        is_whole: Whether these are all values. Brokers do not tell those of their classes.
 
     Returns:
         The values that are not refused.
@@ -183,8 +182,8 @@ def check_keys(given: Mapping[str, str], found: Diagnosis, source: str) -> dict[
             found.wrong(f"{source}: {refusal}", _remedy(name, f"correct {name}, or remove it"))
     allowed = {name: value for name, value in given.items() if refusals[name] is None}
     listeners = BROKER_KEYS.parse({key: allowed[key] for key in _LISTENER_KEYS if key in allowed})
-    if not _has_readable_tiers(allowed, found):
-        allowed = {name: value for name, value in allowed.items() if name not in _TIER_SWITCHES}
+    if not check_remote_tier(allowed, found, is_whole=is_whole):
+        allowed = {name: value for name, value in allowed.items() if name not in TIER_SWITCHES}
     known = [name for name in allowed if name in BROKER_KEYS or is_listener_key(listeners, name)]
     if known:
         found.ok(f"{source}: {counted(len(known), 'key')} with the same meaning")
@@ -205,6 +204,8 @@ def _report_without_effect(given: Mapping[str, str], found: Diagnosis, source: s
             _check_reporters(name, value, found)
         elif name.startswith(_CONFLUENT):
             of_confluent.append(name)
+        elif name.startswith(given.get(STORE_PREFIX) or STORE_PREFIX_DEFAULT):
+            by_reason.setdefault(IGNORED_KEYS[STORE_PREFIX], []).append(name)
         elif (base := without_listener(name)) in IGNORED_KEYS:
             by_reason.setdefault(IGNORED_KEYS[base], []).append(name)
         else:
@@ -246,24 +247,6 @@ def _refusal(name: str, value: str) -> ConfigError | None:
     return None
 
 
-def _has_readable_tiers(given: Mapping[str, str], found: Diagnosis) -> bool:
-    """Report tiered storage that only Java classes can read. Return whether there is none."""
-    enabled = [name for name in _TIER_SWITCHES if given.get(name, "").strip().lower() == "true"]
-    for name in enabled:
-        if name != SYSTEM_ENABLE:
-            found.wrong(
-                f"{name}=true: Barnabas does not read tiered storage of Confluent Server",
-                _END_OF_CONFLUENT_TIERS,
-            )
-        elif STORAGE not in given:
-            found.wrong(
-                f"{name}=true, but {STORAGE} is not given: Barnabas does not read the segments that"
-                " a Java class has stored",
-                _NEW_TIER,
-            )
-    return not enabled or STORAGE in given
-
-
 def _check_reporters(name: str, value: str, found: Diagnosis) -> None:
     classes = [each.strip() for each in value.split(",")]
     others = [each for each in classes if each not in ("", _JMX_REPORTER)]
@@ -294,13 +277,16 @@ def _check_together(given: Mapping[str, str], found: Diagnosis) -> None:
             return
 
 
-def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> None:
+def check_directory(
+    path: str, found: Diagnosis, node_id: int | None = None, *, carries_over: bool = False
+) -> None:
     """Check a data directory of Apache Kafka. Nothing in it is changed.
 
     Args:
         path: The directory.
         found: Gets the findings.
         node_id: The node that the directory must belong to, if it is known.
+        carries_over: Whether Barnabas will read the remote segments of tiered topics.
     """
     disk = RealDisk()
     if not disk.is_directory(path):
@@ -331,7 +317,7 @@ def check_directory(path: str, found: Diagnosis, node_id: int | None = None) -> 
     # A running broker changes the files of the metadata log.
     if not is_running and not _has_intact_metadata(path, found):
         return
-    _check_records(path, found)
+    _check_records(path, found, carries_over=carries_over)
     if is_running:
         state = "in use: stop the broker before the move"
     elif needs_recovery(path):
@@ -354,7 +340,7 @@ def _has_intact_metadata(path: str, found: Diagnosis) -> bool:
     return True
 
 
-def _check_records(path: str, found: Diagnosis) -> None:
+def _check_records(path: str, found: Diagnosis, *, carries_over: bool) -> None:
     """Report metadata records of a newer version, and topics that are or were tiered."""
     unknown: set[str] = set()
     tiered: set[str] = set()
@@ -373,19 +359,4 @@ def _check_records(path: str, found: Diagnosis) -> None:
             "a newer Apache Kafka wrote them: move the node with a newer Barnabas",
         )
     if tiered:
-        report_tiered_topics(sorted(tiered), found)
-
-
-def report_tiered_topics(names: list[str], found: Diagnosis) -> None:
-    """Report topics whose older records are in tiered storage.
-
-    Args:
-        names: The topics, at least one.
-        found: Gets the finding.
-    """
-    found.wrong(
-        f"{TIERED_TOPIC_KEY} is or was true for {some(names)}: their "
-        "remote segments would be missing",
-        "consume or copy what is only there, then set it to false with Apache Kafka; a new remote "
-        "tier is possible after the move: docs/tiered-storage.md",
-    )
+        report_tiered_topics(sorted(tiered), found, carries_over=carries_over)

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import counted
 from barnabas.cli.doctor.machines import examine_racks_of_machines, examine_replica_machines
-from barnabas.cli.migrate.node_files import TIERED_TOPIC_KEY, check_keys, report_tiered_topics
+from barnabas.cli.migrate.node_files import check_keys
+from barnabas.cli.migrate.remote_tiers import (
+    TIERED_TOPIC_KEY,
+    is_local_tier,
+    report_tiered_topics,
+)
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.metadata.metadata_version import METADATA_VERSION
@@ -33,10 +38,9 @@ def check_cluster(client: Client, found: Diagnosis) -> None:
     if not _check_levels(client, found):
         return
     _check_quorum(client, found)
-    for node in cluster.brokers:
-        _check_configs(client, node, found)
+    carries_over = [_check_configs(client, node, found) for node in cluster.brokers]
     names = client.admin.list_topics()
-    _check_topics(client, sorted(names), found)
+    _check_topics(client, sorted(names), found, carries_over=all(carries_over))
     _check_replicas(client, cluster, sorted(names), found)
     examine_racks_of_machines(cluster, found)
     _count(client, found)
@@ -90,21 +94,25 @@ def _check_quorum(client: Client, found: Diagnosis) -> None:
         found.ok(f"{counted(len(times), 'voter')} of the metadata quorum with all records")
 
 
-def _check_configs(client: Client, node: NodeInfo, found: Diagnosis) -> None:
+def _check_configs(client: Client, node: NodeInfo, found: Diagnosis) -> bool:
+    """Report the configs of a broker. Return whether Barnabas can read its remote segments."""
     resource = ConfigResource(ResourceType.BROKER, str(node.id))
     entries = client.admin.describe_configs([resource])[resource]
     if isinstance(entries, ClientError):
         found.unexamined(f"configs of broker {node.id}: {entries}")
-        return
+        return False
     given = {
         each.name: each.value or ""
         for each in entries
         if each.source == _STATIC and not each.is_sensitive
     }
-    check_keys(given, found, f"broker {node.id}")
+    check_keys(given, found, f"broker {node.id}", is_whole=False)
+    return is_local_tier(given)
 
 
-def _check_topics(client: Client, names: list[str], found: Diagnosis) -> None:
+def _check_topics(
+    client: Client, names: list[str], found: Diagnosis, *, carries_over: bool
+) -> None:
     tiered = []
     for start in range(0, len(names), _TOPICS_PER_REQUEST):
         resources = [
@@ -119,7 +127,7 @@ def _check_topics(client: Client, names: list[str], found: Diagnosis) -> None:
             and any(each.value == "true" for each in entries)
         ]
     if tiered:
-        report_tiered_topics(tiered, found)
+        report_tiered_topics(tiered, found, carries_over=carries_over)
 
 
 def _check_replicas(
