@@ -93,7 +93,8 @@ _TIMES = re.compile(
     r"<RequestTime>([^<]{1,40})</RequestTime>.*<ServerTime>([^<]{1,40})</ServerTime>", re.DOTALL
 )
 _RANGE = re.compile(
-    r"range start too large|start offset .* beyond|outside of object", re.IGNORECASE
+    r"range start too large|wanted range starting at|start offset .* beyond|outside of object",
+    re.IGNORECASE,
 )
 _SHOWN_MAX = 400
 
