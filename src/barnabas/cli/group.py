@@ -68,6 +68,9 @@ COMMANDS: dict[str, LazyCommand] = {
     "quorum": LazyCommand("cli.admin.quorum", "quorum", "Describe the quorum, change its voters."),
     "configs": LazyCommand("cli.admin.configs", "configs", "List, describe and change configs."),
     "acls": LazyCommand("cli.admin.acls", "acls", "List, add and remove access control entries."),
+    "remote": LazyCommand(
+        "cli.remote.commands", "remote", "List and verify segments in remote storage."
+    ),
     "log": LazyCommand("cli.log.commands", "log", "Show and check the files of a log."),
     "doctor": LazyCommand("cli.doctor.commands", "doctor", "Find problems and their remedies."),
     "migrate": LazyCommand(

@@ -26,6 +26,7 @@ Examples:
   barnabas log dump data/flights-0/00000000000000000000.log --records
   barnabas log dump data/__consumer_offsets-7 --json
   barnabas log dump data/__cluster_metadata-0 -n 5
+  barnabas log dump data/__remote_log_metadata-3
   barnabas log verify data
   barnabas log verify data/flights-0 --deep --json
   barnabas log repair data
@@ -75,7 +76,7 @@ necessary, or the directory is in use; 2 wrong usage.
 """
 
 # The kinds of payloads that `dump` decodes.
-_KINDS = ("plain", "metadata", "groups", "transactions", "share")
+_KINDS = ("plain", "metadata", "groups", "transactions", "share", "remote")
 
 
 @click.group(epilog=EXAMPLES)

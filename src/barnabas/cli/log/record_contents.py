@@ -1,8 +1,8 @@
 """The content of records, ready for JSON: of internal topics, of control batches, and plain.
 
 Records are of one of these kinds: `metadata` (`__cluster_metadata`), `groups`
-(`__consumer_offsets`), `transactions` (`__transaction_state`), `share` (`__share_group_state`) and
-`plain` for everything else.
+(`__consumer_offsets`), `transactions` (`__transaction_state`), `share` (`__share_group_state`),
+`remote` (`__remote_log_metadata`, KIP-1057) and `plain` for everything else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from barnabas.protocol.record_frame import (
     decode_coordinator_key,
     decode_coordinator_value,
     decode_metadata_record,
+    decode_remote_log_record,
     group_record_classes,
+    read_metadata_frame,
     read_prefix,
     share_record_classes,
     transaction_record_classes,
@@ -34,6 +36,7 @@ from barnabas.protocol.records.nodes import VotersRecord
 from barnabas.protocol.schema import UUID, Array, Struct
 from barnabas.record.batch import ControlType, parse_control_key, parse_end_marker
 from barnabas.record.record import CorruptBatchError
+from barnabas.storage.remote.remote_storage import SegmentState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,6 +68,7 @@ _TOPICS = {
     "__consumer_offsets": "groups",
     "__transaction_state": "transactions",
     "__share_group_state": "share",
+    "__remote_log_metadata": "remote",
 }
 _CLASSES: dict[str, Callable[[int], tuple[type[SchemaRecord], type[SchemaRecord]] | None]] = {
     "groups": group_record_classes,
@@ -78,6 +82,8 @@ _CONTROL: dict[ControlType, type[SchemaRecord]] = {
     ControlType.KRAFT_VERSION: KRaftVersionRecord,
     ControlType.KRAFT_VOTERS: VotersRecord,
 }
+# Names of the states of a remote segment in Kafka.
+_SEGMENT_STATES = {int(state): state.name for state in SegmentState}
 _CONSUMER_PROTOCOL_MAX = 3
 # Bytes fields of group records that contain a message of the consumer protocol.
 _CONSUMER_FIELDS: dict[str, type[SchemaRecord]] = {
@@ -102,6 +108,8 @@ def record_content(record: Content, kind: str, *, is_control: bool) -> dict[str,
         if kind == "metadata":
             decoded, version = decode_metadata_record(record.value or b"")
             return {"type": _name(type(decoded)), "version": version, "data": as_json(decoded)}
+        if kind == "remote":
+            return _remote_log(record)
         if kind in _CLASSES:
             return _coordinator(record, kind)
     except (ProtocolError, CorruptBatchError) as error:
@@ -126,6 +134,17 @@ def _control(record: Content) -> dict[str, Any]:
     cls = _CONTROL[kind]
     version = min(int.from_bytes(value[:2], "big"), cls.__versions__[1])
     return {"type": kind.name, "version": version, "data": as_json(decode(cls, version, value))}
+
+
+def _remote_log(record: Content) -> dict[str, Any]:
+    value = record.value or b""
+    decoded = decode_remote_log_record(value)
+    _, version, _ = read_metadata_frame(value)
+    data = as_json(decoded)
+    state = data.get("remote_log_segment_state")
+    if state in _SEGMENT_STATES:
+        data["remote_log_segment_state"] = _SEGMENT_STATES[state]
+    return {"type": _name(type(decoded)), "version": version, "data": data}
 
 
 def _coordinator(record: Content, kind: str) -> dict[str, Any]:

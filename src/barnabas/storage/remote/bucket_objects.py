@@ -48,10 +48,7 @@ def clusters_in_bucket(store: ObjectStore, prefix: str) -> list[str]:
 class BucketObjects:
     """The objects of one cluster in a bucket. The calls are those of `RemoteObjects`."""
 
-    advice = (
-        "barnabas.remote.storage or its options name another bucket, or the bucket was emptied."
-        " Restart the brokers if it was emptied on purpose"
-    )
+    advice = "barnabas.remote.storage or its options name another bucket, or the bucket was emptied"
 
     def __init__(self, store: ObjectStore, prefix: str, cluster_id: str) -> None:
         """Use a bucket. No request is made.

@@ -10,7 +10,7 @@ import errno
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.storage.remote.object_storage import ObjectStorage, names_in_order
+from barnabas.storage.remote.object_storage import ObjectStorage, always, names_in_order
 from barnabas.storage.remote.remote_storage import (
     RemoteDamagedError,
     RemoteFullError,
@@ -41,21 +41,31 @@ _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
 class DirectoryStorage(ObjectStorage):
     """The store of one cluster in a directory."""
 
-    def __init__(self, disk: Disk, directory: str, cluster_id: str) -> None:
-        """Prepare the directory: create what is missing, and mark it.
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        cluster_id: str,
+        is_new: Callable[[], bool] = always,
+    ) -> None:
+        """Prepare the directory: create what is missing, and mark it if it is new.
 
         Args:
             disk: the disk with the directory and with the local segments.
             directory: where the objects of all clusters are.
             cluster_id: names the subdirectory of this cluster.
+            is_new: returns whether a missing mark may be created.
 
         Raises:
             RemoteStorageError: the directory cannot be used.
         """
         # Directory of this cluster's objects.
         self.root = f"{directory}/{cluster_id}"
-        super().__init__(DirectoryObjects(disk, self.root), cluster_id)
-        self.check()
+        objects = DirectoryObjects(disk, self.root)
+        super().__init__(objects, cluster_id, is_new)
+        if objects.size(STORE_FILE) is None:
+            objects.make_root()
+        self.open()
 
 
 def clusters_in_directory(disk: Disk, directory: str) -> list[str]:
@@ -84,10 +94,7 @@ _OWN_LAYOUT = DirectoryLayout((parse_topic_directory, parse_partition_directory)
 class DirectoryObjects:
     """The files below a directory. The calls are those of `RemoteObjects`."""
 
-    advice = (
-        "mount the file system of the remote store, or restart the broker if the store was emptied"
-        " on purpose"
-    )
+    advice = "mount the file system of the remote store"
 
     def __init__(self, disk: Disk, root: str, layout: DirectoryLayout = _OWN_LAYOUT) -> None:
         self._disk = disk
@@ -96,6 +103,11 @@ class DirectoryObjects:
         self._suffixes = (*layout.suffixes, _TEMPORARY_SUFFIX)
         # Directories whose names survive a power failure. Worker threads only add to it.
         self._durable: set[str] = set()
+
+    def make_root(self) -> None:
+        """Create the directory of the cluster, which shows whether this is possible."""
+        with _translated(self._root):
+            self._make_directories(self._root)
 
     def place(self, name: str) -> str:
         """Return the path of an object."""

@@ -104,17 +104,33 @@ class RemoteObjects(Protocol):
         """Close connections."""
 
 
+def always() -> bool:
+    """Return True: a missing mark may be created."""
+    return True
+
+
 class ObjectStorage:
     """The store of one cluster. The calls are those of `RemoteStorage`."""
 
-    def __init__(self, objects: RemoteObjects, cluster_id: str) -> None:
+    def __init__(
+        self, objects: RemoteObjects, cluster_id: str, is_new: Callable[[], bool] = always
+    ) -> None:
+        """Use the objects of a cluster. Nothing is read or written.
+
+        Args:
+            objects: where they are.
+            cluster_id: the cluster.
+            is_new: returns whether the cluster may have no mark yet, so that a missing one is
+                created. It is called on the threads of the calls.
+        """
         self._objects = objects
         self._cluster_id = cluster_id
+        self._is_new = is_new
         # Whether the mark was seen, or created, since the start.
         self._is_marked = False
 
     def check(self) -> None:
-        """Check that this is the store of the cluster. The first call may create the mark.
+        """Check that this is the store of the cluster. In a new store, the mark is created.
 
         Raises:
             RemoteUnavailableError: the store has lost its mark, or does not answer.
@@ -124,8 +140,12 @@ class ObjectStorage:
         if not self._is_marked:
             self._mark()
         elif self._objects.size(STORE_FILE) is None:
-            place = self._objects.place(STORE_FILE)
-            raise RemoteUnavailableError(f"{place} is missing: {self._objects.advice}")
+            raise self._unmarked()
+
+    def open(self) -> None:
+        """Check the mark, unless it is missing and may not be created."""
+        if self._is_new() or self._objects.size(STORE_FILE) is not None:
+            self.check()
 
     def name_of(self, segment: RemoteSegment) -> str:
         """Return the name of the segment's objects, without a suffix."""
@@ -247,6 +267,8 @@ class ObjectStorage:
         """Check the mark, or create it if this is a new store."""
         place = self._objects.place(STORE_FILE)
         if self._objects.size(STORE_FILE) is None:
+            if not self._is_new():
+                raise self._unmarked()
             self._objects.put(STORE_FILE, encode_store(self._cluster_id))
             _log.info("Remote store created: mark=%s", place)
         else:
@@ -258,6 +280,13 @@ class ObjectStorage:
                     " give each cluster a directory of its own"
                 )
         self._is_marked = True
+
+    def _unmarked(self) -> RemoteUnavailableError:
+        place = self._objects.place(STORE_FILE)
+        return RemoteUnavailableError(
+            f"{place} is missing: {self._objects.advice}. If the store is new, or was emptied on"
+            f" purpose: barnabas remote format URL --cluster {self._cluster_id}"
+        )
 
     def _confirm(self, name: str, size: int) -> None:
         """Check that an object that was just stored is there."""

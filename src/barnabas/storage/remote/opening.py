@@ -13,7 +13,7 @@ from barnabas.storage.remote.bucket_objects import BucketObjects, clusters_in_bu
 from barnabas.storage.remote.config import HIDDEN, StoreOptions, parse_storage_url
 from barnabas.storage.remote.directory_storage import DirectoryStorage, clusters_in_directory
 from barnabas.storage.remote.local_tiered_layout import LocalTieredStorage, clusters_in_layout
-from barnabas.storage.remote.object_storage import ObjectStorage
+from barnabas.storage.remote.object_storage import ObjectStorage, always
 from barnabas.storage.remote_keys import CREDENTIALS_FILE, STORAGE, STORAGE_OPTIONS
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 
 def open_remote_storage(
-    url: str, cluster_id: str, disk: Disk, options: StoreOptions | None = None
+    url: str,
+    cluster_id: str,
+    disk: Disk,
+    options: StoreOptions | None = None,
+    is_new: Callable[[], bool] = always,
 ) -> RemoteStorage:
     """Open the store of a cluster. This blocks. For a bucket no request is made.
 
@@ -38,6 +42,8 @@ def open_remote_storage(
         cluster_id: the cluster, which has its own part of the store.
         disk: the disk with the local segments.
         options: of a bucket; None for the defaults.
+        is_new: returns whether a missing mark may be created, as in a new store. A function and
+            the layout of Kafka do not ask it.
 
     Raises:
         ConfigError: there is no such store, or an option does not exist.
@@ -49,9 +55,9 @@ def open_remote_storage(
     if store.layout:
         return LocalTieredStorage(disk, store.location, cluster_id)
     if store.scheme == "file":
-        return DirectoryStorage(disk, store.location, cluster_id)
+        return DirectoryStorage(disk, store.location, cluster_id, is_new)
     bucket = _open_bucket(url, store, options or StoreOptions())
-    return ObjectStorage(BucketObjects(bucket, store.prefix, cluster_id), cluster_id)
+    return ObjectStorage(BucketObjects(bucket, store.prefix, cluster_id), cluster_id, is_new)
 
 
 def list_clusters(url: str, disk: Disk, options: StoreOptions | None = None) -> list[str]:

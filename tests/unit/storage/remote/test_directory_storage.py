@@ -332,3 +332,33 @@ def test_a_missing_local_segment_is_an_error_that_names_it(disk: SimDisk) -> Non
     disk.remove(local.files.log_path)
     with pytest.raises(RemoteMissingError, match=local.files.log_path):
         storage.copy_segment(local.segment, local.files)
+
+
+def test_a_missing_mark_is_created_in_a_new_store_only(disk: SimDisk) -> None:
+    """A broker whose cluster has remote segments meets a file system that is not mounted."""
+    is_new = False
+    storage = DirectoryStorage(disk, "/tier", CLUSTER, lambda: is_new)
+    local = local_segment(disk, segment_at(), "/local")
+    for call in (
+        lambda: storage.delete_objects(()),
+        lambda: storage.copy_segment(local.segment, local.files),
+        lambda: storage.size_of(local.segment),
+        lambda: storage.read(local.segment, 0, 1),
+        lambda: storage.write_topic(TopicDescription("orders", TOPIC_ID, 1, 1, {})),
+    ):
+        with pytest.raises(RemoteUnavailableError, match="remote format"):
+            call()
+    assert not disk.exists(f"{ROOT}/store.json")
+    # The file system is mounted now.
+    opened(disk)
+    assert storage.size_of(local.segment) is None
+    storage.copy_segment(local.segment, local.files)
+
+
+def test_the_first_call_marks_a_store_that_has_become_new(disk: SimDisk) -> None:
+    """The broker knows only later that its cluster has no remote segments."""
+    is_new = False
+    storage = DirectoryStorage(disk, "/tier", CLUSTER, lambda: is_new)
+    is_new = True
+    storage.delete_objects(())
+    assert disk.exists(f"{ROOT}/store.json")
