@@ -40,7 +40,6 @@ store_arguments = option_record(
     StoreArguments,
     click.argument("url", required=False, metavar="[URL]"),
     click.option(
-        "-o",
         "--option",
         "store_options",
         multiple=True,
