@@ -15,6 +15,8 @@ RATE = "$__rate_interval"
 _TOPIC = 'topic=~"$topic"'
 _GROUP = 'consumergroup=~"$group"'
 _QUERY = 'query=~"$query"'
+# Of the samples by topic, only the total.
+_ALL_TOPICS = ', topic=""'
 _CONTROLLER = "kafka_controller_kafkacontroller"
 _TOPICS = "kafka_server_brokertopicmetrics"
 _REQUESTS = "kafka_network_requestmetrics"
@@ -356,6 +358,50 @@ ROWS = (
                 "ms",
                 "Is the disk slow? Of the last 30 to 60 s.",
                 ('kafka_log_logflushstats_logflushrateandtimems{@, quantile="0.99"}', "{{instance}}"),
+            ),
+        ),
+    ),
+    Row(
+        "Does the remote tier keep up?",
+        (
+            _lines(
+                "Bytes to and from the remote tier",
+                "Bps",
+                "How much is copied to the remote tier, and how much is read from it?",
+                (f"{_total(f'{_TOPICS}_remotecopybytes_total', _ALL_TOPICS)} or vector(0)", "copied"),
+                (f"{_total(f'{_TOPICS}_remotefetchbytes_total', _ALL_TOPICS)} or vector(0)", "read"),
+            ),
+            _lines(
+                "Bytes that are not copied yet",
+                "bytes",
+                "How many bytes of closed segments stay on disks until they are copied?",
+                (f"sum by (instance) ({_TOPICS}_remotecopylagbytes{{@{_ALL_TOPICS}}}) or vector(0)", "{{instance}}"),
+            ),
+            _lines(
+                "Longest wait of a segment, by cause",
+                "s",
+                "For how long has a segment not been copied, and why? Run: barnabas why TOPIC:PARTITION",
+                ("max by (cause) (barnabas_remote_segment_waiting_seconds{@}) or vector(0)", "{{cause}}"),
+            ),
+            _lines(
+                "Failures of the store",
+                "short",
+                "Which calls of the store fail, per second?",
+                (f"{_rate('barnabas_remote_store_failures_total', 'call, kind')} or vector(0)", "{{call}} {{kind}}"),
+            ),
+            _lines(
+                "Memory of reads",
+                "bytes",
+                "Is the memory for records from the remote tier used up?",
+                ("sum by (instance) (barnabas_remote_read_cache_bytes{@}) or vector(0)", "used {{instance}}"),
+                ("sum by (instance) (barnabas_remote_read_cache_limit_bytes{@}) or vector(0)", "limit {{instance}}"),
+            ),
+            _lines(
+                "Size of the remote tier and its metadata",
+                "bytes",
+                "How large is the remote tier, and the topic that lists its segments?",
+                (f"sum({_TOPICS}_remotelogsizebytes{{@{_ALL_TOPICS}}}) or vector(0)", "tier"),
+                ('sum(kafka_log_log_size{@, topic="__remote_log_metadata"}) or vector(0)', "metadata"),
             ),
         ),
     ),

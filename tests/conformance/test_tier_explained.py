@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.console.settings import ConsoleSettings
 from barnabas.testing.broker_process import BrokerProcess
 from conformance.cli_shell import Shell
 from conformance.tiered_topics import (
@@ -18,6 +19,7 @@ from conformance.tiered_topics import (
     produce,
     tier_settings,
 )
+from console_in_process import ConsoleInProcess
 from waiting import eventually
 
 if TYPE_CHECKING:
@@ -60,6 +62,20 @@ def await_reason(broker: BrokerProcess, kind: str, words: str, target: str = f"{
     eventually(is_found, lambda: seen)
 
 
+def topic_page(broker: BrokerProcess) -> str:
+    """Return the page of the topic in a console that reads the metrics of the broker."""
+    settings = ConsoleSettings(
+        broker.bootstrap,
+        {},
+        allow_changes=False,
+        interval=3600.0,
+        timeout=60.0,
+        metrics=(broker.metrics_address,),
+    )
+    with ConsoleInProcess(settings) as running:
+        return running.get("/topic", name=TOPIC).text
+
+
 def test_a_lost_mark_and_a_lost_object_are_named_until_they_are_back(
     broker: BrokerProcess, tmp_path: Path
 ) -> None:
@@ -69,6 +85,8 @@ def test_a_lost_mark_and_a_lost_object_are_named_until_they_are_back(
     mark.unlink()
     produce(broker.bootstrap, TOPIC, range(RECORDS, 4 * RECORDS))
     await_reason(broker, "tier-copy-waits", "the store does not answer")
+    assert "Not copied yet" in (page := topic_page(broker))
+    assert "the store does not answer" in page
     await_reason(broker, "tier-local-retention", "are not copied to the remote tier")
     mark.write_bytes(content)
     await_reason(broker, "tier", "the remote tier has offsets up to")

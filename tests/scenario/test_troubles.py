@@ -29,6 +29,7 @@ from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.hanging_transaction import open_a_transaction_that_hangs
 from conformance.raw_client import RawClient
+from conformance.tiered_topics import tier_settings
 from scenario.doctor import await_finding, await_recovery, barnabas, run, run_doctor, run_remedy
 from scenario.trouble_table import TROUBLES
 from waiting import eventually
@@ -492,6 +493,23 @@ def test_file_descriptors_near_the_limit(broker: BrokerProcess) -> None:
     limited = ("sh", "-c", 'ulimit -n 900 && exec "$@"', "sh")
     await_finding("file descriptors near the limit", broker.data_directory, limited)
     await_recovery("file descriptors near the limit", broker.data_directory)
+
+
+def test_remote_store_that_is_not_mounted(broker: BrokerProcess, tmp_path: Path) -> None:
+    broker.settings |= tier_settings(tmp_path / "tier")
+    broker.start()
+    broker.stop()
+    lines = [f"{key}={value}" for key, value in tier_settings(tmp_path / "tier").items()]
+    lines += ["node.id=1", "listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={broker.data_directory}"]
+    file = tmp_path / "server.properties"
+    file.write_text("\n".join(lines))
+    [mark] = (tmp_path / "tier").rglob("store.json")
+    content = mark.read_bytes()
+    mark.unlink()
+    await_finding("remote store that is not mounted", file)
+    mark.write_bytes(content)
+    await_recovery("remote store that is not mounted", file)
+    assert any("can be written, read and deleted" in each.what for each in run_doctor(file))
 
 
 def test_every_row_of_the_table_has_a_test() -> None:

@@ -300,6 +300,14 @@ TROUBLES = (
         "set sasl.mechanism=SCRAM-SHA-512, or add PLAIN to sasl.enabled.mechanisms",
         "sasl.mechanism is corrected",
     ),
+    Trouble(
+        "remote store that is not mounted",
+        "the mark of a store in a directory is removed while its broker is stopped",
+        "has no store of cluster",
+        "mount its file system before the start",
+        "the mark is put back",
+        "note",
+    ),
 )
 
 BY_NAME = {trouble.name: trouble for trouble in TROUBLES}

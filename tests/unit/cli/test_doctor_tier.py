@@ -8,7 +8,9 @@ import pytest
 
 from barnabas.cli.doctor.diagnosis import Diagnosis
 from barnabas.cli.doctor.tiering import examine_store, report_retention, report_switch
+from barnabas.runtime.disk import RealDisk
 from barnabas.server.configs.configuration import read_configuration
+from barnabas.storage.remote.opening import open_remote_storage
 
 STORE = "file:///tier"
 TIERED = {"flights": {"remote.storage.enable": "true"}}
@@ -87,15 +89,20 @@ def store(directory: Path, url: str, cluster_id: str | None = CLUSTER) -> list[t
     return [(each.verdict, each.what) for each in diagnosis.findings]
 
 
+def make_store(directory: Path, cluster_id: str = CLUSTER) -> Path:
+    tier = directory / "tier"
+    open_remote_storage(f"file://{tier}", cluster_id, RealDisk()).close()
+    return tier
+
+
 def test_a_store_is_written_read_and_left_as_it_was(tmp_path: Path) -> None:
-    tier = tmp_path / "tier"
-    (tier / CLUSTER).mkdir(parents=True)
+    tier = make_store(tmp_path)
     [(verdict, what)] = store(tmp_path, f"file://{tier}")
     assert (verdict, what) == (
         "ok",
         f"the store file://{tier} can be written, read and deleted from",
     )
-    assert [path.name for path in tier.rglob("*") if path.is_file()] == ["store.json"]
+    assert [path.name for path in (tier / CLUSTER).iterdir()] == ["store.json"]
 
 
 def test_a_store_that_does_not_exist_yet_is_not_created(tmp_path: Path) -> None:
@@ -112,23 +119,17 @@ def test_before_the_first_start_the_store_is_not_examined(tmp_path: Path) -> Non
 
 
 def test_a_store_of_another_cluster_is_wrong(tmp_path: Path) -> None:
-    tier = tmp_path / "tier"
-    (tier / "other").mkdir(parents=True)
-    store(tmp_path, f"file://{tier}", "other")
+    tier = make_store(tmp_path, "other")
     (tier / "other").rename(tier / CLUSTER)
     [(verdict, what)] = store(tmp_path, f"file://{tier}")
     assert verdict == "wrong"
     assert "cannot be opened" in what
 
 
-def test_a_store_that_cannot_be_written_is_wrong(tmp_path: Path) -> None:
-    tier = tmp_path / "tier"
-    (tier / CLUSTER).mkdir(parents=True)
+def test_a_store_that_cannot_be_read_is_wrong(tmp_path: Path) -> None:
+    tier = make_store(tmp_path)
     assert store(tmp_path, f"file://{tier}")[0][0] == "ok"
-    # A file stands where the probe needs a directory.
-    for path in (tier / CLUSTER).iterdir():
-        if path.is_dir():
-            path.rmdir()
+    # The mark of the store cannot be read.
     [mark] = (tier / CLUSTER).iterdir()
     mark.unlink()
     mark.mkdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -101,26 +101,54 @@ def describe_topics(names: Sequence[str], all_configs: bool, options: ClientOpti
         ]
         starts = client.list_offsets(dict.fromkeys(partitions, "earliest"))
         ends = client.list_offsets(dict.fromkeys(partitions, "latest"))
-        offsets: dict[TopicPartition, tuple[int | None, int | None]] = {
-            tp: (starts[tp].offset, ends[tp].offset) for tp in starts
-        }
         configs = client.describe_topic_configs(names)
+        tiered = [tp for tp in starts if _has_tier(configs[tp.topic])]
+        local = client.list_offsets(dict.fromkeys(tiered, "earliest-local"))
+        copied = client.list_offsets(dict.fromkeys(tiered, "latest-tiered"))
+        offsets = {
+            tp: _Offsets(
+                starts[tp].offset,
+                ends[tp].offset,
+                local[tp].offset if tp in local else None,
+                copied[tp].offset if tp in copied and copied[tp].offset >= 0 else None,
+            )
+            for tp in starts
+        }
         for name in names:
             kept = [c for c in configs[name] if all_configs or c.source == "topic"]
             if options.as_json:
                 described = _topic_json(found[name])
                 for partition in described["partitions"]:
                     tp = TopicPartition(name, partition["partition"])
-                    start, end = offsets.get(tp, (None, None))
-                    partition.update(start_offset=start, end_offset=end)
+                    found_offsets = offsets.get(tp, _Offsets())
+                    partition.update(start_offset=found_offsets.start, end_offset=found_offsets.end)
+                    if _has_tier(configs[name]):
+                        partition.update(
+                            local_start_offset=found_offsets.local_start,
+                            last_remote_offset=found_offsets.last_remote,
+                        )
                 described["configs"] = {c.name: c.value for c in kept}
                 echo_json(described)
             else:
-                _echo_topic(found[name], offsets, kept)
+                _echo_topic(found[name], offsets, kept, has_tier=_has_tier(configs[name]))
     for error in unknown:
         problem(str(error))
     if unknown:
         sys.exit(EXIT_FAILED)
+
+
+class _Offsets(NamedTuple):
+    """The offsets of a partition; None for those that are unknown."""
+
+    start: int | None = None
+    end: int | None = None
+    # With a remote tier: the first offset on the disk of the leader, and the last one in the tier.
+    local_start: int | None = None
+    last_remote: int | None = None
+
+
+def _has_tier(configs: Sequence[ConfigEntry]) -> bool:
+    return any(each.name == "remote.storage.enable" and each.value == "true" for each in configs)
 
 
 def _known_topics(
@@ -139,8 +167,10 @@ def _known_topics(
 
 def _echo_topic(
     topic: TopicInfo,
-    offsets: Mapping[TopicPartition, tuple[int | None, int | None]],
+    offsets: Mapping[TopicPartition, _Offsets],
     configs: Sequence[ConfigEntry],
+    *,
+    has_tier: bool,
 ) -> None:
     from barnabas.protocol.primitives import uuid_to_string
 
@@ -154,14 +184,15 @@ def _echo_topic(
         echo_line(f"  {config.name}={shown_value(config)} ", dim(f"({config.source})"))
     rows: list[tuple[object, ...]] = []
     for number, partition in sorted(topic.partitions.items()):
-        start, end = offsets.get(TopicPartition(topic.name, number), (None, None))
+        start, end, *remote = offsets.get(TopicPartition(topic.name, number), _Offsets())
         leader = partition.leader if partition.leader >= 0 else bad("none")
         replicas = ",".join(map(str, partition.replicas))
         isr: object = ",".join(map(str, partition.isr))
         if len(partition.isr) < len(partition.replicas):
             isr = warn(isr)
-        rows.append((number, leader, replicas, isr, start, end))
-    echo_table(("partition", "leader", "replicas", "isr", "start", "end"), rows)
+        rows.append((number, leader, replicas, isr, start, end, *(remote if has_tier else ())))
+    columns = ("partition", "leader", "replicas", "isr", "start", "end")
+    echo_table(columns + (("on disk from", "in tier to") if has_tier else ()), rows)
 
 
 def _topic_json(topic: TopicInfo) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -193,7 +194,7 @@ def _report_metadata(
 # The store, with the properties of a broker.
 
 _PROBE_TOPIC = "barnabas-doctor"
-_PROBE = b"written, read and deleted by barnabas doctor\n"
+_PROBE = b"written, read and deleted to examine the store\n"
 _REQUEST_MS, _RETRY_MS = 3_000, 5_000
 
 
@@ -213,6 +214,7 @@ def examine_store(
     from barnabas.storage.remote.config import parse_storage_url, remote_log_config, store_options
     from barnabas.storage.remote.opening import open_remote_storage
     from barnabas.storage.remote.remote_storage import RemoteStorageError
+    from barnabas.storage.remote.segment_objects import STORE_FILE, topic_directory
 
     url = parsed.string(STORAGE)
     if cluster_id is None:
@@ -221,7 +223,9 @@ def examine_store(
         )
         return
     store = parse_storage_url(url)
-    if store.scheme == "file" and not RealDisk().is_directory(f"{store.location}/{cluster_id}"):
+    mark = f"{store.location}/{cluster_id}/{STORE_FILE}"
+    if store.scheme == "file" and not RealDisk().exists(mark):
+        # Opening it would create it.
         diagnosis.note(
             f"{store.location} has no store of cluster {cluster_id}: the broker creates one when "
             "it starts",
@@ -236,7 +240,14 @@ def examine_store(
         diagnosis.wrong(f"the store {url} cannot be opened: {error}", f"correct {STORAGE}")
         return
     try:
-        _probe(storage)
+        topic_id = uuid.uuid4().bytes
+        _probe(storage, topic_id)
+        if store.scheme == "file":
+            # A store keeps the directories of deleted segments.
+            directory = Path(store.location) / cluster_id / topic_directory(_PROBE_TOPIC, topic_id)
+            with suppress(OSError):
+                (directory / "0").rmdir()
+                directory.rmdir()
     except RemoteStorageError as error:
         # Imported here with the parts of the remote tier.
         from barnabas.replication.remote.store_health import fix_of
@@ -248,7 +259,7 @@ def examine_store(
         storage.close()
 
 
-def _probe(storage: RemoteStorage) -> None:
+def _probe(storage: RemoteStorage, topic_id: bytes) -> None:
     """Store a small segment of a topic that does not exist, read it, and delete it.
 
     Raises:
@@ -263,7 +274,7 @@ def _probe(storage: RemoteStorage) -> None:
 
     segment = RemoteSegment(
         topic=_PROBE_TOPIC,
-        topic_id=uuid.uuid4().bytes,
+        topic_id=topic_id,
         partition=0,
         id=uuid.uuid4().bytes,
         start_offset=0,

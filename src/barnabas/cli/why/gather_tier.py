@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from barnabas.cli.why.tier_reasons import TierFacts, UnreadableSpan, WaitingCopy
@@ -89,7 +89,7 @@ def gather_tier(
     for tp, each in tiered.items():
         values = configs[tp.topic]
         log_start, local_start, last_copied = (found.get(tp) for found in offsets)
-        facts[tp] = TierFacts(
+        found = TierFacts(
             partition=tp,
             leader=each.state.leader,
             copies_disabled=values.get(_DISABLED) == "true",
@@ -101,11 +101,20 @@ def gather_tier(
             local_start=local_start,
             last_copied=last_copied,
             local_bytes=sizes.get(tp),
-            waiting=metrics.waiting.get(tp),
-            unreadable=metrics.unreadable.get(tp, ()),
-            metadata_problems=metrics.problems,
         )
+        facts[tp] = with_metrics(found, metrics)
     return facts
+
+
+def with_metrics(facts: TierFacts, metrics: TierMetrics) -> TierFacts:
+    """Return the facts with what metrics listeners say about the partition."""
+    tp = facts.partition
+    return replace(
+        facts,
+        waiting=metrics.waiting.get(tp),
+        unreadable=metrics.unreadable.get(tp, ()),
+        metadata_problems=metrics.problems,
+    )
 
 
 def tiered_topics(client: Client, names: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -191,7 +191,7 @@ def unread_reason(facts: TierFacts, offset: int, error: ClientError | TimeoutErr
     return wrong(
         "tier-unreadable",
         f"offset {offset} is only in the remote tier, and reading it failed: "
-        f"{error or 'the leader did not send it in time'}",
+        f"{str(error) or 'the leader did not send it in time'}",
         f"the log of broker {facts.leader} names the object and the cause: `Read of the remote "
         "tier failed`",
     )

@@ -22,6 +22,7 @@ from barnabas.console.pages.configs import config_tables
 from barnabas.console.pages.nodes import REPLICA_COLUMNS, replica_rows
 from barnabas.console.plans.config_sources import explained_configs
 from barnabas.console.tables import Column, tabulate
+from barnabas.storage.remote_keys import STORAGE, SYSTEM_ENABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -409,6 +410,7 @@ def _load_broker(client: Client, node: int) -> dict[str, Any]:
         "is_controller": quorum_state(client).leader == node,
         "configs": [],
         "configs_error": "",
+        "store": "",
         "directories": [],
         "largest": [],
         "features": {},
@@ -422,6 +424,9 @@ def _load_broker(client: Client, node: int) -> dict[str, Any]:
         found["configs_error"] = str(entries)
     else:
         found["configs"] = explained_configs(entries)
+        values = {each.name: each.value for each in entries}
+        if values.get(SYSTEM_ENABLE) == "true":
+            found["store"] = values.get(STORAGE)
     directories = client.admin.describe_log_dirs([node], once=True)[node]
     if not isinstance(directories, ClientError):
         replicas = [

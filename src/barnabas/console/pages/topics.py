@@ -17,6 +17,7 @@ from barnabas.console.forms import query_fields
 from barnabas.console.history.charts import chosen_span
 from barnabas.console.navigation import Entry
 from barnabas.console.pages.configs import config_tables
+from barnabas.console.pages.topic_tier import load_tier
 from barnabas.console.plans.config_sources import defaults_of, explained_configs
 from barnabas.console.tables import Column, tabulate
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.client.topic_partition import TopicPartition
     from barnabas.console.cluster_history import History
     from barnabas.console.history.topic_facts import TopicFact
+    from barnabas.console.pages.topic_tier import TopicTier
 
 
 T = TypeVar("T")
@@ -202,6 +204,9 @@ class ShownPartition(NamedTuple):
     size: int | None
     # Records written per second.
     rate: float | None
+    # With a remote tier: the first offset on the disk of the leader, and the last one in the tier.
+    local_start: int | None = None
+    last_copied: int | None = None
 
     @property
     def records(self) -> int | None:
@@ -225,6 +230,19 @@ _PARTITIONS: list[Column[ShownPartition]] = [
     Column("records", "Records", lambda each: each.records, "number"),
     Column("rate", "Records in/s", lambda each: each.rate, "rate"),
     Column("size", "Size", lambda each: each.size, "size"),
+]
+_TIERED_PARTITIONS: list[Column[ShownPartition]] = [
+    *_PARTITIONS,
+    Column(
+        "local", "On disk from", lambda each: each.local_start, "number", hint="First local offset"
+    ),
+    Column(
+        "tiered",
+        "In tier to",
+        lambda each: each.last_copied,
+        "number",
+        hint="Last offset in the remote tier",
+    ),
 ]
 
 
@@ -261,11 +279,13 @@ async def show_topic(request: Request) -> Response:
     """Show a topic."""
     console, query = console_of(request), query_fields(request)
     name = query.required("name")
-    found = await console.cluster.call(lambda client: _load(client, name))
+    listeners = console.settings.metrics
+    found = await console.cluster.call(lambda client: _load(client, name, listeners))
     history = console.history
     span = chosen_span(query.stripped("span"), history.now)
     by_partition = history.partition_rates(name)
     partitions = [each._replace(rate=by_partition.get(each.number)) for each in found["partitions"]]
+    columns = _PARTITIONS if found["tier"] is None else _TIERED_PARTITIONS
     return console.page(
         request,
         "topic.html",
@@ -273,9 +293,7 @@ async def show_topic(request: Request) -> Response:
         rates=history.rates.topics.get(name) if history.rates else None,
         records_in=await history.points(TOPIC + name, span.begin),
         span=span,
-        partition_table=tabulate(
-            request, _PARTITIONS, partitions, text=_partition_text, sort="number"
-        ),
+        partition_table=tabulate(request, columns, partitions, text=_partition_text, sort="number"),
         consumers=tabulate(
             request,
             _CONSUMERS,
@@ -324,7 +342,7 @@ def _consumers(history: History, name: str) -> list[Consumer]:
     return found
 
 
-def _load(client: Client, name: str) -> dict[str, Any]:
+def _load(client: Client, name: str, listeners: Sequence[str]) -> dict[str, Any]:
     snapshots = take_snapshots(client, [name])
     starts = client.admin.list_offsets({each.partition: "earliest" for each in snapshots})
     resource = ConfigResource(ResourceType.TOPIC, name)
@@ -333,8 +351,12 @@ def _load(client: Client, name: str) -> dict[str, Any]:
     configs = [] if isinstance(entries, ClientError) else entries
     leader = next((each.state.leader for each in snapshots if each.state.leader >= 0), -1)
     sizes = _sizes(client, snapshots)
+    tier = load_tier(client, snapshots, listeners)
     return {
-        "partitions": [_partition(each, starts.get(each.partition), sizes) for each in snapshots],
+        "partitions": [
+            _partition(each, starts.get(each.partition), sizes, tier) for each in snapshots
+        ],
+        "tier": tier,
         "state": _state(snapshots),
         "total_size": sum(sizes.values()) if sizes else None,
         "retention": _retention({each.name: each.value for each in configs}),
@@ -355,8 +377,11 @@ def _retention(configs: dict[str, str | None]) -> str:
     return ", ".join(found) or "no limit"
 
 
-def _partition(snapshot: PartitionSnapshot, start: object, sizes: dict[int, int]) -> ShownPartition:
+def _partition(
+    snapshot: PartitionSnapshot, start: object, sizes: dict[int, int], tier: TopicTier | None
+) -> ShownPartition:
     end, number = snapshot.high_watermark, snapshot.partition.partition
+    facts = None if tier is None else tier.partitions.get(number)
     return ShownPartition(
         number,
         snapshot,
@@ -364,6 +389,8 @@ def _partition(snapshot: PartitionSnapshot, start: object, sizes: dict[int, int]
         end if isinstance(end, int) else None,
         sizes.get(number),
         None,
+        None if facts is None else facts.local_start,
+        None if facts is None else facts.last_copied,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.replication.remote.copy_causes import CopyCause
 from barnabas.replication.remote.copy_slots import CopySlots
 from barnabas.replication.remote.remote_quota import RemoteQuota
 from barnabas.replication.remote.store_health import StoreHealth
@@ -78,7 +79,7 @@ def test_no_copy_starts_while_the_store_refuses() -> None:
     scene = Scene()
     scene.health.on_failure("copy", RemoteRefusedError("wrong credentials"))
     scene.request(1)
-    assert scene.slots.delay_reason == "wrong credentials"
+    assert scene.slots.pause is CopyCause.REFUSED
     scene.world.run_for(20_000)
     assert not scene.started
     scene.world.run_for(11_000)
@@ -89,7 +90,7 @@ def test_no_copy_starts_above_the_quota() -> None:
     scene = Scene(bytes_per_second=100)
     scene.quota.record(1_000)
     scene.request(1)
-    assert "copy.max.bytes.per.second" in scene.slots.delay_reason
+    assert scene.slots.pause is CopyCause.QUOTA
     scene.world.run_for(9_000)
     assert not scene.started
     scene.world.run_for(2_500)
@@ -97,14 +98,18 @@ def test_no_copy_starts_above_the_quota() -> None:
     assert scene.quota.throttle_times().average == 1_000
 
 
-def test_no_copy_starts_while_too_many_segments_are_known() -> None:
+def test_no_copy_starts_while_too_many_segments_are_known(caplog) -> None:
     scene = Scene()
     scene.slots.has_room = False
     scene.request(1)
-    assert "segments.max" in scene.slots.delay_reason
+    assert scene.slots.pause is CopyCause.SEGMENTS_MAX
+    scene.request(1)
+    (line,) = caplog.records
+    assert "raise barnabas.remote.segments.max" in line.getMessage()
     scene.slots.has_room = True
     scene.world.run_for(31_000)
-    assert len(scene.started) == 1
+    assert len(scene.started) == 2
+    assert scene.slots.pause is None
 
 
 def test_nothing_starts_after_the_end() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.replication.remote.copy_causes import CopyCause
 from barnabas.replication.remote.copy_task import TABLE, CopyEvent, CopyState
 from barnabas.replication.remote.store_health import PAUSE_MS
 from barnabas.storage.remote.config import RemoteLogConfig
@@ -152,14 +153,16 @@ def test_a_failed_copy_is_repeated_and_leaves_no_garbage() -> None:
     broker.fill(2)
     broker.wait(1_000)
     assert broker.segments() == []
-    assert "stopped answering" in next(broker.tier.states()).last_error
+    broker.sweep()
+    (waiting,) = broker.tier.waiting_segments()
+    assert (waiting.base_offset, waiting.cause) == (0, CopyCause.UNAVAILABLE)
     assert broker.metrics.topics["flights"].copy_errors >= 1
     broker.store.faults.torn_copy = 0.0
     broker.wait(60_000)
     assert broker.segments() == [(0, 0)]
     assert broker.segments(None) == [(0, 0)]
     assert len(broker.store.names()) == 3
-    assert next(broker.tier.states()).last_error == ""
+    assert list(broker.tier.waiting_segments()) == []
 
 
 @pytest.mark.parametrize("fault", ["is_refusing", "is_full"])
@@ -170,13 +173,14 @@ def test_all_copies_pause_while_the_store_would_fail_each(fault: str) -> None:
     broker.wait(1_000)
     tries = broker.metrics.topics["flights"].copy_requests
     assert tries >= 1
-    assert "simulated store" in broker.tier.slots.delay_reason
+    cause = {"is_refusing": CopyCause.REFUSED, "is_full": CopyCause.FULL}[fault]
+    assert broker.tier.slots.pause is cause
     broker.wait(PAUSE_MS / 2)
     assert broker.metrics.topics["flights"].copy_requests == tries
     setattr(broker.store.faults, fault, False)
     broker.wait(PAUSE_MS * 2)
     assert broker.segments() == [(0, 0)]
-    assert broker.tier.slots.delay_reason == ""
+    assert broker.tier.slots.pause is None
 
 
 def test_too_much_metadata_ends_the_copies_of_the_leadership() -> None:
@@ -187,7 +191,7 @@ def test_too_much_metadata_ends_the_copies_of_the_leadership() -> None:
     broker.sweep()
     assert broker.segments(None) == []
     assert broker.stored() == []
-    assert next(broker.tier.states()).state == "STOPPED"
+    assert [each.cause for each in broker.tier.waiting_segments()] == [CopyCause.METADATA_TOO_LARGE]
     requests = broker.metrics.topics["flights"].copy_requests
     assert requests == 1
     broker.resign()
@@ -267,7 +271,7 @@ def test_copies_stop_while_they_are_disabled() -> None:
     broker.fill(2)
     broker.sweep()
     assert broker.segments() == [(0, 0)]
-    assert list(broker.tier.states()) == []
+    assert list(broker.tier.waiting_segments()) == []
     broker.configure(remote_copy_disable=False)
     broker.wait()
     assert broker.segments() == [(0, 0), (1, 1), (2, 2)]

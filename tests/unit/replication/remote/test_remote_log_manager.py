@@ -28,7 +28,7 @@ def test_a_failed_directory_ends_all_tasks() -> None:
     broker.wait()
     broker.manager.on_directory_failed("/data")
     broker.wait()
-    assert list(broker.tier.states()) == []
+    assert list(broker.tier.waiting_segments()) == []
     assert broker.metadata.assigned == set()
     assert broker.segments() == [(0, 0)]
 
