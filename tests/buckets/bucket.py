@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 NAME = "tier"
 ACCESS_KEY, SECRET = "AKIATIERTIERTIERTIER", "secret-of-the-tier"
+_AUTHORIZATION = (
+    f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/us-east-1/s3/aws4_request, "
+    "SignedHeaders=host, Signature=0"
+)
 _TIMEOUT_S = 120.0
 _OBJECT = re.compile(r"<Contents>(.*?)</Contents>", re.DOTALL)
 
@@ -75,6 +79,10 @@ class Bucket:
     def fail(self, fault: Fault) -> Fault:
         """Put a fault in force; return it."""
         return self.proxy.faults.add(fault)
+
+    def hits(self, fault: Fault) -> int:
+        """Return how many requests a fault has met."""
+        return fault.hits
 
     def heal(self) -> None:
         """Remove all faults, and release the requests that they hold."""
@@ -142,7 +150,9 @@ class Bucket:
     def _request(self, method: str, path: str, body: bytes = b"") -> bytes:
         connection = http.client.HTTPConnection(self._server, timeout=_TIMEOUT_S)
         try:
-            connection.request(method, path, body, {"Content-Length": str(len(body))})
+            # moto answers anonymous requests with errors, and checks no signatures.
+            headers = {"Content-Length": str(len(body)), "Authorization": _AUTHORIZATION}
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             content = response.read()
             assert response.status < 300, f"{method} {path}: {response.status} {content[:500]!r}"

@@ -1,7 +1,8 @@
-"""The contract of all stores of segments."""
+"""The contract of all stores of segments: directories, memory, and buckets of two servers."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,16 @@ import msgspec
 import pytest
 
 from barnabas.runtime.disk import Disk, RealDisk
+from barnabas.runtime.object_store import memory_store
 from barnabas.runtime.rng import SeededRng
+from barnabas.sim.disk import SimDisk
 from barnabas.sim.remote_storage import SimRemoteStorage
 from barnabas.sim.world import SimWorld
+from barnabas.storage.remote.bucket_objects import BucketObjects
+from barnabas.storage.remote.config import StoreOptions
 from barnabas.storage.remote.directory_storage import DirectoryStorage
+from barnabas.storage.remote.object_storage import ObjectStorage
+from barnabas.storage.remote.opening import open_remote_storage
 from barnabas.storage.remote.remote_storage import (
     CUSTOM_METADATA_MAX,
     RemoteDamagedError,
@@ -23,6 +30,9 @@ from barnabas.storage.remote.remote_storage import (
     SegmentState,
     TopicDescription,
 )
+from barnabas.storage.remote.segment_objects import SUFFIXES, segment_name
+from buckets import fixtures
+from buckets.bucket import Bucket
 from unit.storage.remote.stored_segments import (
     TOPIC_ID,
     LocalSegment,
@@ -35,18 +45,11 @@ from unit.storage.remote.stored_segments import (
 class Place:
     """A store, and the local disk of its broker."""
 
-    def __init__(self, kind: str, tmp_path: Path) -> None:
-        self.local = f"{tmp_path}/local"
-        self.disk: Disk
-        self.storage: RemoteStorage
-        world = SimWorld(5)
-        self.disk = RealDisk() if kind == "directory" else world.host("a").disk
-        self.disk.make_directory(self.local)
-        if kind == "simulated store":
-            made = SimRemoteStorage(world.host("a").clock, SeededRng(6))
-            self.storage = made.on(self.disk)
-        else:
-            self.storage = DirectoryStorage(self.disk, f"{tmp_path}/tier", "cluster")
+    def __init__(self, disk: Disk, storage: RemoteStorage, local: str) -> None:
+        self.disk = disk
+        self.storage = storage
+        self.local = local
+        disk.make_directory(local)
 
     def made(self, segment: RemoteSegment) -> LocalSegment:
         return local_segment(self.disk, segment, self.local)
@@ -58,9 +61,51 @@ class Place:
         return local._replace(segment=finished(segment, custom))
 
 
-@pytest.fixture(params=["directory", "simulated directory", "simulated store"])
+# Fixtures.
+moto, s3proxy = fixtures.moto, fixtures.s3proxy
+
+# Parts of one bucket.
+_prefixes = itertools.count(1)
+
+
+def in_bucket(bucket: Bucket) -> RemoteStorage:
+    """Return a store in a new part of a bucket."""
+    options = StoreOptions(bucket.options_with_credentials, retry_timeout_ms=0)
+    return open_remote_storage(
+        f"{bucket.url}/part-{next(_prefixes)}", "cluster", RealDisk(), options
+    )
+
+
+def place_of(kind: str, request: pytest.FixtureRequest, local: str) -> Place:
+    """Return a new store of a kind."""
+    directory = f"{local}/tier"
+    if kind == "directory":
+        return Place(RealDisk(), DirectoryStorage(RealDisk(), directory, "cluster"), local)
+    if kind in ("moto", "s3proxy"):
+        return Place(RealDisk(), in_bucket(request.getfixturevalue(kind)), local)
+    if kind == "memory":
+        objects = BucketObjects(memory_store(), "", "cluster")
+        return Place(RealDisk(), ObjectStorage(objects, "cluster"), local)
+    world = SimWorld(5)
+    disk = world.host("a").disk
+    if kind == "simulated store":
+        storage = SimRemoteStorage(world.host("a").clock, SeededRng(6)).on(disk)
+        return Place(disk, storage, local)
+    return Place(disk, DirectoryStorage(disk, directory, "cluster"), local)
+
+
+@pytest.fixture(
+    params=[
+        "directory",
+        "simulated directory",
+        "simulated store",
+        "memory",
+        "moto",
+        pytest.param("s3proxy", marks=pytest.mark.nightly),
+    ]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    made = Place(request.param, tmp_path)
+    made = place_of(request.param, request, f"{tmp_path}/local")
     yield made
     made.storage.close()
 
@@ -191,7 +236,9 @@ def test_a_listing_has_the_order_of_the_names_and_continues_after_one(place: Pla
     names = [each.name for each in found]
     assert names == sorted(names)
     assert len(found) == len(wanted)
-    for index, name in enumerate(names):
+    # Each listing of a bucket takes many requests.
+    step = 1 if isinstance(place.disk, SimDisk) else 17
+    for index, name in list(enumerate(names))[::step]:
         later = [each.name for each in place.storage.list_segments(None, name)]
         assert later == names[index + 1 :]
 
@@ -229,3 +276,31 @@ def test_topics_are_described_and_described_anew(place: Place) -> None:
 def test_a_topic_without_description_is_not_listed(place: Place) -> None:
     place.copied(segment_at())
     assert list(place.storage.list_topics()) == []
+
+
+def test_a_deleted_description_is_gone_and_can_be_deleted_again(place: Place) -> None:
+    place.storage.write_topic(described("orders"))
+    place.storage.delete_topic("orders", TOPIC_ID)
+    place.storage.delete_topic("orders", TOPIC_ID)
+    assert list(place.storage.list_topics()) == []
+
+
+def test_objects_are_listed_in_order_and_deleted_by_name(place: Place) -> None:
+    first = place.copied(segment_at(100)).segment
+    second, _, content = place.copied(segment_at(150, partition=11))
+    place.storage.write_topic(described("orders"))
+    names = [each.name for each in place.storage.list_objects()]
+    # Three objects for each segment, the description, and the mark of the store.
+    assert len(names) == 8
+    assert names == sorted(names)
+    assert [each.name for each in place.storage.list_objects(names[3])] == names[4:]
+    sizes = {each.name: each.size for each in place.storage.list_objects()}
+    parts = [segment_name(first) + suffix for suffix in SUFFIXES]
+    assert sizes[parts[0]] == first.size
+    place.storage.delete_objects(parts)
+    place.storage.delete_objects(parts)
+    assert [each.name for each in place.storage.list_objects()] == [
+        name for name in names if name not in parts
+    ]
+    assert place.storage.size_of(first) is None
+    assert place.storage.read(second, 0, 1000) == content
