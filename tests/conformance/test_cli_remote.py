@@ -15,6 +15,8 @@ from click.testing import CliRunner, Result
 from barnabas.cli.group import group
 from barnabas.storage.remote_keys import REMOTE_LOG_TOPIC
 from barnabas.testing.broker_process import BrokerProcess
+from buckets.bucket import Bucket
+from buckets.fixtures import moto
 from conformance.tiered_topics import (
     await_all_copied,
     make_tiered_topic,
@@ -25,6 +27,7 @@ from conformance.tiered_topics import (
 from waiting import eventually
 
 pytestmark = pytest.mark.conformance
+__all__ = ["moto"]
 
 TOPIC = "flights"
 RECORDS = 100
@@ -195,3 +198,41 @@ def test_a_restart_without_the_mounted_store_marks_nothing(tmp_path: Path) -> No
         assert await_all_copied(broker.bootstrap, TOPIC, broker.data_directory) > last
         words = ["remote", "verify", f"file://{tier}", "--bootstrap", broker.bootstrap, "--read"]
         assert CliRunner().invoke(group, words).exit_code == 0
+
+
+def test_a_bucket_is_verified_with_the_file_of_a_broker(tmp_path: Path, moto: Bucket) -> None:
+    settings = tier_settings(tmp_path / "unused") | moto.settings()
+    with BrokerProcess(tmp_path / "broker", settings) as broker:
+        make_tiered_topic(broker.bootstrap, TOPIC)
+        produce(broker.bootstrap, TOPIC, range(RECORDS))
+        await_all_copied(broker.bootstrap, TOPIC, broker.data_directory)
+        file = tmp_path / "server.properties"
+        lines = [f"{key}={value}\n" for key, value in settings.items()]
+        file.write_text("process.roles=broker,controller\n" + "".join(lines))
+
+        def remote(command: str, *words: str) -> Result:
+            given = ["remote", command, "--config", str(file), *words]
+            return CliRunner().invoke(group, given)
+
+        compared = ("--bootstrap", broker.bootstrap, "--read")
+        done = remote("verify", *compared)
+        assert done.exit_code == 0, done.output
+        assert done.stdout.startswith("whole: ")
+        logs = [name for name in moto.objects() if name.endswith(".log")]
+        assert json.loads(remote("list", "--json").stdout)["segments"] == len(logs)
+        moto.flip(logs[0])
+        assert remote("verify", *compared).exit_code == 1
+        moto.remove(logs[0])
+        done = remote("verify", "--json")
+        assert [each["kind"] for each in json.loads(done.stdout)["findings"]] == ["missing"]
+        options = [
+            f"--option={key}={value}" for key, value in moto.options_with_credentials.items()
+        ]
+        given = ["remote", "list", moto.url, *options, "--json"]
+        assert json.loads(CliRunner().invoke(group, given).stdout)["segments"] == len(logs)
+        moto.stop()
+        try:
+            file.write_text(file.read_text() + "barnabas.remote.retry.timeout.ms=1000\n")
+            assert remote("verify").exit_code == 2
+        finally:
+            moto.start()
