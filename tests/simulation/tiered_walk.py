@@ -49,6 +49,7 @@ class TieredWalk:
             self.stop_store,
             self.spoil_store,
             self.spoil_store,
+            self.hide_object,
         )
 
     def play(self) -> Counter[str]:
@@ -60,6 +61,7 @@ class TieredWalk:
             fault = self.rng.choice(self._choices)
             self.counts[fault.__name__] += 1
             fault()
+            self.counts["records read under faults"] += world.check_reads()
         self._end_store_faults()
         self._faults.end()
         world.live(500)
@@ -117,12 +119,24 @@ class TieredWalk:
         faults.unavailable = self.rng.choice([0.0, 0.1, 0.5])
         faults.torn_copy = self.rng.choice([0.0, 0.0, 0.3])
         faults.lie = self.rng.choice([0.0, 0.0, 0.3])
+        faults.damaged_read = self.rng.choice([0.0, 0.0, 0.2])
         faults.is_full = self.rng.random() < 0.1
+        faults.is_refusing = self.rng.random() < 0.1
+
+    def hide_object(self) -> None:
+        """An object is missing for a while; reads of other offsets go on."""
+        store = self.world.store
+        names = store.names()
+        if names:
+            store.hide(self.rng.choice(names))
+        self.world.live(self.rng.uniform(*HOLD_MS))
+        self.counts["records read under faults"] += self.world.check_reads()
+        store.restore()
 
     def _end_store_faults(self) -> None:
         faults = self.world.store.faults
-        faults.unavailable = faults.torn_copy = faults.lie = 0.0
-        faults.is_full = False
+        faults.unavailable = faults.torn_copy = faults.lie = faults.damaged_read = 0.0
+        faults.is_full = faults.is_refusing = False
 
     def _leader(self) -> int:
         return self.world.leading(self.rng.randrange(PARTITIONS))
@@ -140,11 +154,12 @@ class TieredWalk:
             self._faults.heal()
 
 
-def run(seed: int) -> Counter[str]:
+def run(seed: int, **more_settings: str) -> Counter[str]:
     """Run one seed. Raises InvariantError, or any error of a broker."""
     rng = random.Random(seed)
     settings = {
         "follower_fetch_last_tiered_offset_enable": rng.choice(["true", "false"]),
+        **more_settings,
     }
     configs = {"retention.bytes": str(rng.choice([-1, -1, 30_000]))}
     with shared_store() as stores:

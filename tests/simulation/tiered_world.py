@@ -2,6 +2,7 @@
 
 The store is one for the whole world, and outlives its brokers. The named invariants:
 
+    NothingSkipped          A read begins with the asked offset, and has what was acknowledged.
     NothingLost             The leader serves each acknowledged record above its log start.
     TierNeverAhead          A leader copies only records below its last stable offset.
     OneCopyPerRange         At the end, lookups find a copy of each copied offset.
@@ -121,7 +122,9 @@ def shared_store() -> Iterator[dict[int, WatchedStore]]:
     """
     stores: dict[int, WatchedStore] = {}
 
-    def open_store(url: str, cluster_id: str, disk: Disk, options: object) -> RemoteStorage:
+    def open_store(
+        url: str, cluster_id: str, disk: Disk, options: object, is_new: object
+    ) -> RemoteStorage:
         return stores[id(disk)].on(disk)
 
     original = tiered_storage.open_remote_storage
@@ -259,6 +262,40 @@ class TieredWorld(ClusterWorld):
                 stable = partition.log.last_stable_offset
                 check(segment.end_offset < stable, f"TierNeverAhead: {stable=} {segment}")
 
+    def check_reads(self) -> int:
+        """Check NothingSkipped at a random offset of each partition. Return the number of records.
+
+        A read may fail, or return nothing.
+        """
+        return sum(self._check_read(index) for index in range(PARTITIONS))
+
+    def _check_read(self, index: int) -> int:
+        known = self.acknowledged[index]
+        node = self.leader((TOPIC, index))
+        partition = self.partition(node, index) if node in self.cluster.ready else None
+        if not known or partition is None or partition.leader is None:
+            return 0
+        offset = self.rng.choice(sorted(known))
+        count = 0
+        for header, batch in read_batches(self._fetch(node, index, offset)[1]):
+            text = f"NothingSkipped: {node} {index} at {offset}"
+            check(count > 0 or header.base_offset <= offset < header.next_offset, text)
+            for each in batch:
+                count += 1
+                value = known.get(each.offset, each.value)
+                check(value == each.value, f"{text}: the value of {each.offset} is another one")
+        return count
+
+    def _fetch(self, node: int, index: int, offset: int) -> tuple[int, bytes]:
+        """Fetch once; return the error code, and records."""
+        asked = FetchPartition(
+            partition=index, fetch_offset=offset, partition_max_bytes=SEGMENT_BYTES
+        )
+        topic = FetchTopic(topic=TOPIC, partitions=[asked])
+        request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[topic])
+        answer = self.cluster.ask(node, request, 11).responses[0].partitions[0]
+        return answer.error_code, bytes(answer.records or b"")
+
     # The end.
 
     def settle(self) -> None:
@@ -356,16 +393,10 @@ class TieredWorld(ClusterWorld):
         offset, end = start, self.list_offset(index, LATEST)
         failures = 0
         while offset < end:
-            asked = FetchPartition(
-                partition=index, fetch_offset=offset, partition_max_bytes=SEGMENT_BYTES
-            )
-            topic = FetchTopic(topic=TOPIC, partitions=[asked])
-            request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[topic])
-            answer = self.cluster.ask(self.leading(index), request, 11).responses[0].partitions[0]
-            records = bytes(answer.records or b"")
-            if answer.error_code or not records:
+            error_code, records = self._fetch(self.leading(index), index, offset)
+            if error_code or not records:
                 failures += 1
-                name = ErrorCode(answer.error_code).name
+                name = ErrorCode(error_code).name
                 check(failures < 50, f"NothingLost: {name} at {offset}\n{self.describe(index)}")
                 self.run_for(100)
                 continue

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from barnabas.controller.remote_rules import (
     check_copy_lag,
     check_local_retention,
+    check_restore,
     check_tier_stays,
     check_tiered_topic,
     has_remote_tier,
@@ -134,6 +135,7 @@ class TopicConfigs:
         self._check_together(configs)
         try:
             check_tier_stays(before, configs)
+            check_restore(before, configs)
             if has_remote_tier(configs):
                 config = log_config(configs, self._defaults)
                 check_tiered_topic(config, is_tier_enabled=self._is_tier_enabled)

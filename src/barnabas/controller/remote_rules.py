@@ -15,7 +15,11 @@ from barnabas.settings.key import ConfigError
 from barnabas.storage.config import (
     CLEANUP_POLICY,
     REMOTE_COPY_DISABLE,
+    REMOTE_DELETE_ON_DISABLE,
     REMOTE_STORAGE_ENABLE,
+    RESTORE,
+    RESTORE_COPYING,
+    RESTORE_NONE,
     SAME_AS_TOTAL,
 )
 from barnabas.storage.remote_keys import SYSTEM_ENABLE
@@ -31,7 +35,7 @@ _UNLIMITED = -1
 
 def has_remote_tier(configs: Mapping[str, str | None]) -> bool:
     """Return whether a topic with these configs asks for a remote tier."""
-    return (configs.get(REMOTE_STORAGE_ENABLE) or "").strip().lower() == "true"
+    return _is_true(configs, REMOTE_STORAGE_ENABLE)
 
 
 def check_tiered_topic(config: LogConfig, *, is_tier_enabled: bool) -> None:
@@ -94,22 +98,49 @@ def check_copy_lag(config: LogConfig, prefix: str = "") -> None:
 
 
 def check_tier_stays(before: Mapping[str, str], after: Mapping[str, str | None]) -> None:
-    """Check that a topic keeps its remote tier.
+    """Check that a topic keeps its remote tier, unless it says to delete what is there (KIP-950).
 
     Args:
         before: the topic's own configs before the change.
         after: the topic's own configs after the change.
 
     Raises:
-        ConfigError: the topic would lose its remote tier, and the records in it.
+        Refusal: INVALID_CONFIG, with Kafka's words.
     """
-    if has_remote_tier(before) and not has_remote_tier(after):
+    if not has_remote_tier(before) or has_remote_tier(after):
+        return
+    if not _is_true(after, REMOTE_DELETE_ON_DISABLE):
         words = (
-            "true, because the topic may have records in the remote tier, and this version cannot"
-            f" remove a topic's tier. Set {REMOTE_COPY_DISABLE}=true to stop the copying, or"
-            " delete the topic"
+            "It is invalid to disable remote storage without deleting remote data. If you want to"
+            " keep the remote data and turn to read only, please set"
+            f" `{REMOTE_STORAGE_ENABLE}=true,{REMOTE_COPY_DISABLE}=true`. If you want to disable"
+            " remote storage and delete all remote data, please set"
+            f" `{REMOTE_STORAGE_ENABLE}=false,{REMOTE_DELETE_ON_DISABLE}=true`."
         )
-        raise ConfigError(REMOTE_STORAGE_ENABLE, "false", words)
+        raise Refusal(ErrorCode.INVALID_CONFIG, words)
+
+
+def check_restore(before: Mapping[str, str], after: Mapping[str, str | None]) -> None:
+    """Check that only a new tiered topic begins to be restored.
+
+    Args:
+        before: the topic's own configs before the change; empty for a new topic.
+        after: the topic's own configs after the change.
+
+    Raises:
+        ConfigError: the topic would adopt segments, or refuse producers, by accident.
+    """
+    phase = after.get(RESTORE) or RESTORE_NONE
+    if phase == RESTORE_NONE:
+        return
+    if not has_remote_tier(after):
+        raise ConfigError(
+            RESTORE, phase, f"{RESTORE_NONE}, because {REMOTE_STORAGE_ENABLE} is not true"
+        )
+    is_restored = before.get(RESTORE, RESTORE_NONE) != RESTORE_NONE
+    if not is_restored and (before or phase != RESTORE_COPYING):
+        words = f"{RESTORE_NONE}: the topic is not new. Use barnabas remote restore"
+        raise ConfigError(RESTORE, phase, words)
 
 
 def check_metadata_is_unused(image: ClusterImage) -> None:
@@ -125,6 +156,10 @@ def check_metadata_is_unused(image: ClusterImage) -> None:
                 " read any more. Delete all topics with a remote tier first"
             )
             raise Refusal(ErrorCode.POLICY_VIOLATION, words)
+
+
+def _is_true(configs: Mapping[str, str | None], name: str) -> bool:
+    return (configs.get(name) or "").strip().lower() == "true"
 
 
 def _retentions(config: LogConfig) -> tuple[tuple[str, int, int], ...]:

@@ -16,6 +16,7 @@ from barnabas.protocol.primitives import uuid_to_string
 from barnabas.sim.disk import SimDisk
 from barnabas.storage.remote.directory_storage import DirectoryStorage
 from barnabas.storage.remote.remote_storage import (
+    RemoteDamagedError,
     RemoteFullError,
     RemoteRefusedError,
     RemoteUnavailableError,
@@ -60,6 +61,8 @@ class StoreFaults(msgspec.Struct):
     torn_copy: float = 0.0
     # Probability that a copy reports success and stores nothing.
     lie: float = 0.0
+    # Probability that a read of a log has a flipped bit, or ends early.
+    damaged_read: float = 0.0
     # Whether all calls are refused, as with wrong credentials.
     is_refusing: bool = False
     # Whether copies fail for lack of space.
@@ -78,6 +81,8 @@ class SimRemoteStorage:
         # Bytes that all brokers have read of logs.
         self.bytes_read = 0
         self.objects = DirectoryStorage(self.disk, _DIRECTORY, _CLUSTER_ID)
+        # Contents of the objects that are missing for a while, by name.
+        self._hidden: dict[str, bytes] = {}
 
     def on(self, disk: Disk) -> RemoteStorage:
         """Return the store as seen by a broker with that disk."""
@@ -98,6 +103,21 @@ class SimRemoteStorage:
     def cut(self, segment: RemoteSegment, size: int, suffix: str = LOG_SUFFIX) -> None:
         """Shorten an object to `size` bytes."""
         self.disk.open(self._path(segment) + suffix, create=False).truncate(size)
+
+    def hide(self, name: str) -> None:
+        """Remove an object until `restore`, by its name from `names`."""
+        path = f"{self.objects.root}/{name}"
+        self._hidden[name] = self.disk.read(path)
+        self.disk.remove(path)
+
+    def restore(self) -> None:
+        """Bring hidden objects back, unless their segments were deleted or copied again."""
+        hidden, self._hidden = self._hidden, {}
+        for name, content in hidden.items():
+            path = f"{self.objects.root}/{name}"
+            stem = path.rpartition(".")[0]
+            if any(self.disk.exists(stem + suffix) for suffix in SUFFIXES):
+                self.disk.write_atomically(path, content)
 
     def keep_parts(self, segment: RemoteSegment, count: int) -> None:
         """Remove all but the first `count` objects of a segment, in the order of a copy."""
@@ -159,8 +179,15 @@ class _View:
     def read(self, segment: RemoteSegment, start: int, end: int) -> memoryview:
         """Return exactly the bytes [start, end) of the segment's log."""
         found = self._call("read", lambda: self._store.objects.read(segment, start, end))
-        self._store.bytes_read += len(found)
-        return found
+        store = self._store
+        store.bytes_read += len(found)
+        if not store.happens(store.faults.damaged_read):
+            return found
+        if store.rng.random() < 0.5:
+            raise RemoteDamagedError("the simulated store ends a log early")
+        damaged = bytearray(found)
+        damaged[store.rng.randint(0, len(damaged) - 1)] ^= 1
+        return memoryview(bytes(damaged))
 
     def read_indexes(self, segment: RemoteSegment) -> SegmentIndexes:
         """Return all indexes of the segment."""

@@ -35,6 +35,16 @@ if TYPE_CHECKING:
 HOLD_KEY = "barnabas.retention.hold.ms"
 PRODUCER_EXPIRATION = "producer.id.expiration.ms"
 REMOTE_STORAGE_ENABLE = "remote.storage.enable"
+RESTORE = "barnabas.remote.restore"
+# The phases in which `barnabas remote restore` makes a topic: its segments are copied to the store;
+# the empty logs of the leaders start behind them; open transactions are aborted. All other topics
+# have the first value.
+RESTORE_NONE, RESTORE_COPYING, RESTORE_ADOPTING, RESTORE_FINISHING = RESTORE_PHASES = (
+    "none",
+    "copying",
+    "adopting",
+    "finishing",
+)
 REMOTE_COPY_DISABLE = "remote.log.copy.disable"
 REMOTE_DELETE_ON_DISABLE = "remote.log.delete.on.disable"
 INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
@@ -132,6 +142,8 @@ class LogConfig(msgspec.Struct, frozen=True):
     remote_copy_disable: bool = False
     # Whether the remote segments are deleted when remote.storage.enable becomes false (KIP-950).
     remote_delete_on_disable: bool = False
+    # One of RESTORE_PHASES.
+    restore_phase: str = RESTORE_NONE
     # Distance in bytes or age after which a closed segment is copied (KIP-1241). Either suffices.
     # 0: at once. -1: the effective local retention.
     remote_copy_lag_bytes: int = -1
@@ -156,7 +168,11 @@ class LogConfig(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         has_log_append_time = self.message_timestamp_type == "LogAppendTime"
         force_setattr(self, "has_log_append_time", has_log_append_time)
-        keeps_coordinator_batches = self.compression_type == "producer" and not has_log_append_time
+        keeps_coordinator_batches = (
+            self.compression_type == "producer"
+            and not has_log_append_time
+            and self.restore_phase == RESTORE_NONE
+        )
         keeps_batches = (
             keeps_coordinator_batches
             and self.message_timestamp_before_max_ms == LONG_MAX
@@ -182,6 +198,11 @@ class LogConfig(msgspec.Struct, frozen=True):
     def copies_to_remote(self) -> bool:
         """Whether closed segments are copied; else total retention applies to local segments."""
         return self.is_remote and not self.remote_copy_disable
+
+    @property
+    def has_or_had_tier(self) -> bool:
+        """Whether a remote tier has, or had, the first records of the log."""
+        return self.is_remote or self.remote_delete_on_disable
 
     @property
     def effective_local_retention_bytes(self) -> int:
@@ -266,6 +287,10 @@ _FROM_MINUS_TWO = at_least(SAME_AS_TOTAL)
 # Topic keys. Each names the broker keys that supply its default, the most specific first.
 TOPIC_CONFIGS = ConfigDefinition(
     [
+        ConfigKey(RESTORE, _STRING, RESTORE_NONE,
+                  "Phase of a topic that `barnabas remote restore` is making from the store of"
+                  " another cluster. Only this command sets it. Producers are refused meanwhile.",
+                  one_of(*RESTORE_PHASES), DynamicMode.CLUSTER_WIDE, internal=True),
         _topic_key(CLEANUP_POLICY, _LIST, ["delete"],
                    "Policy for old segments: delete, compact, or both.",
                    each_one_of(*_POLICIES), _same("log.cleanup.policy")),
@@ -536,6 +561,7 @@ def log_config(
         segment_bytes=segment_bytes or built.segment_bytes,
         remote_copy_disable=parsed.boolean(REMOTE_COPY_DISABLE),
         remote_delete_on_disable=parsed.boolean(REMOTE_DELETE_ON_DISABLE),
+        restore_phase=str(parsed[RESTORE]),
         is_remote=may_be_remote and built.remote_storage_enable and "compact" not in policy,
     )
 

@@ -81,6 +81,12 @@ class DamagedLogError(CorruptRecordError):
         self.is_gap = is_gap
 
 
+class TopicIsRestoredError(StorageError):
+    """The log must stay empty until it has adopted its segments in the remote tier."""
+
+    error_code = ErrorCode.POLICY_VIOLATION
+
+
 class InvalidRecordError(StorageError):
     """A well-formed batch that this log rejects.
 

@@ -160,13 +160,23 @@ def test_the_first_of_several_problems_in_kafkas_order_is_reported() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "after", [{}, {"remote.storage.enable": "false"}, {"remote.log.delete.on.disable": "true"}]
-)
-def test_a_topic_cannot_lose_its_remote_tier(after: dict[str, str]) -> None:
-    with pytest.raises(Refusal, match=r"remote\.log\.copy\.disable=true") as raised:
-        topic_configs().check(after, TIERED)
+ON = "remote.storage.enable"
+DELETES = "remote.log.delete.on.disable"
+
+
+@pytest.mark.parametrize("after", [{}, {ON: "false"}, {ON: "false", DELETES: "false"}])
+def test_a_topic_loses_its_tier_only_with_the_data_in_it(after: dict[str, str]) -> None:
+    with pytest.raises(Refusal, match=f"{ON}=false,{DELETES}=true") as raised:
+        # What the change removes does not count, as in Kafka.
+        topic_configs().check(after, {ON: "TRUE", DELETES: "true"})
     assert raised.value.error_code == ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("after", [{DELETES: "true"}, {ON: "false", DELETES: "TRUE"}])
+def test_a_topic_that_deletes_its_remote_data_can_lose_its_tier(after: dict[str, str]) -> None:
+    topic_configs().check(after, TIERED)
+    # Also if it changes to a topic that could not have a tier.
+    topic_configs().check({**after, "cleanup.policy": "compact"}, TIERED)
 
 
 def test_an_existing_topic_can_get_a_remote_tier() -> None:

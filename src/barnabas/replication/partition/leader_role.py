@@ -225,6 +225,21 @@ class LeaderRole:
         for replica in self.remote_replicas.values():
             replica.on_leader_truncated()
 
+    def on_adopted(self) -> None:
+        """Handle that the log, which was empty, has started behind records of the remote tier.
+
+        The high watermark is the log end: the store has all records below it. The followers find
+        the new start by their next fetch.
+        """
+        log = self._state.log
+        end = log.log_end_offset
+        assert log.high_watermark == end, f"high_watermark={log.high_watermark} end={end}"
+        self.leader_epoch_start_offset = end
+        self._committed_end = end
+        latest = log.leader_epochs.latest_epoch
+        if latest is None or latest < self.leader_epoch:
+            log.leader_epochs.announce(self.leader_epoch, end)
+
     def on_synced(self, end_offset: int) -> bool:
         """Handle a completed sync of all records below `end_offset`.
 

@@ -277,7 +277,7 @@ class Partition:
             result.last_stable_offset = UNKNOWN_OFFSET
             return result
         remote = self._state.settings.remote
-        if remote is None:
+        if remote is None or not self._state.log.config.is_remote:
             return failed_fetch(ErrorCode.OFFSET_OUT_OF_RANGE)
         read = remote.read(self._state, data.fetch_offset, limit, params.isolation)
         if isinstance(read, ErrorCode):
@@ -292,8 +292,12 @@ class Partition:
 
     def has_only_remotely(self, offset: int) -> bool:
         """Whether only the remote tier has the record at an offset from the log start on."""
-        offsets = self._state.log.offsets
-        return offset < offsets.local_log_start_offset and self._state.settings.remote is not None
+        log = self._state.log
+        return (
+            offset < log.local_log_start_offset
+            and log.config.is_remote
+            and self._state.settings.remote is not None
+        )
 
     def has_nothing_for(self, follower_id: int, data: FetchPartitionData) -> bool:
         """Whether the usual fetch of a follower finds no records, no error and no divergence.

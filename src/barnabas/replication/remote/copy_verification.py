@@ -35,9 +35,11 @@ class CopyVerification:
         "_is_closed",
         "_on_lost",
         "_partition",
+        "_paused_until_ms",
         "_reported",
         "_tier",
         "_where",
+        "is_new_tier",
     )
 
     def __init__(
@@ -65,6 +67,11 @@ class CopyVerification:
         # Whether the store is being asked.
         self._is_checking = False
         self._is_closed = False
+        # Whether the topic has just got a tier. If it had one before, that one may be half deleted,
+        # and its former leader may not know yet that the topic is tiered again. So no copy of it
+        # counts for a while (monotonic, ms): local retention could delete the only records.
+        self.is_new_tier = False
+        self._paused_until_ms = 0.0
         # The last segment that was reported as lost. A follower finds it in each sweep.
         self._reported = b""
 
@@ -75,24 +82,38 @@ class CopyVerification:
     def check(self) -> None:
         """Learn how far the log is copied, and verify the next copied segment."""
         remote = self._tier.metadata.log_of(self._where)
-        if remote is None or not remote.count or self._is_checking or self._is_closed:
+        if remote is None or self._is_closed:
+            return
+        if self.is_new_tier:
+            self.is_new_tier = False
+            if remote.count:
+                age_ms = self._tier.config.barnabas_remote_orphan_age_ms
+                self._paused_until_ms = self._tier.clock.monotonic_ms() + age_ms
+        if not remote.count or self._is_checking:
             return
         log = self._partition.log
         highest, _ = highest_remote_offset(remote, log.leader_epochs, log.log_end_offset)
         log.raise_highest_remote_offset(highest)
         highest = log.highest_remote_offset
-        verified = log.verified_remote_offset
-        if verified >= highest:
+        if self._tier.clock.monotonic_ms() < self._paused_until_ms:
             return
-        offset = max(verified + 1, log.local_log_start_offset)
-        if offset > highest or not self._tier.config.barnabas_remote_verify_before_delete:
-            log.raise_verified_remote_offset(highest)
-            return
-        epoch = log.leader_epochs.epoch_for_offset(offset)
-        segment = None if epoch is None else remote.segment_at(epoch, offset)
-        if segment is None:
-            # It is being deleted, or copied again.
-            return
+        while log.verified_remote_offset < highest:
+            offset = max(log.verified_remote_offset + 1, log.local_log_start_offset)
+            if offset > highest:
+                log.raise_verified_remote_offset(highest)
+                return
+            epoch = log.leader_epochs.epoch_for_offset(offset)
+            segment = None if epoch is None else remote.segment_at(epoch, offset)
+            if segment is None:
+                # It is being deleted, or copied again.
+                return
+            if self._tier.config.barnabas_remote_verify_before_delete:
+                self._ask(log, segment)
+                return
+            log.raise_verified_remote_offset(min(segment.end_offset, highest))
+
+    def _ask(self, log: Log, segment: RemoteSegment) -> None:
+        """Ask the store for the size of a segment."""
         ticket = self._tier.deletes.submit(
             partial(self._tier.storage.size_of, segment),
             partial(self._on_size, log, segment),

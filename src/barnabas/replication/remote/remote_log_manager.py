@@ -19,9 +19,13 @@ from barnabas.replication.remote.copy_task import CopyDependencies, CopyTask
 from barnabas.replication.remote.copy_verification import CopyVerification
 from barnabas.replication.remote.deleted_topics import DeletedTopics
 from barnabas.replication.remote.expiration_task import ExpirationTask
+from barnabas.replication.remote.restored_logs import RestoredLogs
 from barnabas.replication.remote.segment_deletions import SegmentDeletions
 from barnabas.replication.remote.store_health import StoreHealth
 from barnabas.replication.remote.tier_dependencies import Leadership
+from barnabas.replication.remote.tier_removals import TierRemovals
+from barnabas.replication.remote.topic_descriptions import TopicDescriptions
+from barnabas.storage.config import RESTORE_NONE
 from barnabas.storage.topic_partition import TopicIdPartition
 from barnabas.waiting.steps import run_in_slices
 
@@ -37,10 +41,11 @@ if TYPE_CHECKING:
     from barnabas.replication.remote.deleted_topics import DeletedPartitionSearch
     from barnabas.replication.remote.remote_metrics import RemoteMetrics
     from barnabas.replication.remote.remote_quota import RemoteQuota
+    from barnabas.replication.remote.restored_logs import RestartLog
     from barnabas.replication.remote.tier_dependencies import TierDependencies
     from barnabas.runtime.clock import Timer
     from barnabas.storage.config import LogConfig
-    from barnabas.storage.remote.remote_storage import RemoteSegment
+    from barnabas.storage.remote.remote_storage import RemoteSegment, TopicDescription
     from barnabas.storage.topic_partition import TopicPartition
     from barnabas.waiting.timing_wheel import WheelEntry
 
@@ -57,8 +62,11 @@ class ManagerDependencies(msgspec.Struct, frozen=True):
     timer: Timer
     # Returns whether the topic with an id exists in the latest metadata.
     topic_exists: Callable[[bytes], bool]
+    # Returns a topic as it is in the latest metadata; None if it is deleted.
+    describe_topic: Callable[[bytes], TopicDescription | None]
     # Forgets what is cached of a segment that is deleted.
     forget_segment: Callable[[bytes], None]
+    restart_log: RestartLog
 
 
 class _TieredReplica:
@@ -96,13 +104,17 @@ class RemoteLogManager:
             tier.copies.threads, dependencies.copy_quota, self.health, tier.wheel
         )
         self.deletions = SegmentDeletions(tier, self.health, dependencies.forget_segment)
+        self.descriptions = TopicDescriptions(tier, self.health, dependencies.describe_topic)
         self.deleted_topics = DeletedTopics(
             tier,
             self.deletions,
+            self.descriptions,
             dependencies.search,
             dependencies.topic_exists,
             self._on_deleted_partition_gone,
         )
+        self.removals = TierRemovals(tier.metadata, self.deleted_topics)
+        self._restored = RestoredLogs(tier, dependencies.restart_log, self._on_adopted)
         # The tiered replicas of this broker. Metadata and configs change it.
         self._replicas: dict[TopicPartition, _TieredReplica] = {}
         # What copy tasks use. None before `start`: then no task exists yet.
@@ -135,17 +147,23 @@ class RemoteLogManager:
         for replica in list(self._replicas.values()):
             if replica.partition.leader is not None:
                 self._lead(replica)
+        self.removals.start(wake)
         self._schedule_sweep()
 
     # Metadata and configs.
 
     def on_changes(self, changes: LeadershipChanges) -> None:
         """Start and stop the tasks of partitions whose role has changed, or that are gone."""
+        for key in changes.deleted:
+            self.removals.forget(key)
+        for key in changes.failed:
+            self.removals.end(key)
         for key in (*changes.deleted, *changes.failed):
             self._remove(key)
         changed = (*changes.leaders, *changes.followers)
-        new = [each for each in changed if each.log.config.is_remote]
-        self._add(new)
+        tiered = [each for each in changed if each.log.config.is_remote]
+        self._add(tiered)
+        self.removals.update(each for each in changed if not each.log.config.is_remote)
         for partition in changes.leaders:
             if partition.topic_partition.topic == METADATA_TOPIC:
                 self.deleted_topics.search_later(partition.topic_partition.partition)
@@ -158,6 +176,7 @@ class RemoteLogManager:
     def on_offline(self, keys: Iterable[TopicPartition]) -> None:
         """Stop the tasks of partitions whose directory or log has failed."""
         for key in keys:
+            self.removals.end(key)
             self._remove(key)
 
     def on_config(
@@ -171,21 +190,39 @@ class RemoteLogManager:
             old: the configuration before.
             new: the configuration from now on.
         """
-        if not (old.is_remote or new.is_remote):
-            return
         affected = list(partitions)
-        if old.is_remote and not new.is_remote:
-            # The controller refuses this change. The segments stay in the tier.
-            _log.error("Topic is not tiered any more, its remote segments stay: topic=%s", topic)
-            for partition in affected:
-                self._remove(partition.topic_partition)
+        if not (old.is_remote or new.is_remote):
+            if new.remote_delete_on_disable and not old.remote_delete_on_disable:
+                # A removal that the configs had forgotten before its end goes on.
+                self.removals.update(affected)
             return
-        if not old.is_remote:
-            self._add(affected)
+        if not new.is_remote:
+            self._remove_tier(topic, affected, has_to_delete=new.remote_delete_on_disable)
+            return
+        is_new_tier = not old.is_remote
+        if is_new_tier:
+            self._add(affected, is_new_tier=True)
+            for partition in affected:
+                self.removals.end(partition.topic_partition)
         for partition in affected:
             replica = self._replicas.get(partition.topic_partition)
             if replica is not None and replica.leadership is not None:
                 self._apply_copy_switch(replica)
+                self._restored.check(replica.leadership)
+
+    def _remove_tier(self, topic: str, partitions: list[Partition], *, has_to_delete: bool) -> None:
+        """End the tier of a topic; leaders delete its segments."""
+        if has_to_delete:
+            _log.info("The remote tier of a topic is removed: topic=%s", topic)
+            # First, so that the metadata stays known.
+            self.removals.update(partitions)
+        else:
+            # The controller refuses this change.
+            _log.error("Topic is not tiered any more, its remote segments stay: topic=%s", topic)
+        for partition in partitions:
+            self._remove(partition.topic_partition)
+            # The tier may come back, and will not have these copies.
+            partition.log.offsets.forget_copies()
 
     def on_roll(self, key: TopicPartition) -> None:
         """Look for a segment to copy in the next turn: a leader has closed a segment."""
@@ -193,7 +230,7 @@ class RemoteLogManager:
         if replica is not None and replica.copies is not None:
             self._tier.wheel.add(0, replica.copies.check)
 
-    def _add(self, partitions: list[Partition]) -> None:
+    def _add(self, partitions: list[Partition], *, is_new_tier: bool = False) -> None:
         """Begin with partitions, or with their new roles."""
         new: list[TopicIdPartition] = []
         for partition in partitions:
@@ -205,7 +242,8 @@ class RemoteLogManager:
                 replica = None
             if replica is None:
                 where = TopicIdPartition(partition.topic_id, *key)
-                replica = self._replicas[key] = self._new_replica(where, partition)
+                replica = self._new_replica(where, partition, is_new_tier=is_new_tier)
+                self._replicas[key] = replica
                 new.append(where)
         if new:
             self._tier.metadata.assign(new)
@@ -219,11 +257,14 @@ class RemoteLogManager:
             else:
                 self._lead(replica)
 
-    def _new_replica(self, where: TopicIdPartition, partition: Partition) -> _TieredReplica:
+    def _new_replica(
+        self, where: TopicIdPartition, partition: Partition, *, is_new_tier: bool
+    ) -> _TieredReplica:
         def on_lost(segment: RemoteSegment) -> None:
             self._on_lost(replica, segment)
 
         verification = CopyVerification(where, partition, self._tier, self.health, on_lost)
+        verification.is_new_tier = is_new_tier
         replica = _TieredReplica(where, partition, verification)
         return replica
 
@@ -244,6 +285,7 @@ class RemoteLogManager:
         )
         replica.expiration.start()
         self._apply_copy_switch(replica)
+        self._restored.check(leadership)
 
     def _apply_copy_switch(self, replica: _TieredReplica) -> None:
         """Start or stop the copies of a leader, as remote.log.copy.disable demands."""
@@ -269,6 +311,7 @@ class RemoteLogManager:
             replica.copies.resign()
         replica.leadership = replica.copies = replica.expiration = None
         self.metrics.forget_partition(replica.where.topic_partition)
+        self.descriptions.forget(replica.where)
 
     def _remove(self, key: TopicPartition) -> None:
         """End all work for a partition that this broker does not host any more."""
@@ -293,12 +336,30 @@ class RemoteLogManager:
             # The deletions were counted after the topic was deleted.
             self.metrics.forget_topic(where.topic)
 
+    def _on_adopted(self, key: TopicPartition) -> None:
+        """Begin to copy behind the adopted segments."""
+        replica = self._replicas.get(key)
+        if replica is not None:
+            self._resign(replica)
+            self._lead(replica)
+        self._wake(key)
+
     # Copies.
 
     def _on_copied(self, key: TopicPartition) -> None:
         replica = self._replicas.get(key)
         if replica is not None:
             replica.verification.check()
+            self._check_description(replica)
+
+    def _check_description(self, replica: _TieredReplica) -> None:
+        """Keep the description of a topic in the store, once the partition has segments there."""
+        leadership = replica.leadership
+        if leadership is None or not leadership.holds:
+            return
+        remote = self._tier.metadata.log_of(replica.where)
+        if remote is not None and remote.finished_bytes:
+            self.descriptions.check(replica.where)
 
     def _on_lost(self, replica: _TieredReplica, segment: RemoteSegment) -> None:
         """Copy a lost segment again, if this broker leads and still has its records."""
@@ -350,7 +411,12 @@ class RemoteLogManager:
                 if replica.copies is not None:
                     replica.copies.check()
                     replica.copies.update_lag()
-                if replica.expiration is not None:
+                self._check_description(replica)
+                if replica.partition.log.config.restore_phase != RESTORE_NONE:
+                    # The command still adds segments, which do not belong to the empty log yet.
+                    if replica.leadership is not None:
+                        self._restored.check(replica.leadership)
+                elif replica.expiration is not None:
                     yield from replica.expiration.run()
             except AssertionError:
                 raise

@@ -25,7 +25,12 @@ from barnabas.replication.requests.delayed_writes import (
     DelayedProduce,
     PendingAppend,
 )
-from barnabas.storage.errors import KafkaStorageError, StorageError, log_level_of
+from barnabas.storage.errors import (
+    KafkaStorageError,
+    StorageError,
+    TopicIsRestoredError,
+    log_level_of,
+)
 from barnabas.storage.log.batch_inspection import InspectionNeededError
 from barnabas.storage.results import AppendOrigin
 from barnabas.waiting.steps import ImmediateSteps
@@ -181,6 +186,9 @@ class ReplicaAppends:
             except InspectionNeededError as needed:
                 deferred = {**(deferred or {}), key: needed.inspection}
                 continue
+            except TopicIsRestoredError as error:
+                results[key] = self._refuse_restored(key, error, origin)
+                continue
             except Exception as error:  # noqa: BLE001 - the request's other partitions are still handled
                 results[key] = self.failed(key, error, records.nbytes)
                 continue
@@ -216,6 +224,16 @@ class ReplicaAppends:
             f"{key.topic} is a read-only mirror of a topic in another cluster: produce to that "
             "cluster, or promote the mirror by `barnabas links promote`"
         )
+        return result
+
+    def _refuse_restored(
+        self, key: TopicPartition, error: TopicIsRestoredError, origin: AppendOrigin
+    ) -> ProduceResult:
+        """Return the result of an append to a topic that is being restored, as for a mirror."""
+        if origin is not AppendOrigin.CLIENT:
+            return ProduceResult(_NONE)
+        result = self._refusal(key, error.error_code)
+        result.error_message = f"{key}: {error}"
         return result
 
     def _refuse_acks(

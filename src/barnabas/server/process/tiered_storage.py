@@ -5,10 +5,12 @@ Only brokers with `remote.log.storage.system.enable=true` import this module.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from barnabas.metadata.configs_image import TOPIC
 from barnabas.replication.config import FETCH_LAST_TIERED
 from barnabas.replication.remote.remote_access import RemoteAccess, RemoteReplication
 from barnabas.replication.remote.remote_log_manager import ManagerDependencies, RemoteLogManager
@@ -25,11 +27,13 @@ from barnabas.server.peers.own_broker_channel import AnyBrokerChannels
 from barnabas.server.remote.metadata_topic import RemoteMetadataTopic
 from barnabas.storage.remote.config import RemoteLogConfig, remote_log_config, store_options
 from barnabas.storage.remote.opening import open_remote_storage
-from barnabas.storage.remote_keys import REMOTE_DYNAMIC_KEYS
+from barnabas.storage.remote.remote_storage import TopicDescription
+from barnabas.storage.remote_keys import REMOTE_DYNAMIC_KEYS, REMOTE_LOG_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from barnabas.metadata.image import ClusterImage
     from barnabas.replication.replica_manager import ReplicaManager
     from barnabas.server.controller_access.auto_topics import AutoTopics
     from barnabas.server.conversion.conversion_queue import ConversionQueue
@@ -79,11 +83,15 @@ class TieredStorage:
         self._shared = shared
         runtime = shared.runtime
         config = self.config = remote_log_config(shared.config, shared.configuration.given)
+        # Whether the cluster had no tiered topic when this broker began to serve. Then a missing
+        # mark of the store is created. Otherwise it is not: the file system may be unmounted.
+        self._is_new = False
         self._storage = open_remote_storage(
             config.barnabas_remote_storage,
             shared.cluster_id,
             runtime.disk,
             store_options(config),
+            lambda: self._is_new,
         )
         self.metrics = RemoteMetrics()
         self._make_pools(config)
@@ -131,8 +139,16 @@ class TieredStorage:
 
     def start(self) -> None:
         """Begin to read the metadata of segments: the broker serves requests."""
+        self._is_new = self._shared.cluster.image.topics.by_name(REMOTE_LOG_TOPIC) is None
+        # The call deletes nothing. It creates the mark of a new store, and shows early if the store
+        # cannot be used.
+        self._deletes.submit(partial(self._storage.delete_objects, ()), self._on_store_checked)
         self.reads.start()
         self.metadata.start()
+
+    def _on_store_checked(self, _result: None, error: BaseException | None) -> None:
+        if error is not None:
+            self.manager.health.on_failure("check of the store at the start", error)
 
     def close(self, on_closed: Callable[[], None]) -> None:
         """Stop copies and reads. Running ones get two seconds. Then close the store."""
@@ -219,7 +235,9 @@ class TieredStorage:
                 topic_exists=lambda topic_id: (
                     shared.cluster.image.topics.by_id(topic_id) is not None
                 ),
+                describe_topic=lambda topic_id: describe_topic(shared.cluster.image, topic_id),
                 forget_segment=self.reads.forget_segment,
+                restart_log=logs.restart_log,
             ),
         )
 
@@ -245,3 +263,17 @@ def _thread_counts(config: RemoteLogConfig) -> tuple[int, int]:
         max(1, config.barnabas_remote_copy_buffer_max_bytes // _COPY_BYTES),
     )
     return copies, min(config.remote_log_manager_expiration_thread_pool_size, _DELETE_THREADS_MAX)
+
+
+def describe_topic(image: ClusterImage, topic_id: bytes) -> TopicDescription | None:
+    """Return a topic as the store keeps it; None if it does not exist."""
+    topic = image.topics.by_id(topic_id)
+    if topic is None:
+        return None
+    return TopicDescription(
+        name=topic.name,
+        topic_id=topic_id,
+        partitions=len(topic.partitions),
+        replication_factor=len(topic.partitions[0].replicas),
+        configs=dict(image.configs.get(TOPIC, topic.name)),
+    )

@@ -217,7 +217,7 @@ class LogLoader:
                 f"the log ends at offset {end}, but had records at {entries[-1].start_offset}"
             )
         first = segments[0].base_offset
-        if entries and entries[0].start_offset < first and not self._config.is_remote:
+        if entries and entries[0].start_offset < first and not self._config.has_or_had_tier:
             # Deleting records raises the first epoch's start offset.
             problems.append(
                 f"offsets {entries[0].start_offset} to {first - 1} are missing at its beginning"

@@ -61,7 +61,7 @@ class LogOffsets:
         # Invariant: log_start_offset <= local_log_start_offset <= high_watermark.
         self.local_log_start_offset = local
         # Last offset that the remote tier is known to have, inclusive; -1 after an opening. The
-        # replica layer raises it, truncations lower it.
+        # replica layer raises it; truncations and a removal of the tier lower it.
         self.highest_remote_offset = -1
         # The same for copies that were found in the store again, because a store may lose them.
         self.verified_remote_offset = -1
@@ -179,6 +179,10 @@ class LogOffsets:
         self._forget_copies_from(offset)
         self.high_watermark = self.recovery_point = offset
         self._check_order()
+
+    def forget_copies(self) -> None:
+        """Forget all copies: the remote tier of the log is removed."""
+        self._forget_copies_from(0)
 
     def _forget_copies_from(self, offset: int) -> None:
         """Forget copies of removed records, whose offsets the log may use again."""

@@ -33,10 +33,12 @@ from barnabas.record.format_conversion import to_v2
 from barnabas.record.producer_records import AT_ONCE_BYTES, largest_timestamp
 from barnabas.record.reader import RECORD_BYTES_MIN
 from barnabas.record.record import CorruptBatchError, UnsupportedMagicError
+from barnabas.storage.config import RESTORE_FINISHING, RESTORE_NONE
 from barnabas.storage.errors import (
     CorruptRecordError,
     InvalidProducerEpochError,
     InvalidRecordError,
+    TopicIsRestoredError,
     UnsupportedCompressionTypeError,
 )
 from barnabas.storage.log.batch_inspection import InspectionNeededError, too_large_batch
@@ -243,6 +245,13 @@ def _inspected(
     # Imported here because most brokers never need it.
     from barnabas.storage.log.batch_inspection import Inspection
 
+    if config.restore_phase != RESTORE_NONE and (
+        config.restore_phase != RESTORE_FINISHING or origin is _CLIENT
+    ):
+        raise TopicIsRestoredError(
+            "the topic is being restored from the remote tier: produce when "
+            "`barnabas remote restore` has ended"
+        )
     inspection = Inspection(records, found, config, origin, now_ms)
     if origin is not _CLIENT:
         return inspection.run()

@@ -95,7 +95,10 @@ def _open_bucket(url: str, store: StorageUrl, options: StoreOptions) -> ObjectSt
             StoreTimeouts(options.request_timeout_ms, options.retry_timeout_ms),
         )
     except MissingPackageError as error:
-        allowed = "file:///DIRECTORY; or a bucket, after: pip install 'barnabas[tiered]'"
+        allowed = (
+            "file:///DIRECTORY, as long as the extra `tiered` (obstore) is not installed; in a"
+            " clone it is installed by: pip install '.[tiered]'"
+        )
         raise ConfigError(STORAGE, url, allowed) from error
     except StoreOptionsError as error:
         if options.credentials_file and options.credentials_file in str(error):

@@ -24,6 +24,7 @@ from barnabas.replication.remote.remote_tier import (
 from barnabas.replication.remote.tier_dependencies import TierDependencies
 from barnabas.replication.replica_manager import ReplicaManager, ReplicationDependencies
 from barnabas.replication.replica_metrics import ReplicaMetrics
+from barnabas.server.process.tiered_storage import describe_topic
 from barnabas.sim.remote_storage import SimRemoteStorage
 from barnabas.storage.remote.config import RemoteLogConfig
 from barnabas.storage.remote.remote_storage import RemoteSegment, SegmentState
@@ -200,7 +201,9 @@ class TieredBroker(ReplicaSet):
                 search=self.metadata,
                 timer=runtime.timer,
                 topic_exists=lambda topic_id: self.image.topics.by_id(topic_id) is not None,
+                describe_topic=lambda topic_id: describe_topic(self.image, topic_id),
                 forget_segment=self.reads.forget_segment,
+                restart_log=self.logs.restart_log,
             ),
         )
         access = RemoteAccess(storage, self.metadata, reading, self.metrics, lambda: False)
