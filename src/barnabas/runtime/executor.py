@@ -5,12 +5,14 @@ Long computations do not belong here: a busy thread holds the GIL and delays the
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from concurrent.futures import Future
 
     from barnabas.runtime.loop_watch import LoopWatch
 
@@ -138,3 +140,26 @@ def run_in_order(works: Sequence[Callable[[], None]]) -> list[BaseException | No
         else:
             failures.append(None)
     return failures
+
+
+def results_of(works: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
+    """Run works in threads, and yield their results in order.
+
+    At most `threads` works run or wait at a time. After an error, no further work begins.
+
+    Args:
+        works: taken one by one, when a thread is free.
+        threads: the number of threads.
+    """
+    running: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="barnabas-work") as pool:
+        try:
+            for work in works:
+                running.append(pool.submit(work))
+                if len(running) == threads:
+                    yield running.popleft().result()
+            while running:
+                yield running.popleft().result()
+        finally:
+            for each in running:
+                each.cancel()

@@ -146,7 +146,7 @@ def list_segments(store: StoreArguments, topic: str | None, options: ClientOptio
     from barnabas.cli.remote import listing
     from barnabas.cli.remote.cluster_segments import ClusterSegments
 
-    with _errors_reported(EXIT_FAILED):
+    with errors_reported(EXIT_FAILED):
         named = store_of(store)
         if named is not None:
             if _names_cluster():
@@ -154,13 +154,13 @@ def list_segments(store: StoreArguments, topic: str | None, options: ClientOptio
                     "give either a store or --bootstrap; `barnabas remote verify` compares both"
                 )
             opened = named.open(store.cluster)
-            with _progress("segments", None) as advance:
+            with progress("segments", None) as advance:
                 found = list(listing.summaries_of_objects(opened.storage, topic, advance))
             listing.show_summaries(found, opened.cluster_id, as_json=options.as_json)
             return
         with connected(options) as client:
             cluster_id = client.describe_cluster().cluster_id
-            with _progress("events", None) as advance:
+            with progress("events", None) as advance:
                 segments = ClusterSegments(client, topic, advance)
                 found = list(listing.summaries_of_metadata(segments))
         _report_skipped(segments)
@@ -206,7 +206,7 @@ def verify(
             "--delete-orphans needs --bootstrap: only the metadata of the cluster tells which "
             "objects are orphans"
         )
-    with _errors_reported(EXIT_UNKNOWN), _client(options, has_metadata) as client:
+    with errors_reported(EXIT_UNKNOWN), _client(options, has_metadata) as client:
         cluster = store.cluster
         if client is not None:
             cluster = _cluster_id(client, store.cluster)
@@ -234,7 +234,7 @@ def format_store(store: StoreArguments, options: ClientOptions) -> None:
 
     Brokers mark the store of a new cluster themselves.
     """
-    with _errors_reported(EXIT_FAILED), _client(options, _names_cluster()) as client:
+    with errors_reported(EXIT_FAILED), _client(options, _names_cluster()) as client:
         cluster = store.cluster if client is None else _cluster_id(client, store.cluster)
         if cluster is None:
             raise click.UsageError("give the cluster: --bootstrap HOST:PORT, or --cluster ID")
@@ -272,12 +272,12 @@ def _verified(
 
     if client is None:
         scope = VerifyScope(topic, reads, False, lambda _: True)
-        with _progress("bytes", None) as advance:
+        with progress("bytes", None) as advance:
             done = Verification(store, scope, advance)
             listed = store.storage.list_segments(topic)
             done.run(each.segment for each in listed)
         return done, done.findings.read()
-    with _progress("events", None) as advance:
+    with progress("events", None) as advance:
         cluster = ClusterSegments(client, topic, advance)
         found = cluster.in_order()
     _report_skipped(cluster)
@@ -295,7 +295,7 @@ def _verified(
         return topic_id in topics
 
     scope = VerifyScope(topic, reads, True, has_topic)
-    with _progress("bytes", found.total_bytes) as advance:
+    with progress("bytes", found.total_bytes) as advance:
         done = Verification(store, scope, advance)
         done.run(found.segments)
     changed = cluster.changed()
@@ -323,8 +323,9 @@ def _show_findings(
             if len(listed) < _JSON_FINDINGS_MAX:
                 listed.append(_finding_json(each))
         else:
-            mark = bad(each.kind) if each.is_problem else warn(each.kind)
-            echo_entry(mark, f"{each.subject}: {each.what}", _REMEDIES[each.kind])
+            mark = bad("wrong") if each.is_problem else warn("note")
+            text = f"{each.kind}: {each.subject}: {each.what}"
+            echo_entry(mark, text, _REMEDIES[each.kind])
     if as_json:
         echo_json(
             {
@@ -387,7 +388,7 @@ def _delete(store: OpenStore, orphans: _Orphans, before_ms: float, *, as_json: b
 
 
 @contextmanager
-def _errors_reported(status: int) -> Iterator[None]:
+def errors_reported(status: int) -> Iterator[None]:
     """Print errors of the store and of the configuration; end with a status.
 
     Args:
@@ -435,7 +436,7 @@ def _report_skipped(segments: ClusterSegments) -> None:
 
 
 @contextmanager
-def _progress(unit: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def progress(unit: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """Yield a function that advances a progress bar on a terminal.
 
     Args:
@@ -458,6 +459,12 @@ def _progress(unit: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
     amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task(unit, total=total)
-        yield lambda count: progress.update(task, advance=count)
+    with Progress(*columns, console=console(stderr=True), transient=True) as shown:
+        task = shown.add_task(unit, total=total)
+        yield lambda count: shown.update(task, advance=count)
+
+
+# At the end, because its module uses functions of this one.
+from barnabas.cli.remote.restore_command import restore  # noqa: E402
+
+remote.add_command(restore)

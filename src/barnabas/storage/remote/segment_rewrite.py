@@ -1,0 +1,127 @@
+"""Remote segments of a lost topic, as segments of the topic that replaces it.
+
+A new topic begins with leader epoch 0. Clients refuse a leader whose epoch is below that of a batch
+that they have read, so all batches get epoch 0. It is outside of their checksums. Offsets, time
+stamps, producers and all else stay.
+
+The id of a rewritten segment follows from the old id and the new topic. So a restore that was
+interrupted finds the segments that it has stored already.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from barnabas.record.batch import set_offset_and_epoch
+from barnabas.storage.files.leader_epoch_cache import EpochEntry, encode_epochs
+from barnabas.storage.remote.batch_walk import check_batch, damaged, headers_in
+from barnabas.storage.remote.range_cache import LoadedRange
+from barnabas.storage.remote.remote_storage import SegmentFiles, SegmentState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from barnabas.storage.remote.remote_storage import RemoteSegment, SegmentIndexes
+
+# Leader epoch of all restored records: the first one of a new topic.
+RESTORED_EPOCH = 0
+# Bytes of one read. A larger batch is read with a request of its own.
+_PIECE_BYTES = 4 << 20
+
+
+def restored_id(topic_id: bytes, segment_id: bytes) -> bytes:
+    """Return the id of a segment's copy in the topic that replaces its own."""
+    return sha256(topic_id + segment_id).digest()[:16]
+
+
+def restored_segment(
+    segment: RemoteSegment, topic: str, topic_id: bytes, writer: tuple[int, int]
+) -> RemoteSegment:
+    """Return a segment as its copy in another topic begins.
+
+    Args:
+        segment: the segment.
+        topic: the name of the other topic.
+        topic_id: its id.
+        writer: broker id and time, in ms, of the event.
+    """
+    return replace(
+        segment,
+        topic=topic,
+        topic_id=topic_id,
+        id=restored_id(topic_id, segment.id),
+        leader_epochs=((RESTORED_EPOCH, segment.start_offset),),
+        broker_id=writer[0],
+        event_ms=writer[1],
+        state=SegmentState.COPY_SEGMENT_STARTED,
+        custom=None,
+    )
+
+
+def restored_files(
+    indexes: SegmentIndexes, log_path: str, log_size: int, log_start_offset: int
+) -> SegmentFiles:
+    """Return what is stored of a restored segment.
+
+    Args:
+        indexes: of the old segment.
+        log_path: a file with the rewritten log.
+        log_size: its size.
+        log_start_offset: the first restored offset of the partition.
+    """
+    return SegmentFiles(
+        log_path=log_path,
+        log_size=log_size,
+        offset_index=indexes.offset_index,
+        time_index=indexes.time_index,
+        transaction_index=indexes.transaction_index or None,
+        producer_snapshot=indexes.producer_snapshot,
+        leader_epochs=encode_epochs([EpochEntry(RESTORED_EPOCH, log_start_offset)]),
+    )
+
+
+def rewritten_log(
+    segment: RemoteSegment, read: Callable[[int, int], bytes | memoryview]
+) -> Iterator[bytearray]:
+    """Yield the batches of a segment's log with the epoch of restored records, in pieces.
+
+    All headers and checksums are checked.
+
+    Args:
+        segment: the segment.
+        read: returns the bytes [start, end) of its log.
+
+    Raises:
+        RemoteDamagedError: the log does not consist of whole, undamaged batches of the segment.
+    """
+    position, next_offset = 0, segment.start_offset
+    wanted = _PIECE_BYTES
+    while position < segment.size:
+        start, end = position, min(position + wanted, segment.size)
+        piece = bytearray(read(start, end))
+        loaded = LoadedRange(segment.id, start, piece)
+        cut_size = 0
+        while not cut_size:
+            before = position
+            for at, header in headers_in(segment, loaded, position):
+                if header.base_offset < next_offset:
+                    words = f"offset {header.base_offset} is not above the offsets before it"
+                    raise damaged(segment, at, words)
+                if at + header.size > loaded.end:
+                    cut_size = header.size
+                    break
+                check_batch(segment, loaded, at, header)
+                set_offset_and_epoch(piece, at - start, header.base_offset, RESTORED_EPOCH)
+                position, next_offset = at + header.size, header.next_offset
+            if position == before:
+                break
+        if position == start and cut_size <= end - start:
+            words = f"the last {segment.size - start} bytes are no whole batch"
+            raise damaged(segment, start, words)
+        wanted = max(_PIECE_BYTES, cut_size)
+        if position > start:
+            del piece[position - start :]
+            yield piece
