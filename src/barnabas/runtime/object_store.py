@@ -67,7 +67,6 @@ _S3_OPTIONS = (
     "sse_bucket_key_enabled",
     "sse_customer_key_base64",
     "sse_kms_key_id",
-    "sts_endpoint",
     "unsigned_payload",
     "virtual_hosted_style_request",
     "web_identity_token_file",
@@ -189,6 +188,7 @@ class _ClientMaker:
             for name, value in options.items()
             if name in _CONNECTION_OPTIONS
         }
+        self._connection_names = list(self._connection)
         request = timedelta(milliseconds=timeouts.request_ms)
         self._connection["timeout"] = request
         self._connection["connect_timeout"] = min(
@@ -211,6 +211,8 @@ class _ClientMaker:
             # Its payloads go over TLS, and batches have checksums: SHA-256 of each part would take
             # most of the time of an upload.
             config.setdefault("unsigned_payload", "true")
+            # Not all servers that speak as S3 does have deletes of several objects.
+            config["disable_bulk_delete"] = "true"
             if credentials:
                 # A token in the environment must not be mixed with keys of the file.
                 more["credential_provider"] = _aws_provider(credentials)
@@ -226,8 +228,9 @@ class _ClientMaker:
             )
         except (BaseError, TypeError, ValueError) as error:
             # The error's text may have values.
+            given = ", ".join(sorted({*self._options, *self._connection_names, *credentials}))
             raise StoreOptionsError(
-                f"a value of {', '.join(sorted(config)) or 'the environment'} is not allowed"
+                f"a value of {given or 'an environment variable'} is not allowed"
                 f" ({type(error).__name__})"
             ) from None
 

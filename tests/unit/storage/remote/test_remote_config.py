@@ -192,12 +192,12 @@ def test_options_of_a_bucket_are_names_and_values() -> None:
 @pytest.mark.parametrize(
     ("url", "options", "problem"),
     [
-        ("s3://b", "s3cr3t", "NAME=VALUE"),
-        ("s3://b", "=s3cr3t", "NAME=VALUE"),
-        ("s3://b", "region=a,region=s3cr3t", "each once"),
-        ("s3://b", "regoin=s3cr3t", "region.*regoin does not exist"),
-        ("gs://b", "region=s3cr3t", "service_account.*region does not exist"),
-        ("az://b", "region=s3cr3t", "account_key.*region does not exist"),
+        ("s3://bucket", "s3cr3t", "NAME=VALUE"),
+        ("s3://bucket", "=s3cr3t", "NAME=VALUE"),
+        ("s3://bucket", "region=a,region=s3cr3t", "each once"),
+        ("s3://bucket", "regoin=s3cr3t", "region.*regoin does not exist"),
+        ("gs://bucket", "region=s3cr3t", "service_account.*region does not exist"),
+        ("az://bucket", "region=s3cr3t", "account_key.*region does not exist"),
         ("file:///tier", "region=s3cr3t", "a store of file: has no options"),
         ("python:m:f", "region=s3cr3t", "has no options"),
     ],
