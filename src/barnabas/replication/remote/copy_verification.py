@@ -33,10 +33,13 @@ class CopyVerification:
         "_health",
         "_is_checking",
         "_is_closed",
+        "_is_deleting",
         "_on_lost",
         "_partition",
         "_paused_until_ms",
         "_reported",
+        "_suspect",
+        "_suspect_since_ms",
         "_tier",
         "_where",
         "is_new_tier",
@@ -49,6 +52,7 @@ class CopyVerification:
         tier: TierDependencies,
         health: StoreHealth,
         on_lost: Callable[[RemoteSegment], None],
+        is_deleting: Callable[[bytes], bool],
     ) -> None:
         """Create the checks of a replica.
 
@@ -58,12 +62,14 @@ class CopyVerification:
             tier: the parts of the tier.
             health: gets failures of the store.
             on_lost: called with each segment that the store should have and does not have.
+            is_deleting: returns whether this broker deletes a segment, by its id.
         """
         self._where = where
         self._partition = partition
         self._tier = tier
         self._health = health
         self._on_lost = on_lost
+        self._is_deleting = is_deleting
         # Whether the store is being asked.
         self._is_checking = False
         self._is_closed = False
@@ -74,6 +80,10 @@ class CopyVerification:
         self._paused_until_ms = 0.0
         # The last segment that was reported as lost. A follower finds it in each sweep.
         self._reported = b""
+        # The last segment that was missing, and since when (monotonic, ms). It counts as lost if it
+        # is still missing after the interval of the sweep: a store may be away for a moment.
+        self._suspect = b""
+        self._suspect_since_ms = 0.0
 
     def close(self) -> None:
         """Stop: the partition is gone or not tiered any more."""
@@ -104,8 +114,8 @@ class CopyVerification:
                 return
             epoch = log.leader_epochs.epoch_for_offset(offset)
             segment = None if epoch is None else remote.segment_at(epoch, offset)
-            if segment is None:
-                # It is being deleted, or copied again.
+            if segment is None or self._is_deleting(segment.id):
+                # It is copied again. Until then, the local records may be the only ones.
                 return
             if self._tier.config.barnabas_remote_verify_before_delete:
                 self._ask(log, segment)
@@ -130,14 +140,29 @@ class CopyVerification:
             # The sweep asks again.
             self._health.on_failure(f"check of a segment of {segment.topic}", error)
             return
+        if self._is_deleting(segment.id):
+            # The store has found it again, but its objects are deleted soon.
+            return
         if size == segment.size:
+            self._suspect = b""
             log.raise_verified_remote_offset(min(segment.end_offset, log.highest_remote_offset))
             self.check()
+            return
+        if not self._is_lost(segment):
             return
         if segment.id != self._reported:
             self._reported = segment.id
             self._report(segment, size)
         self._on_lost(segment)
+
+    def _is_lost(self, segment: RemoteSegment) -> bool:
+        """Return whether a missing segment has been missing for the interval of the sweep."""
+        now_ms = self._tier.clock.monotonic_ms()
+        if segment.id != self._suspect:
+            self._suspect, self._suspect_since_ms = segment.id, now_ms
+            return False
+        interval_ms = self._tier.config.remote_log_manager_task_interval_ms
+        return now_ms - self._suspect_since_ms >= interval_ms
 
     def _report(self, segment: RemoteSegment, size: int | None) -> None:
         _log.error(

@@ -263,7 +263,9 @@ class RemoteLogManager:
         def on_lost(segment: RemoteSegment) -> None:
             self._on_lost(replica, segment)
 
-        verification = CopyVerification(where, partition, self._tier, self.health, on_lost)
+        verification = CopyVerification(
+            where, partition, self._tier, self.health, on_lost, self.deletions.is_deleting
+        )
         verification.is_new_tier = is_new_tier
         replica = _TieredReplica(where, partition, verification)
         return replica

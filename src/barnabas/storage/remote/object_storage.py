@@ -190,6 +190,16 @@ class ObjectStorage:
 
     def size_of(self, segment: RemoteSegment) -> int | None:
         """Return the stored size of the log; None if a part is missing or incomplete."""
+        found = self._size_of(segment)
+        if found is None:
+            # A file system may have been mounted between the look and the check. So the store has
+            # to be there before a second look and after it.
+            self.check()
+            found = self._size_of(segment)
+            self.check()
+        return found
+
+    def _size_of(self, segment: RemoteSegment) -> int | None:
         name = self.name_of(segment)
         log_size, indexes_size, manifest_size = (
             self._objects.size(name + suffix) for suffix in SUFFIXES
@@ -197,10 +207,7 @@ class ObjectStorage:
         stored = decode_custom(segment.custom)
         if stored is not None and indexes_size != stored.indexes_size:
             indexes_size = None
-        if None in (log_size, indexes_size, manifest_size):
-            self.check()
-            return None
-        return log_size
+        return None if None in (log_size, indexes_size, manifest_size) else log_size
 
     def delete_segment(self, segment: RemoteSegment) -> None:
         """Delete the manifest, then the other parts, and what an interrupted copy has left."""
