@@ -107,6 +107,7 @@ bench: setup
 	$(BIN)/python -m bench.node_memory
 	$(BIN)/python -m bench.replication --compare
 	$(BIN)/python -m bench.links
+	$(BIN)/python -m bench.tiered
 	$(BIN)/python -m bench.transactions
 	$(BIN)/python -m bench.group_protocols
 	$(BIN)/python -m bench.share_groups

@@ -1,0 +1,249 @@
+"""`python -m bench.tiered`: a broker with a remote tier: copies, reads from the tier, and memory.
+
+A topic is filled while it has no tier. Then it gets one, a directory: the processor time of the
+broker until all closed segments are copied is that of the copies, and of the deletion of the local
+segments. The row *floor* has the processor time of a loop that copies files of the same size.
+
+Then many clients read the tier from different offsets at once, and the memory of the broker is
+watched. Last, librdkafka reads the topic from its beginning. Before that and at the same time,
+another client measures round trips of acks=1 on another topic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import socket
+import struct
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas import Client
+from barnabas.protocol.codec import encode_request
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from bench import loads
+from bench.brokers import running
+from bench.budgets import OURS
+from bench.cases import add_rounds, new_parser
+from bench.figures import Figures, show
+from bench.report import new_console, write_figures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bench.brokers import Broker
+
+RECORD_BYTES = 1_000
+SEGMENT_BYTES = 64 << 20
+READERS, READS = 200, 5
+FETCH_BYTES, FETCH_VERSION = 1 << 20, 4
+CACHE_MB = 128
+ROUND_TRIPS = 4_000
+LIMIT_S = 600.0
+TOPIC, OTHER = "tiered", "other"
+SETTINGS = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.manager.task.interval.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "log.initial.task.delay.ms": "100",
+    "log.segment.bytes": str(SEGMENT_BYTES),
+    "barnabas.remote.read.cache.max.bytes": str(CACHE_MB << 20),
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+}
+_LENGTH = struct.Struct(">i")
+
+
+class Tier(NamedTuple):
+    """A broker with a remote tier."""
+
+    broker: Broker
+    # Directory of the store.
+    store: Path
+    client: Client
+
+    def stored_bytes(self) -> int:
+        """Return the size of all segments in the store."""
+        return sum(path.stat().st_size for path in self.store.rglob("*.log"))
+
+    def offsets(self, spec: str) -> list[int]:
+        """Return one of the offsets of ListOffsets for each partition of the topic."""
+        partitions = range(loads.PARTITIONS)
+        found = self.client.list_offsets({(TOPIC, each): spec for each in partitions})
+        return [found[TOPIC, each].offset for each in partitions]
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether only the active segments are on the disk of the broker."""
+        local, tiered = self.offsets("earliest-local"), self.offsets("latest-tiered")
+        return all(0 < start == end + 1 for start, end in zip(local, tiered, strict=True))
+
+
+@contextlib.contextmanager
+def tier() -> Iterator[Tier]:
+    """Run a broker with a directory as its store."""
+    with tempfile.TemporaryDirectory(prefix="bench-store-") as directory:
+        settings = {**SETTINGS, "barnabas.remote.storage": f"file://{directory}"}
+        with running(OURS, settings) as broker, Client(broker.address) as client:
+            yield Tier(broker, Path(directory), client)
+
+
+def copy(tiered: Tier, total: int) -> dict[str, float]:
+    """Fill the topic, and measure how it moves to the tier."""
+    broker, client = tiered.broker, tiered.client
+    loads.create_topic(broker, TOPIC)
+    loads.produce(broker, TOPIC, RECORD_BYTES, total)
+    floor = _floor(total)
+    before, started = broker.cpu_seconds(), time.perf_counter()
+    configs = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
+    client.alter_topic_configs(TOPIC, configs)
+    _wait_until(lambda: tiered.is_copied)
+    seconds, spent = time.perf_counter() - started, broker.cpu_seconds() - before
+    copied = tiered.stored_bytes()
+    return {
+        "copy to the tier: CPU s/GB": spent * 1e9 / copied,
+        "copy to the tier, floor: CPU s/GB": floor,
+        "copy to the tier: MB/s": copied / 1e6 / seconds,
+    }
+
+
+def _floor(total: int) -> float:
+    """Return the processor time, s/GB, of a loop that copies files of the segments' size."""
+    with tempfile.TemporaryDirectory(prefix="bench-floor-") as directory:
+        source, target = Path(directory, "source"), Path(directory, "target")
+        source.write_bytes(os.urandom(min(total, SEGMENT_BYTES)))
+        size = source.stat().st_size
+        before = time.process_time()
+        for _ in range(count := max(1, total // size)):
+            shutil.copyfile(source, target)
+            with target.open("rb+") as file:
+                os.fsync(file.fileno())
+        return (time.process_time() - before) * 1e9 / (count * size)
+
+
+def read(tiered: Tier, total: int) -> dict[str, float]:
+    """Read the tier from the beginning, and measure the round trips of another client."""
+    broker = tiered.broker
+    with loads.temporary_topic(broker, OTHER, 1) as topic:
+        alone = loads.round_trip(broker, topic, round_trips=ROUND_TRIPS)
+        done, times = threading.Event(), list[loads.RoundTrip]()
+
+        def measure() -> None:
+            while not done.is_set():
+                times.append(loads.round_trip(broker, topic, round_trips=ROUND_TRIPS // 4))
+
+        other = threading.Thread(target=measure)
+        other.start()
+        try:
+            # The last segments of the partitions are on the disk of the broker.
+            figure = loads.consume(broker, TOPIC, RECORD_BYTES, total)
+        finally:
+            done.set()
+            other.join()
+    beside = sorted(each.p99 for each in times)[len(times) // 2]
+    return {
+        "read from the tier: CPU s/GB": figure.cpu_seconds_per_gb,
+        "read from the tier: MB/s": figure.mb_per_second,
+        "round trip of another topic, p99, µs": alone.p99,
+        "beside the reading, p99, µs": beside,
+        "p99 beside the reading / alone": beside / alone.p99,
+    }
+
+
+def read_by_many(tiered: Tier) -> dict[str, float]:
+    """Read the tier by many clients at once, and return the memory of the broker, MB."""
+    ends = tiered.offsets("latest-tiered")
+    before = highest = tiered.broker.resident_mb()
+    # Descriptor: the connection, its partition, its next offset, and its requests that are left.
+    readers: dict[int, list[int]] = {}
+    poll = select.epoll()
+    with contextlib.ExitStack() as stack:
+        connections = {}
+        for number in range(READERS):
+            connection = stack.enter_context(tiered.broker.connect())
+            partition = number % loads.PARTITIONS
+            offset = ends[partition] * number // READERS
+            connections[connection.fileno()] = connection
+            readers[connection.fileno()] = [partition, offset, READS]
+            connection.sendall(_fetch(partition, offset))
+            poll.register(connection, select.EPOLLIN)
+        deadline = time.monotonic() + LIMIT_S
+        while readers:
+            for descriptor, _ in poll.poll(1):
+                highest = max(highest, tiered.broker.resident_mb())
+                _discard_response(connections[descriptor])
+                reader = readers[descriptor]
+                reader[2] -= 1
+                if not reader[2]:
+                    poll.unregister(descriptor)
+                    del readers[descriptor]
+                    continue
+                reader[1] = (reader[1] + FETCH_BYTES // RECORD_BYTES) % ends[reader[0]]
+                connections[descriptor].sendall(_fetch(reader[0], reader[1]))
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{len(readers)} readers had no response within {LIMIT_S:.0f} s")
+    return {
+        f"{READERS} readers: memory more than before, MB": highest - before,
+        f"{READERS} readers: memory, MB": highest,
+    }
+
+
+def _fetch(partition: int, offset: int) -> bytes:
+    wanted = FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
+    )
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=10_000,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES,
+        isolation_level=0,
+        topics=[FetchTopic(topic=TOPIC, partitions=[wanted])],
+    )
+    return b"".join(bytes(chunk) for chunk in encode_request(1, "bench", request, FETCH_VERSION))
+
+
+def _discard_response(connection: socket.socket) -> None:
+    connection.settimeout(LIMIT_S)
+    (missing,) = _LENGTH.unpack(connection.recv(_LENGTH.size, socket.MSG_WAITALL))
+    buffer = bytearray(FETCH_BYTES)
+    while missing:
+        received = connection.recv_into(buffer, min(missing, len(buffer)), socket.MSG_TRUNC)
+        if not received:
+            raise SystemExit("the broker has closed a connection")
+        missing -= received
+
+
+def _wait_until(is_done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not is_done():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the segments were not copied within {LIMIT_S:.0f} s")
+        time.sleep(0.2)
+
+
+def main() -> None:
+    """Run the rounds, each with a new broker, and print the table of the best figures."""
+    parser = new_parser(__doc__)
+    add_rounds(parser)
+    parser.add_argument("--megabytes", type=int, default=2_000, help="MB of records in a round")
+    options = parser.parse_args()
+    console, figures, total = new_console(), Figures(), options.megabytes * 1_000_000
+    for number in range(1, options.rounds + 1):
+        with tier() as tiered:
+            console.print(f"  round {number}: copy")
+            figures.note(OURS, copy(tiered, total))
+            console.print(f"  round {number}: {READERS} readers")
+            figures.note(OURS, read_by_many(tiered))
+            console.print(f"  round {number}: read")
+            figures.note(OURS, read(tiered, total))
+    show(figures, [OURS], console)
+    write_figures(options.json, figures.rows)
+
+
+if __name__ == "__main__":
+    main()
