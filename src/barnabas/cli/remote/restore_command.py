@@ -188,7 +188,7 @@ def _stores(
 ) -> tuple[OpenStore, OpenStore]:
     """Open the store of the lost cluster, and that of the new one."""
     named = required_store(store)
-    node = client.describe_cluster().brokers[0].node_id
+    node = client.describe_cluster().brokers[0].id
     keys = {each.name: each.value for each in client.describe_broker_configs(node)}
     if keys.get(SYSTEM_ENABLE) != "true":
         fail(

@@ -2,7 +2,11 @@
 
 A new topic begins with leader epoch 0. Clients refuse a leader whose epoch is below that of a batch
 that they have read, so all batches get epoch 0. It is outside of their checksums. Offsets, time
-stamps, producers and all else stay.
+stamps and all else stay.
+
+The new cluster gives producer ids again, from 0. A new producer must not meet the sequences of a
+former one with its id: the leader would take its records for duplicates. So the snapshots forget
+the producers, and of those with an open transaction all but its beginning.
 
 The id of a rewritten segment follows from the old id and the new topic. So a restore that was
 interrupted finds the segments that it has stored already.
@@ -17,9 +21,19 @@ from msgspec.structs import replace
 
 from barnabas.record.batch import set_offset_and_epoch
 from barnabas.storage.files.leader_epoch_cache import EpochEntry, encode_epochs
+from barnabas.storage.producers.producer_entry import (
+    NO_OFFSET,
+    CorruptSnapshotError,
+    decode_snapshot,
+    encode_snapshot,
+)
 from barnabas.storage.remote.batch_walk import check_batch, damaged, headers_in
 from barnabas.storage.remote.range_cache import LoadedRange
-from barnabas.storage.remote.remote_storage import SegmentFiles, SegmentState
+from barnabas.storage.remote.remote_storage import (
+    RemoteDamagedError,
+    SegmentFiles,
+    SegmentState,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,6 +85,9 @@ def restored_files(
         log_path: a file with the rewritten log.
         log_size: its size.
         log_start_offset: the first restored offset of the partition.
+
+    Raises:
+        RemoteDamagedError: the producer snapshot is damaged.
     """
     return SegmentFiles(
         log_path=log_path,
@@ -78,8 +95,27 @@ def restored_files(
         offset_index=indexes.offset_index,
         time_index=indexes.time_index,
         transaction_index=indexes.transaction_index or None,
-        producer_snapshot=indexes.producer_snapshot,
+        producer_snapshot=restored_snapshot(indexes.producer_snapshot),
         leader_epochs=encode_epochs([EpochEntry(RESTORED_EPOCH, log_start_offset)]),
+    )
+
+
+def restored_snapshot(content: bytes) -> bytes:
+    """Return a producer snapshot that knows only the open transactions.
+
+    Raises:
+        RemoteDamagedError: the snapshot is damaged.
+    """
+    try:
+        entries = decode_snapshot(content)
+    except CorruptSnapshotError as error:
+        raise RemoteDamagedError(
+            f"the producer snapshot of a segment is damaged: {error}"
+        ) from error
+    return encode_snapshot(
+        each._replace(producer_epoch=0, batches=(), coordinator_epoch=-1)
+        for each in entries
+        if each.txn_first_offset != NO_OFFSET
     )
 
 
