@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from typing import Any
 from barnabas.testing.broker_process import BrokerStartError
 from barnabas.testing.cluster_process import ClusterProcess
 from barnabas.testing.relays import Relays
+from buckets.bucket import moto_bucket
 from chaos.certificate_faults import CERTIFICATE_FAULTS
 from chaos.chaos_node import ChaosNode
 from chaos.cluster_view import await_that
@@ -50,6 +51,9 @@ from chaos.stress import (
     make_topic,
 )
 from chaos.supervised_nodes import ClusterOfNodes
+from chaos.tier.tier_faults import TIER_FAULTS
+from chaos.tier.tier_loads import TIER_LOADS, ExpiringLoad
+from chaos.tier.tier_store import ChaosDirectory, ChaosTier
 from chaos.transactional_load import TransactionalLoad, TransactionalOptions
 from conformance.tls_cluster import TlsFiles
 from jvm.kafka_node import KafkaNode
@@ -68,7 +72,7 @@ SIDE_LOADS: dict[str, type[SideLoad]] = {
         TelemetryLoad,
     )
 }
-ALL_FAULTS = (*FAULTS, *STORAGE_FAULTS, *CERTIFICATE_FAULTS)
+ALL_FAULTS = (*FAULTS, *STORAGE_FAULTS, *CERTIFICATE_FAULTS, *TIER_FAULTS)
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -122,6 +126,10 @@ class Options:
     machines: bool = False
     # Whether each machine has a supervisor with two brokers and a controller; needs `machines`.
     supervised: bool = False
+    # Whether the topics of the loads have a remote tier, with side loads that read from it.
+    has_tier: bool = False
+    # Whether the tier is a bucket of `moto`, and not a directory.
+    has_bucket: bool = False
 
 
 def run(options: Options, directory: Path, report: Any = print) -> Outcome:
@@ -176,49 +184,40 @@ def _made_cluster(
 def stressed(options: Options, directory: Path) -> Iterator[Stress]:
     relays = Relays() if options.relays else None
     tls = TlsFiles(directory / "certificates") if options.tls else None
-    group_settings = GROUP_SETTINGS if options.has_groups else {}
     sides = [SIDE_LOADS[name] for name in options.sides]
-    settings = {**SETTINGS, **group_settings}
-    for side in sides:
-        settings |= side.settings
-    settings |= dict(options.settings)
-    keys: dict[str, str] = {}
-    if tls is not None:
-        assert options.transactional is None, "transactional clients have no TLS"
-        assert not sides, "side loads have no TLS"
-        protocols = "PLAINTEXT:SSL,CONTROLLER:SSL,REPLICATION:SSL"
-        settings |= {**tls.settings(), "listener.security.protocol.map": protocols}
-        settings["ssl.client.auth"] = "required"
-        keys = tls.librdkafka()
+    cleanup = ExitStack()
+    tier = _made_tier(options, directory, cleanup) if options.has_tier else None
+    if tier is not None:
+        sides += TIER_LOADS
+    settings = _settings_of(options, tls, tier, sides)
+    keys = {} if tls is None else tls.librdkafka()
     cluster = _made_cluster(options, directory, settings, relays)
     if relays is not None:
         relays.pids = lambda: {n: x.pid for n, x in cluster.nodes.items() if x.is_running}
     load: Load | None = None
     stress: Stress | None = None
-    transactional: TransactionalLoad | None = None
     try:
         cluster.start(START_TIMEOUT_S)
-        make_topic(cluster, options.partitions, tls=tls, segment_bytes=options.segment_bytes)
+        configs = {"segment.bytes": str(options.segment_bytes)}
+        make_topic(
+            cluster, options.partitions, tls=tls, configs=configs | tiered_configs(tier, TOPIC)
+        )
         make_hostile_topic(cluster, tls)
         load_options = LoadOptions(TOPIC, options.partitions, rate=options.rate, keys=keys)
         load = Load(cluster.bootstrap, load_options)
         stress = Stress(cluster, relays, load, random.Random(options.seed), options.partitions, tls)
+        stress.tier = tier
         stress.await_full_isr()
         if options.has_groups:
             stress.groups = GroupLoad(stress.view, cluster.bootstrap, load_options, load.errors)
-            make_lasting_topics(cluster, stress.groups.topics, tls)
+            made = stress.groups.topics
+            make_lasting_topics(cluster, made, tls, tiered_configs(tier, *made))
             stress.groups.start()
         stress.sides = start_sides(stress, sides, options.seed)
+        if tier is not None:
+            tier.topics.add(ExpiringLoad.TOPIC)
         if options.transactional is not None:
-            transactional = TransactionalLoad(
-                cluster.bootstrap, directory / "journals", options.seed, options.transactional
-            )
-            make_lasting_topics(cluster, transactional.topics)
-            transactional.start()
-            stress.transactional = transactional
-            await_transactions(stress)
-            transactional.begin_faults()
-            stress.await_full_isr()
+            _start_transactions(stress, options, directory)
         load.start()
         load.mark()
         await_that(load.waiting, lambda found: not found, HEAL_TIMEOUT_S, "the load")
@@ -230,11 +229,47 @@ def stressed(options: Options, directory: Path) -> Iterator[Stress]:
             stress.groups.abandon()
         for side in stress.sides if stress is not None else ():
             side.stop()
-        if transactional is not None:
-            transactional.abandon()
+        if stress is not None and stress.transactional is not None:
+            stress.transactional.abandon()
         cluster.close()
         if relays is not None:
             relays.close()
+        cleanup.close()
+
+
+def _settings_of(
+    options: Options,
+    tls: TlsFiles | None,
+    tier: ChaosTier | None,
+    sides: Sequence[type[SideLoad]],
+) -> dict[str, str]:
+    """Return the keys of all nodes."""
+    settings = {**SETTINGS, **(GROUP_SETTINGS if options.has_groups else {})}
+    if tier is not None:
+        assert not options.kafka, "Apache Kafka has no such store"
+        settings |= tier.settings
+    for side in sides:
+        settings |= side.settings
+    settings |= dict(options.settings)
+    if tls is not None:
+        assert options.transactional is None, "transactional clients have no TLS"
+        assert not sides, "side loads have no TLS"
+        protocols = "PLAINTEXT:SSL,CONTROLLER:SSL,REPLICATION:SSL"
+        settings |= {**tls.settings(), "listener.security.protocol.map": protocols}
+        settings["ssl.client.auth"] = "required"
+    return settings
+
+
+def _made_tier(options: Options, directory: Path, cleanup: ExitStack) -> ChaosTier:
+    """Return a tier in a directory, or in a bucket whose server ends with `cleanup`."""
+    if not options.has_bucket:
+        return ChaosTier(ChaosDirectory(directory / "tier"))
+    return ChaosTier(cleanup.enter_context(moto_bucket()))
+
+
+def tiered_configs(tier: ChaosTier | None, *topics: str) -> dict[str, str]:
+    """Return the configs of topics that have a tier if the campaign has one."""
+    return {} if tier is None else tier.configs_of(*topics)
 
 
 def start_sides(stress: Stress, kinds: Sequence[type[SideLoad]], seed: int) -> list[SideLoad]:
@@ -246,6 +281,21 @@ def start_sides(stress: Stress, kinds: Sequence[type[SideLoad]], seed: int) -> l
             make_lasting_topics(stress.cluster, {name: shape.partitions}, configs=shape.configs)
         side.start()
     return sides
+
+
+def _start_transactions(stress: Stress, options: Options, directory: Path) -> None:
+    """Start transactional clients, and wait until they work."""
+    assert options.transactional is not None
+    transactional = TransactionalLoad(
+        stress.cluster.bootstrap, directory / "journals", options.seed, options.transactional
+    )
+    topics = transactional.topics
+    make_lasting_topics(stress.cluster, topics, configs=tiered_configs(stress.tier, *topics))
+    stress.transactional = transactional
+    transactional.start()
+    await_transactions(stress)
+    transactional.begin_faults()
+    stress.await_full_isr()
 
 
 def await_transactions(stress: Stress) -> None:
@@ -275,6 +325,8 @@ def _do_faults(stress: Stress, options: Options, outcome: Outcome, report: Any) 
         and (options.tls or not fault.needs_tls)
         and (options.machines or not fault.needs_machines)
         and (options.supervised or not fault.needs_supervisors)
+        and (options.has_tier or not fault.needs_tier)
+        and not (fault.damages_segments and options.has_tier)
         and not (fault.moves_clocks and StagedOffsetsLoad.name in options.sides)
     ]
     assert chosen, f"no such faults: {options.faults}"
@@ -356,6 +408,8 @@ def main() -> None:
     parser.add_argument("--no-transactions", action="store_true")
     parser.add_argument("--groups", action="store_true", help="members of all protocols")
     parser.add_argument("--side", action="append", default=[], help='a side load, or "all"')
+    parser.add_argument("--tier", action="store_true", help="the topics have a remote tier")
+    parser.add_argument("--bucket", action="store_true", help="a tier in a bucket of moto")
     parser.add_argument("--tls", action="store_true", help="TLS on all listeners")
     parser.add_argument("--rate", type=int, default=300, help="records/s of each producer")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="data directories, on a problem")
@@ -377,6 +431,8 @@ def main() -> None:
     )
     sides = tuple(SIDE_LOADS) if "all" in given.side else tuple(given.side)
     options = replace(options, has_groups=given.groups, sides=sides)
+    has_tier = given.tier or given.bucket
+    options = replace(options, has_tier=has_tier, has_bucket=given.bucket)
     if not given.no_transactions and not given.tls:
         options = replace(options, transactional=TransactionalOptions())
     # The end of the campaign also ends its processes.

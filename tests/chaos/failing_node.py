@@ -1,4 +1,5 @@
-"""Runs `barnabas` with injected faults: failing calls on files, failing timers, a shifted clock.
+"""Runs `barnabas` with injected faults: failing calls on files or on the remote store, failing
+timers, a shifted clock.
 
     python tests/chaos/failing_node.py CONTROL start server.properties ...
 
@@ -10,7 +11,8 @@ The broker reaches files only through `runtime/disk.py`, and the time only throu
 `runtime/clock.py`. It is therefore enough to replace the modules `os` and `time`
 there. A preloaded library (LD_PRELOAD) would need a C compiler, and a separate file system the
 right to mount. Timers of coordinators are created by `ShardTimers.schedule` alone, which gets
-operations that may raise. The memory for conversions is small at all times.
+operations that may raise. The calls on the objects of a remote store can also be slow, or end
+the process. The memory for conversions is small at all times.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import json
 import os
 import random
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -36,6 +39,9 @@ CALLS = {
 }
 # The kind of the timers of coordinators, whose "path" is the timer's key.
 TIMER = "timer"
+# The calls on the objects of a remote store are kinds too: this prefix and the name of the method.
+STORE = "store."
+STORE_CALLS = tuple(f"{STORE}{name}" for name in ("put_file", "put", "get", "size", "delete"))
 # Memory for conversions. One large record may need all of it, and small ones share it.
 CONVERSION_BYTES = 8 << 20
 
@@ -48,7 +54,7 @@ class InjectedTimerError(Exception):
 class InjectedFaults:
     """The faults to inject."""
 
-    # Kinds of calls that fail: keys of `CALLS`, and `TIMER`.
+    # Kinds of calls that fail: keys of `CALLS`, `TIMER`, and `STORE_CALLS`.
     calls: tuple[str, ...] = ()
     # The name of the error, such as ENOSPC.
     error: str = "EIO"
@@ -59,6 +65,10 @@ class InjectedFaults:
     seed: int = 0
     # Milliseconds by which the wall clock is ahead of the machine's.
     clock_ahead_ms: int = 0
+    # Milliseconds by which calls of the remote store are late; then they do not fail.
+    delay_ms: int = 0
+    # "before" or "after" the first call of the remote store, the process ends instead.
+    kills: str = ""
 
 
 class FaultControl:
@@ -201,6 +211,41 @@ def fail_timers(fault_control: FaultControl) -> None:
     setattr(ShardTimers, ShardTimers.schedule.__name__, schedule_failing)
 
 
+def fail_store(fault_control: FaultControl) -> None:
+    """Let the calls on the objects of a remote store fail."""
+    from barnabas.storage.remote.bucket_objects import BucketObjects
+    from barnabas.storage.remote.directory_storage import DirectoryObjects
+
+    for objects in (DirectoryObjects, BucketObjects):
+        for kind in STORE_CALLS:
+            name = kind.removeprefix(STORE)
+            call = getattr(objects, name)
+            setattr(objects, name, _failing_store_call(fault_control, kind, call))
+
+
+def _failing_store_call(
+    fault_control: FaultControl, kind: str, call: Callable[..., Any]
+) -> Callable[..., Any]:
+    from barnabas.storage.remote.directory_storage import _error_of
+
+    def run(store: Any, name: str | Sequence[str], *arguments: Any) -> Any:
+        path = store.place(name if isinstance(name, str) else name[0])
+        number = fault_control.fails(kind, path)
+        faults = fault_control.faults
+        if not number:
+            return call(store, name, *arguments)
+        if faults.kills:
+            if faults.kills == "after":
+                call(store, name, *arguments)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if not faults.delay_ms:
+            raise _error_of(OSError(number, os.strerror(number), path), path)
+        time.sleep(faults.delay_ms / 1000)
+        return call(store, name, *arguments)
+
+    return run
+
+
 def limit_conversions() -> None:
     """Give the node little memory for conversions, so that they wait for one another."""
     from barnabas.server.conversion.conversion_queue import ConversionQueue
@@ -224,6 +269,7 @@ def main() -> None:
     ):
         setattr(module, name, replacement)
     fail_timers(fault_control)
+    fail_store(fault_control)
     limit_conversions()
     barnabas(sys.argv[2:])
 

@@ -39,6 +39,10 @@ class Fault:
     needs_machines: bool = False
     # The cluster is a `ClusterOfNodes`.
     needs_supervisors: bool = False
+    # The topics of the loads have a remote tier.
+    needs_tier: bool = False
+    # Damages closed segments. A copy in the remote tier may have the damage then, as with Kafka.
+    damages_segments: bool = False
     # Weight in the random choice of faults.
     weight: int = 1
 

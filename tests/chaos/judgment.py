@@ -15,7 +15,7 @@ from chaos.damage import verify
 from chaos.evidence import evidence, producer_epochs
 from chaos.failing_node import InjectedTimerError
 from chaos.group_load import SHARE_GROUP
-from chaos.history import History
+from chaos.history import History, Run
 from chaos.outcome import Outcome
 from chaos.streams_load import STREAMS_GROUP
 from chaos.stress import (
@@ -26,6 +26,8 @@ from chaos.stress import (
     TOPIC,
     Stress,
 )
+from chaos.tier.tier_checker import await_clean_tier
+from chaos.tier.tier_loads import TierReading
 from chaos.transaction_checker import check_transactions
 from jvm.kafka_node import KafkaNode
 from loop_turns import long_turns_in
@@ -61,6 +63,7 @@ def judge(stress: Stress, outcome: Outcome) -> None:
         _judge_transactions(stress, outcome)
         _judge_sides(stress, outcome)
         history = stress.load.finish()
+        history.runs += _runs_of_sides(stress)
         _judge_groups(stress, history, outcome)
     except AssertionError as error:
         outcome.problems.append(str(error))
@@ -74,15 +77,24 @@ def judge(stress: Stress, outcome: Outcome) -> None:
         for log in history.logs.values():
             holder = holders_of(stress.cluster, TOPIC, log.partition)[0]
             log.producer_epochs = producer_epochs(holder.data_directory, TOPIC, log.partition)
+            if stress.tier is not None:
+                log.producer_epochs |= stress.tier.producer_epochs(TOPIC, log.partition)
         verdict = check(history)
     outcome.verdict = str(verdict)
     if not verdict.is_clean:
         outcome.problems.append(str(verdict))
         brokers = {node.node_id: node.data_directory for node in stress.cluster.brokers}
         outcome.evidence = evidence(verdict, TOPIC, brokers)
+    tiered: set[str] = set()
+    if stress.tier is not None:
+        tiered = stress.tier.topics
+        outcome.problems += await_clean_tier(stress.tier, stress.view, stress.cluster.bootstrap)
     for topic, partitions in stress.topics.items():
         if topic != OFFSETS_TOPIC:
-            outcome.problems += compare_replicas(stress.cluster, partitions, topic)
+            is_tiered = topic in tiered
+            outcome.problems += compare_replicas(
+                stress.cluster, partitions, topic, is_tiered=is_tiered
+            )
     outcome.problems += verify_directories(stress.cluster)
 
 
@@ -107,6 +119,11 @@ def _judge_sides(stress: Stress, outcome: Outcome) -> None:
             outcome.problems.append(f"{side.name}: {verdict}")
 
 
+def _runs_of_sides(stress: Stress) -> list[Run]:
+    """Return what side loads have read of the topic of the load."""
+    return [run for side in stress.sides if isinstance(side, TierReading) for run in side.runs]
+
+
 def _judge_transactions(stress: Stress, outcome: Outcome) -> None:
     transactional = stress.transactional
     if transactional is None:
@@ -127,16 +144,25 @@ def holders_of(cluster: ClusterProcess, topic: str, partition: int) -> list[Node
     return [node for node in cluster.brokers if (node.data_directory / name).is_dir()]
 
 
-def compare_replicas(cluster: ClusterProcess, partitions: int, topic: str = TOPIC) -> list[str]:
+def compare_replicas(
+    cluster: ClusterProcess, partitions: int, topic: str = TOPIC, *, is_tiered: bool = False
+) -> list[str]:
     """Return replicas whose segment files differ in bytes (LogMatching).
 
     Replicas of a compacted topic may be compacted at different times: there, the last record of
-    each key must be the same.
+    each key must be the same. Replicas of a tiered topic may begin at different offsets: there, the
+    common part must be the same.
     """
 
-    def content(node: NodeProcess, partition: int) -> object:
-        found = read_replica(node.data_directory, topic, partition)
-        return found.latest() if topic in COMPACTED_TOPICS else found.data
+    def are_equal(nodes: tuple[NodeProcess, NodeProcess], partition: int) -> bool:
+        first, second = (read_replica(each.data_directory, topic, partition) for each in nodes)
+        if topic in COMPACTED_TOPICS:
+            return first.latest() == second.latest()
+        starts = [first.start_offset, second.start_offset]
+        if not is_tiered or None in starts:
+            return is_tiered or first.data == second.data
+        start = max(each for each in starts if each is not None)
+        return first.data_from(start) == second.data_from(start)
 
     found = []
     factor = min(REPLICAS, len(cluster.brokers))
@@ -149,8 +175,8 @@ def compare_replicas(cluster: ClusterProcess, partitions: int, topic: str = TOPI
         for node in holders[1:]:
             try:
                 await_that(
-                    lambda node=node, first=holders[0], partition=partition: (
-                        content(first, partition) == content(node, partition)
+                    lambda nodes=(holders[0], node), partition=partition: are_equal(
+                        nodes, partition
                     ),
                     bool,
                     HEAL_TIMEOUT_S,

@@ -213,7 +213,13 @@ def _chaos_nodes(stress: Stress) -> list[ChaosNode]:
 
 STORAGE_FAULTS = (
     Fault("kill -9 of all, one directory lost", wipe_one_of_all, weight=2),
-    Fault("kill -9 and a flipped bit", flip_a_bit, needs_injection=True, weight=4),
+    Fault(
+        "kill -9 and a flipped bit",
+        flip_a_bit,
+        needs_injection=True,
+        damages_segments=True,
+        weight=4,
+    ),
     Fault("failing calls", fail_calls, needs_injection=True, weight=4),
     Fault("no descriptor for files", fail_to_open, needs_injection=True, weight=1),
     Fault("limit of open files lowered", exhaust_descriptors, needs_injection=True, weight=1),

@@ -21,6 +21,7 @@ from chaos.load import Load
 from chaos.resources import Leftovers
 from chaos.side.side_load import SideLoad
 from chaos.side.upkeep import CompactedLoad
+from chaos.tier.tier_store import ChaosTier
 from chaos.transactional_load import TransactionalLoad
 from conformance.tls_cluster import TlsFiles
 
@@ -57,6 +58,8 @@ class Stress:
     groups: GroupLoad | None = None
     # Clients beside the load, each with topics and a checker of its own.
     sides: list[SideLoad] = field(default_factory=list)
+    # The remote tier of the topics of the loads, or None.
+    tier: ChaosTier | None = None
     # Nodes that may end because of the fault.
     may_end: set[int] = field(default_factory=set)
     # Nodes that may refuse to start after the fault. They are then wiped.
@@ -239,15 +242,14 @@ def make_topic(
     partitions: int,
     min_isr: int = 2,
     tls: TlsFiles | None = None,
-    segment_bytes: int = 1 << 20,
+    configs: Mapping[str, str] | None = None,
 ) -> None:
     """Create the topic of a campaign on all brokers, without deletion."""
     view = view_of(cluster, tls)
     all_nodes = {node.node_id for node in cluster.brokers}
     await_that(view.live_brokers, lambda found: found == all_nodes, HEAL_TIMEOUT_S, "all brokers")
-    configs = {"min.insync.replicas": str(min_isr), **TOPIC_CONFIGS}
-    configs["segment.bytes"] = str(segment_bytes)
-    _make(cluster, TOPIC, partitions, configs, tls)
+    all_configs = {"min.insync.replicas": str(min_isr), **TOPIC_CONFIGS, **(configs or {})}
+    _make(cluster, TOPIC, partitions, all_configs, tls)
 
 
 def make_hostile_topic(cluster: ClusterProcess, tls: TlsFiles | None = None) -> None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JARS = "kafka-tiered"
-_SHIM = Path(__file__).parent / JARS / "LogContext.java"
-_STORAGE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+SHIM = Path(__file__).parent / JARS / "LogContext.java"
+STORAGE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
 _METADATA = "rlmm.config.remote.log.metadata.topic"
 
 # For both brokers: intervals that are short enough for a test.
@@ -46,10 +46,10 @@ class TieredKafka(KafkaProcess):
         self.store = directory / "remote" / "kafka-tiered-storage"
         own = {
             **TIERED_SETTINGS,
-            "remote.log.storage.manager.class.name": _STORAGE,
+            "remote.log.storage.manager.class.name": STORAGE,
             "rsm.config.dir": str(directory / "remote"),
         }
-        super().__init__(directory, own | dict(settings or {}), JARS, source=_SHIM)
+        super().__init__(directory, own | dict(settings or {}), JARS, source=SHIM)
 
     def stored(self, topic: str, partition: int = 0, suffix: str = "log") -> list[Path]:
         """Return the files of a partition's segments with a suffix, by offset."""

@@ -24,6 +24,18 @@ class ReplicaLog:
         return self.spans[-1][1] + 1 if self.spans else 0
 
     @property
+    def start_offset(self) -> int | None:
+        """The offset of the first record; None for an empty log."""
+        return self.spans[0][0] if self.spans else None
+
+    def data_from(self, offset: int) -> bytes:
+        """Return the bytes of the batches that begin at an offset or later."""
+        for position, header in batches(self.data):
+            if header.base_offset >= offset:
+                return self.data[position:]
+        return b""
+
+    @property
     def epochs(self) -> list[tuple[int, int]]:
         """The leader epochs in order, as (epoch, first offset)."""
         found: list[tuple[int, int]] = []

@@ -50,6 +50,10 @@ class TieredWalk:
             self.spoil_store,
             self.spoil_store,
             self.hide_object,
+            self.remove_tier,
+            self.remove_tier,
+            self.stop_copies,
+            self.delete_records,
         )
 
     def play(self) -> Counter[str]:
@@ -69,6 +73,7 @@ class TieredWalk:
         world.live(1_000, writes=False)
         world.settle()
         self.counts["records read from the tier"] += world.check_all()
+        world.check_tier_goes()
         self.counts["records"] += sum(map(len, world.acknowledged.values()))
         self.counts["copies"] += world.store.calls["copy_segment"]
         return self.counts
@@ -132,6 +137,30 @@ class TieredWalk:
         self.world.live(self.rng.uniform(*HOLD_MS))
         self.counts["records read under faults"] += self.world.check_reads()
         store.restore()
+
+    def remove_tier(self) -> None:
+        """Switch the tier off, and on again, perhaps before all is deleted."""
+        self.world.switch_tier(is_on=False)
+        if self.rng.random() < 0.5:
+            self.world.live(self.rng.uniform(0.0, 1_000.0))
+            self.kill_leader()
+        else:
+            self.world.live(self.rng.choice([0.0, 30.0, 300.0, 3_000.0]))
+        self.world.switch_tier(is_on=True)
+
+    def stop_copies(self) -> None:
+        """Let the tier be read only for a while."""
+        self.world.switch_copies(is_on=False)
+        self.world.live(self.rng.uniform(*HOLD_MS))
+        self.counts["records read under faults"] += self.world.check_reads()
+        self.world.switch_copies(is_on=True)
+
+    def delete_records(self) -> None:
+        """Delete records of a partition, in the tier or also in the local log."""
+        index = self.rng.randrange(PARTITIONS)
+        known = sorted(self.world.acknowledged[index])
+        if known:
+            self.world.delete_records(index, known[self.rng.randrange(1 + len(known) // 2)])
 
     def _end_store_faults(self) -> None:
         faults = self.world.store.faults

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from barnabas.storage.remote.config import RemoteLogConfig
+from barnabas.storage.remote.segment_objects import LOG_SUFFIX, segment_name
 from unit.replication.remote.tiered_broker import TieredBroker
 
 
@@ -27,11 +28,45 @@ def test_local_retention_keeps_what_the_store_only_claims_to_have() -> None:
     assert delete_locally(broker) == 0
     # The segment is copied again as soon as the store works.
     broker.store.faults.lie = 0.0
-    broker.sweep()
-    broker.sweep()
+    for _ in range(3):
+        broker.sweep()
     assert broker.segments() == [(0, 0)]
     assert broker.stored() == [0]
     assert delete_locally(broker) == 1
+
+
+def test_a_segment_that_was_missing_for_a_moment_is_not_lost() -> None:
+    broker = TieredBroker(local_retention_bytes=1)
+    broker.fill(2)
+    assert broker.world.run_until(lambda: broker.segments() == [(0, 0)])
+    (segment,) = broker.remote.segments()
+    broker.log.offsets.verified_remote_offset = -1
+    path = f"{broker.store.objects.root}/{segment_name(segment)}{LOG_SUFFIX}"
+    content = broker.store.disk.read(path)
+    broker.store.lose(segment)
+    broker.sweep()
+    assert broker.log.verified_remote_offset == -1
+    broker.store.disk.write_atomically(path, content)
+    broker.sweep()
+    assert broker.log.verified_remote_offset == 0
+    assert [each.id for each in broker.remote.segments()] == [segment.id]
+
+
+def test_a_segment_that_is_being_deleted_does_not_count_as_verified() -> None:
+    """Otherwise local retention would delete the last records before the segment is gone."""
+    broker = TieredBroker(local_retention_bytes=1)
+    broker.fill(2)
+    assert broker.world.run_until(lambda: broker.segments() == [(0, 0)])
+    (segment,) = broker.remote.segments()
+    broker.log.offsets.verified_remote_offset = -1
+    # The deletion waits for its first event.
+    broker.tier.deletions._ids.add(segment.id)
+    broker.sweep()
+    assert broker.log.verified_remote_offset == -1
+    assert delete_locally(broker) == 0
+    broker.tier.deletions._ids.discard(segment.id)
+    broker.sweep()
+    assert broker.log.verified_remote_offset == 0
 
 
 def test_a_check_that_fails_is_repeated() -> None:
