@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
 
 import barnabas
 from barnabas.testing.broker_process import BrokerProcess
@@ -61,10 +61,11 @@ class Tiered(NamedTuple):
     def bootstrap(self) -> str:
         return self.broker.bootstrap
 
-    def visits(self) -> list[Visit]:
-        """Return offsets in both tiers, back and forth, with numbers of records to read."""
+    def visits(self, isolation: str) -> list[Visit]:
+        """Return offsets in both tiers, back and forth, with numbers of records to read there."""
         third = self.local_start // 3
-        return [
+        wanted: list[Visit] = [
+            (None, len(self.records[isolation])),
             (third, 20),
             (self.local_start - 1, 3),
             (0, 5),
@@ -72,6 +73,7 @@ class Tiered(NamedTuple):
             (2 * third, 30),
             (third, 1),
         ]
+        return [(start, len(self.expected(isolation, (start, count)))) for start, count in wanted]
 
     def expected(self, isolation: str, visit: Visit) -> list[Read]:
         start, count = visit
@@ -213,10 +215,7 @@ def test_a_client_reads_both_tiers_back_and_forth(tiered: Tiered, name: str) -> 
     client = ClientProgram(command, tiered.bootstrap, environment)
     # kafka-python 1.4.7 has no isolation level.
     levels = [UNCOMMITTED] if name == "kafka-python 1.4.7" else [UNCOMMITTED, COMMITTED]
-    visits = {
-        each: [(None, len(tiered.records[each])), *tiered.visits()]
-        for each in (UNCOMMITTED, COMMITTED)
-    }
+    visits = {each: tiered.visits(each) for each in levels}
     numbers = [0, tiered.local_start // 3, tiered.records[UNCOMMITTED][-1][1]]
     times = [tiered.start_ms + number for number in numbers]
     calls: list[tuple[str, dict[str, Any]]] = [
@@ -242,7 +241,7 @@ def test_our_client_reads_both_tiers_back_and_forth(tiered: Tiered, isolation: s
     )
     with consumer:
         consumer.assign([place])
-        for visit in [(None, len(tiered.records[isolation])), *tiered.visits()]:
+        for visit in tiered.visits(isolation):
             start, count = visit
             if start is not None:
                 consumer.seek(place, start)
@@ -304,9 +303,9 @@ def test_a_client_that_begins_at_the_end_reads_only_later_records(tiered: Tiered
     filler.write(60)
     await_local_start(tiered.broker, topic)
     consumer = Consumer(
-        {"bootstrap.servers": tiered.bootstrap, "group.id": "late", "auto.offset.reset": "latest"}
+        {"bootstrap.servers": tiered.bootstrap, "group.id": "late", "auto.offset.reset": "error"}
     )
-    consumer.assign([TopicPartition(topic, 0)])
+    consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
     found: list[Read] = []
 
     def has_read() -> bool:

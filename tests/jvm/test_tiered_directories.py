@@ -85,6 +85,10 @@ class SharedTier:
         assert self._running is not None
         getattr(self._running, end)()
         self._running = to.start()
+        eventually(
+            lambda: list_offset(self.bootstrap, TOPIC, EARLIEST).error_code == ErrorCode.NONE,
+            "the topic has no leader",
+        )
         self.read_all()
 
     def write(self) -> None:
@@ -215,8 +219,8 @@ def test_barnabas_continues_with_kafkas_tier_and_kafka_after_it(
     shared.write()
     shared.expire()
     shared.switch(end, shared.ours)
-    shared.expire()
     shared.write()
+    shared.expire()
     shared.switch(end, shared.kafka)
     shared.check_listing()
     shared.delete()

@@ -2,7 +2,13 @@
 
 import contextlib
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -172,7 +178,7 @@ def consume(bootstrap, topic, count, timestamp=None):
 def visit(bootstrap, topic, isolation, visits):
     """Read from several offsets with one consumer; null is its first position."""
     consumer = consumer_of(bootstrap, **{"isolation.level": isolation})
-    consumer.assign([TopicPartition(topic, 0)])
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found = []
     for start, count in visits:
         records = []
