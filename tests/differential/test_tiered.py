@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from differential.tiered_cases import CASES
+from differential.tiered_disable_cases import CASES
 from differential.tiered_pair import started_tiered_pair
 from selection import nightly_unless
 
