@@ -275,9 +275,7 @@ def _healthy(facts: TierFacts) -> Reason:
         )
     if last is None:
         return ok("tier", "the remote tier has no records yet")
-    only = f", and offsets {start} to {local - 1} only there" if _has_gap(start, local) else ""
+    only = ""
+    if start is not None and local is not None and start < local:
+        only = f", and offsets {start} to {local - 1} only there"
     return ok("tier", f"the remote tier has offsets up to {last}{only}")
-
-
-def _has_gap(start: int | None, local: int | None) -> bool:
-    return start is not None and local is not None and start < local
