@@ -201,7 +201,6 @@ CLIENTS: dict[str, Callable[[], tuple[list[str], dict[str, str]]]] = {
     "librdkafka": lambda: python("librdkafka"),
     "java": java,
     "kafka-python": lambda: python("kafka_python", "codecs"),
-    "kafka-python 1.4.7": lambda: python("kafka_python", "kafka_python_1_4_7", "codecs"),
     "aiokafka": lambda: python("aiokafka"),
     "kafkajs": kafkajs,
 }
@@ -213,8 +212,7 @@ CHOSEN = {"librdkafka"}
 def test_a_client_reads_both_tiers_back_and_forth(tiered: Tiered, name: str) -> None:
     command, environment = CLIENTS[name]()
     client = ClientProgram(command, tiered.bootstrap, environment)
-    # kafka-python 1.4.7 has no isolation level.
-    levels = [UNCOMMITTED] if name == "kafka-python 1.4.7" else [UNCOMMITTED, COMMITTED]
+    levels = [UNCOMMITTED, COMMITTED]
     visits = {each: tiered.visits(each) for each in levels}
     numbers = [0, tiered.local_start // 3, tiered.records[UNCOMMITTED][-1][1]]
     times = [tiered.start_ms + number for number in numbers]
@@ -283,7 +281,8 @@ FALLBACKS = {
 @pytest.mark.parametrize("version", FALLBACKS)
 def test_kcat_reads_both_tiers_with_old_versions(tiered: Tiered, version: str) -> None:
     need("kcat")
-    wanted = tiered.records[UNCOMMITTED]
+    # A fetch at the marker in the end has no record in the old formats: kcat takes it for too large.
+    wanted = tiered.records[UNCOMMITTED][:-2]
     words = ["-C", "-t", tiered.topic, "-q", "-f", "%o %s\n", *FALLBACKS[version]]
     words += ["-X", f"isolation.level={UNCOMMITTED}"]
     for start in ("beginning", str(tiered.local_start - 1)):

@@ -182,9 +182,7 @@ def offsets(bootstrap, topic, timestamps):
 
 def visit(bootstrap, topic, isolation, visits):
     """Read from several offsets with one consumer; null is its first position."""
-    # 1.4.7 reads everything.
-    settings = {"isolation_level": isolation} if MAJOR > 1 else {}
-    consumer, (partition,) = assigned(bootstrap, topic, **settings)
+    consumer, (partition,) = assigned(bootstrap, topic, isolation_level=isolation)
     found = []
     for start, count in visits:
         records = []

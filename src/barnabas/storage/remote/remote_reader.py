@@ -266,8 +266,10 @@ class RemoteLogReader:
             entries = self._aborted(log, remote, request.offset, found)
             if isinstance(entries, Miss):
                 return entries
-            pairs = {(each.first_offset, each.producer_id) for each in entries}
-            aborted = [AbortedTransaction(producer, first) for first, producer in sorted(pairs)]
+            # In the order of their ends, as for the local log: kafkajs loses aborted transactions
+            # in the order of their beginnings, if the records begin inside of two of them.
+            named = dict.fromkeys((each.producer_id, each.first_offset) for each in entries)
+            aborted = [AbortedTransaction(*each) for each in named]
         return ReadResult(found.records, position, False, aborted)
 
     def _aborted(

@@ -261,7 +261,7 @@ def test_a_committed_read_names_the_aborted_transactions_of_the_segment() -> Non
     tiered.leave()
     found = tiered.read(0, isolation=COMMITTED)
     assert offsets(found) == [0, 1, 2, 3]
-    assert found.aborted_transactions == [AbortedTransaction(7, 0), AbortedTransaction(8, 1)]
+    assert found.aborted_transactions == [AbortedTransaction(8, 1), AbortedTransaction(7, 0)]
     assert tiered.read(0).aborted_transactions is None
     assert tiered.read(3, isolation=COMMITTED).aborted_transactions == [AbortedTransaction(7, 0)]
 
@@ -281,9 +281,10 @@ def test_a_transaction_may_end_in_a_later_segment_or_in_the_local_log() -> None:
     tiered.leave()
     assert tiered.log.local_log_start_offset == 5
     found = tiered.read(0, isolation=COMMITTED)
-    expected = [AbortedTransaction(7, 0), AbortedTransaction(8, 1), AbortedTransaction(9, 2)]
+    # In the order of their ends, as in Kafka's indexes.
+    expected = [AbortedTransaction(9, 2), AbortedTransaction(8, 1), AbortedTransaction(7, 0)]
     assert found.aborted_transactions == expected
-    assert tiered.read(0, 1, COMMITTED).aborted_transactions == expected[:1]
+    assert tiered.read(0, 1, COMMITTED).aborted_transactions == expected[-1:]
     assert tiered.loads.count("indexes") == 3
 
 
