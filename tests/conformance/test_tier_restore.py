@@ -8,14 +8,13 @@ import subprocess
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.testing.barnabas_command import barnabas_command
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
 from conformance.tiered_topics import (
-    EARLIEST,
     EARLIEST_LOCAL,
     await_all_copied,
     end_of,
@@ -58,7 +57,17 @@ def read(bootstrap: str, end: int, isolation: str) -> list[Seen]:
             "fetch.wait.max.ms": 100,
         }
     )
-    start = offset_at(bootstrap, TOPIC, EARLIEST)
+
+    def first_offset() -> int | None:
+        try:
+            return consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), 10.0)[0]
+        except KafkaException:
+            # The partition has no leader for a moment.
+            return None
+
+    eventually(lambda: first_offset() is not None, "the partition has no leader", SECONDS)
+    start = first_offset()
+    assert start is not None
     consumer.assign([TopicPartition(TOPIC, 0, start)])
     found: list[Seen] = []
     has_ended = False
@@ -122,7 +131,11 @@ def write_history(bootstrap: str) -> None:
 def barnabas(*words: object) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run(
-        [*barnabas_command(), *map(str, words)], capture_output=True, text=True, timeout=300
+        [*barnabas_command(), *map(str, words)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 
@@ -208,7 +221,7 @@ def test_a_killed_restore_goes_on_and_reaches_all_replicas(tmp_path: Path) -> No
     tier = tmp_path / "tier"
     tier.mkdir()
     end, everything, committed = lose_a_cluster(tmp_path, tier, more_records=1_000)
-    with ClusterProcess(tmp_path / "new", settings=tier_settings(tier, replicas=3)) as cluster:
+    with ClusterProcess(3, 0, tmp_path / "new", tier_settings(tier, replicas=3)) as cluster:
         bootstrap = cluster.bootstrap
         words = (f"file://{tier}", "--bootstrap", bootstrap, "--replication-factor", "3")
         before = len(stored_bases(tier, TOPIC))
