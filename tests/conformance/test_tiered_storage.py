@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.testing.broker_process import BrokerProcess
@@ -236,6 +236,30 @@ def test_copies_stop_and_go_on_with_the_config(
     assert consume(broker.bootstrap, topic, 0, 120) == numbered(0, 120)
     alter(broker.bootstrap, topic, remote_log_copy_disable="false")
     assert await_all_copied(broker.bootstrap, topic, broker.data_directory) > last
+
+
+def test_a_tier_that_is_switched_off_leaves_the_local_records(
+    broker: BrokerProcess, tier: Path, topic: str
+) -> None:
+    make_tiered_topic(broker.bootstrap, topic, local_retention_bytes="20000")
+    produce(broker.bootstrap, topic, range(RECORDS))
+    await_all_copied(broker.bootstrap, topic, broker.data_directory)
+    eventually(lambda: offset_at(broker.bootstrap, topic, EARLIEST_LOCAL) > 0, "all is local")
+    with pytest.raises(KafkaException, match="INVALID_CONFIG"):
+        alter(broker.bootstrap, topic, remote_storage_enable="false")
+    off = {"remote_storage_enable": "false", "remote_log_delete_on_disable": "true"}
+    alter(broker.bootstrap, topic, **off)
+    # The removal goes on after a restart.
+    broker.restart()
+    eventually(lambda: not stored_objects(tier, topic), "objects of the former tier are left")
+    start = offset_at(broker.bootstrap, topic, EARLIEST)
+    assert 0 < start == offset_at(broker.bootstrap, topic, EARLIEST_LOCAL) < RECORDS
+    assert offset_at(broker.bootstrap, topic, LATEST_TIERED) == -1
+    assert consume(broker.bootstrap, topic, start, RECORDS - start) == numbered(start, RECORDS)
+    # The topic can have a tier again, which gets what is on the disk.
+    alter(broker.bootstrap, topic, remote_storage_enable="true")
+    await_all_copied(broker.bootstrap, topic, broker.data_directory)
+    assert consume(broker.bootstrap, topic, start, RECORDS - start) == numbered(start, RECORDS)
 
 
 # Three brokers.
