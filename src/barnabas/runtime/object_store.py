@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -330,7 +331,7 @@ class ObjectStore:
         """Delete objects one after the other. Missing ones are no error."""
         for name in names:
             try:
-                self._call(name, lambda client, name=name: client.delete(name))
+                self._call(name, partial(_delete, name))
             except ObjectStoreError as error:
                 if error.problem is not StoreProblem.MISSING:
                     raise
@@ -401,6 +402,10 @@ class ObjectStore:
         if client is None:
             raise ObjectStoreError(StoreProblem.UNAVAILABLE, f"{place}: the store is closed")
         return client
+
+
+def _delete(name: str, client: Any) -> None:
+    client.delete(name)
 
 
 def _beginning(path: str, size: int) -> Iterator[bytes]:
