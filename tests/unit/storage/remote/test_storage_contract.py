@@ -224,11 +224,12 @@ def test_segments_are_listed_with_all_their_fields(place: Place) -> None:
 
 def test_a_listing_has_the_order_of_the_names_and_continues_after_one(place: Place) -> None:
     # "-" and "." come before "/", so the order of the topics is not that of their names.
+    is_quick = isinstance(place.disk, SimDisk)
     wanted = [
         segment_at(start, topic, partition, size=10)
         for topic in ("a", "a-b", "a.b", "b", "B", "_")
-        for partition in (0, 2, 10)
-        for start in (0, 9, 10_000_000_000)
+        for partition in ((0, 2, 10) if is_quick else (2, 10))
+        for start in ((0, 9, 10_000_000_000) if is_quick else (9, 10_000_000_000))
     ]
     for segment in wanted:
         place.copied(segment)
@@ -237,8 +238,7 @@ def test_a_listing_has_the_order_of_the_names_and_continues_after_one(place: Pla
     assert names == sorted(names)
     assert len(found) == len(wanted)
     # Each listing of a bucket takes many requests.
-    step = 1 if isinstance(place.disk, SimDisk) else 17
-    for index, name in list(enumerate(names))[::step]:
+    for index, name in list(enumerate(names))[:: 1 if is_quick else 9]:
         later = [each.name for each in place.storage.list_segments(None, name)]
         assert later == names[index + 1 :]
 
