@@ -125,7 +125,8 @@ _CAUSES = {
     "unavailable": _Cause(
         False,
         "the store does not answer, or answers with an error of its own",
-        "check that the store runs, and that the machine of the leader reaches it",
+        "check that the store runs and its file system is mounted, and that the machine of the "
+        "leader reaches it",
     ),
     "refused": _Cause(
         False,

@@ -41,7 +41,7 @@ FAILURE_KINDS: dict[type[BaseException], CopyCause] = {
 }
 # What an operator can do, for the lines of the log.
 _FIXES = {
-    CopyCause.UNAVAILABLE: "check that the store runs, and that this machine reaches it",
+    CopyCause.UNAVAILABLE: "check that the store runs or is mounted, and that it is reached",
     CopyCause.REFUSED: "check the rights of the broker in the store, its credentials and its clock",
     CopyCause.FULL: "free space in the store, or raise its limit",
     CopyCause.MISSING: "restore the object in the store; reads of its offsets fail until then",
