@@ -8,6 +8,8 @@ The store is one for the whole world, and outlives its brokers. The named invari
     OneCopyPerRange         At the end, lookups find a copy of each copied offset.
     NoOrphanAfterQuiescence At the end, the store has the objects of known segments only.
     LocalStartMonotonic     A local log start only rises, until the log is truncated.
+    NothingLeft             After the tier is switched off, the store has nothing of the topic, and
+                            the leader has all records from the local start on.
 """
 
 from __future__ import annotations
@@ -15,9 +17,18 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from barnabas.metadata.configs_image import TOPIC as CONFIG_TOPIC
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.log_offsets import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
@@ -63,6 +74,8 @@ RECORD_BYTES = 150
 ORPHAN_AGE_MS = 3_000
 QUIET_LIMIT_MS = 120_000.0
 EARLIEST, LATEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -4, -5
+# Operations of IncrementalAlterConfigs.
+_SET, _DELETE = 0, 1
 
 SETTINGS = {
     "remote_log_storage_system_enable": "true",
@@ -187,6 +200,45 @@ class TieredWorld(ClusterWorld):
         answer = self.cluster.ask(self.cluster.active, request, 7).topics[0]
         assert answer.error_code == 0, answer
         return bytes(answer.topic_id)
+
+    # Changes of the topic.
+
+    def alter(self, **configs: str | None) -> None:
+        """Set configs of the topic; None deletes one."""
+        changes = [
+            AlterableConfig(
+                name=name.replace("_", "."),
+                config_operation=_DELETE if value is None else _SET,
+                value=value,
+            )
+            for name, value in configs.items()
+        ]
+        resource = AlterConfigsResource(
+            resource_type=CONFIG_TOPIC, resource_name=TOPIC, configs=changes
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+        answer = self.cluster.ask(self.cluster.active, request, 1).responses[0]
+        assert answer.error_code == 0, answer
+
+    def switch_tier(self, *, is_on: bool) -> None:
+        """Switch the tier on, or switch it off and delete what is in it."""
+        self.alter(
+            remote_storage_enable=str(is_on).lower(),
+            remote_log_delete_on_disable=str(not is_on).lower(),
+        )
+
+    def switch_copies(self, *, is_on: bool) -> None:
+        """Let segments be copied, or let the tier be read only."""
+        local = str(LOCAL_SEGMENTS * SEGMENT_BYTES) if is_on else None
+        self.alter(remote_log_copy_disable=str(not is_on).lower(), local_retention_bytes=local)
+
+    def delete_records(self, index: int, offset: int) -> None:
+        """Delete the records of a partition below an offset; a failure changes nothing."""
+        asked = DeleteRecordsPartition(partition_index=index, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=TOPIC, partitions=[asked])], timeout_ms=TIMEOUT_MS
+        )
+        self.cluster.ask(self.leading(index), request, 2)
 
     # Parts of the brokers.
 
@@ -324,6 +376,26 @@ class TieredWorld(ClusterWorld):
             and self.log(each, index).size <= (LOCAL_SEGMENTS + 2) * SEGMENT_BYTES
             for each in NODES
         )
+
+    def check_tier_goes(self) -> None:
+        """Switch the tier off, and check NothingLeft."""
+        starts = [
+            self.log(self.leading(each), each).local_log_start_offset for each in range(PARTITIONS)
+        ]
+        self.switch_tier(is_on=False)
+        end = self.now * 1000 + QUIET_LIMIT_MS
+        while self.store.names() and self.now * 1000 < end:
+            self.run_for(200)
+        check(not self.store.names(), f"NothingLeft: {self.store.names()}")
+        for index in range(PARTITIONS):
+            log = self.log(self.leading(index), index)
+            start = log.log_start_offset
+            check(start == log.local_log_start_offset, f"NothingLeft: {self.describe(index)}")
+            check(start <= starts[index], f"NothingLeft: {starts} {self.describe(index)}")
+            found = self.read_all(index, start)
+            for offset, value in self.acknowledged[index].items():
+                text = f"NothingLeft: {index} at {offset}"
+                check(offset < start or found.get(offset) == value, text)
 
     def describe(self, index: int) -> str:
         """Return the state of a partition on all nodes, for messages."""
