@@ -5,7 +5,6 @@ Dump and verify also work while a broker runs; repair needs a stopped broker.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -14,9 +13,10 @@ import click
 
 from barnabas.cli.common.output import EXIT_FAILED, json_option
 from barnabas.cli.common.printable import echo, json_line
+from barnabas.cli.common.progress import BYTES, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from barnabas.cli.log.segment_files import FileFinding
 
@@ -145,7 +145,7 @@ def verify(path: str, deep: bool, as_json: bool) -> None:
     from barnabas.cli.log.segment_files import FileFindings
 
     findings = FileFindings()
-    with _progress(path) as advance:
+    with progress(BYTES, lambda: verify_directory.bytes_to_read(path)) as advance:
         found = verify_directory.verify(path, deep=deep, advance=advance, findings=findings)
     batches = sum(facts.batches for facts in found.partitions.values())
     if as_json:
@@ -202,23 +202,3 @@ def _finding_json(finding: FileFinding) -> dict[str, object]:
         "remedy": finding.remedy,
         "wrong": finding.is_problem,
     }
-
-
-@contextlib.contextmanager
-def _progress(path: str) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances a progress bar over the bytes of all segments.
-
-    The bar is only shown on a terminal.
-    """
-    if not sys.stderr.isatty():
-        yield lambda _size: None
-        return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
-
-    from barnabas.cli.common.tables import console
-    from barnabas.cli.log.verify_directory import bytes_to_read
-
-    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("verify", total=bytes_to_read(path))
-        yield lambda size: progress.update(task, advance=size)

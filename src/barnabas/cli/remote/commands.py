@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,19 +19,23 @@ from barnabas.cli.common.output import (
     connected,
     echo_json,
     fail,
-    problem,
     warning,
 )
 from barnabas.cli.common.printable import counted, echo
+from barnabas.cli.common.progress import BYTES, progress
 from barnabas.cli.common.tables import bad, echo_entry, echo_line, good, header_option, warn
 from barnabas.cli.common.units import duration_ms, size
-from barnabas.cli.remote.stores import StoreArguments, required_store, store_arguments, store_of
-from barnabas.runtime.spool import SpoolError
-from barnabas.settings.key import ConfigError
-from barnabas.storage.remote.remote_storage import RemoteStorageError
+from barnabas.cli.remote.restore_command import restore
+from barnabas.cli.remote.stores import (
+    StoreArguments,
+    errors_reported,
+    required_store,
+    store_arguments,
+    store_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from barnabas.cli.remote.cluster_segments import ClusterSegments
     from barnabas.cli.remote.spooled_items import SpooledItems
@@ -154,13 +157,13 @@ def list_segments(store: StoreArguments, topic: str | None, options: ClientOptio
                     "give either a store or --bootstrap; `barnabas remote verify` compares both"
                 )
             opened = named.open(store.cluster)
-            with progress("segments", None) as advance:
+            with progress("segments") as advance:
                 found = list(listing.summaries_of_objects(opened.storage, topic, advance))
             listing.show_summaries(found, opened.cluster_id, as_json=options.as_json)
             return
         with connected(options) as client:
             cluster_id = client.describe_cluster().cluster_id
-            with progress("events", None) as advance:
+            with progress("events") as advance:
                 segments = ClusterSegments(client, topic, advance)
                 found = list(listing.summaries_of_metadata(segments))
         _report_skipped(segments)
@@ -272,12 +275,12 @@ def _verified(
 
     if client is None:
         scope = VerifyScope(topic, reads, False, lambda _: True)
-        with progress("bytes", None) as advance:
+        with progress(BYTES) as advance:
             done = Verification(store, scope, advance)
             listed = store.storage.list_segments(topic)
             done.run(each.segment for each in listed)
         return done, done.findings.read()
-    with progress("events", None) as advance:
+    with progress("events") as advance:
         cluster = ClusterSegments(client, topic, advance)
         found = cluster.in_order()
     _report_skipped(cluster)
@@ -295,7 +298,7 @@ def _verified(
         return topic_id in topics
 
     scope = VerifyScope(topic, reads, True, has_topic)
-    with progress("bytes", found.total_bytes) as advance:
+    with progress(BYTES, lambda: found.total_bytes) as advance:
         done = Verification(store, scope, advance)
         done.run(found.segments)
     changed = cluster.changed()
@@ -387,27 +390,6 @@ def _delete(store: OpenStore, orphans: _Orphans, before_ms: float, *, as_json: b
         echo(f"deleted {counted(count, 'orphaned object')}, {size(total)}")
 
 
-@contextmanager
-def errors_reported(status: int) -> Iterator[None]:
-    """Print errors of the store and of the configuration; end with a status.
-
-    Args:
-        status: The exit status if the store or the cluster does not answer.
-    """
-    # A command prints its own messages instead of the log of the store.
-    logging.getLogger("barnabas").addHandler(logging.NullHandler())
-    try:
-        yield
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from None
-    except (RemoteStorageError, SpoolError) as error:
-        problem(str(error))
-        sys.exit(status)
-    except SystemExit as error:
-        # `connected` ends a command with status 1 when no broker answers.
-        sys.exit(status if error.code == EXIT_FAILED else error.code)
-
-
 def _client(options: ClientOptions, is_needed: bool) -> Any:
     """Return the context of a client, or of None if no cluster is asked."""
     return connected(options) if is_needed else nullcontext()
@@ -434,37 +416,5 @@ def _report_skipped(segments: ClusterSegments) -> None:
             "segments, and were skipped"
         )
 
-
-@contextmanager
-def progress(unit: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yield a function that advances a progress bar on a terminal.
-
-    Args:
-        unit: What is counted; "bytes" are shown as sizes.
-        total: How many there are; None if this is not known.
-    """
-    if not sys.stderr.isatty():
-        yield lambda _count: None
-        return
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    from barnabas.cli.common.tables import console
-
-    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as shown:
-        task = shown.add_task(unit, total=total)
-        yield lambda count: shown.update(task, advance=count)
-
-
-# At the end, because its module uses functions of this one.
-from barnabas.cli.remote.restore_command import restore  # noqa: E402
 
 remote.add_command(restore)

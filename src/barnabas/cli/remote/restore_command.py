@@ -18,11 +18,16 @@ from barnabas.cli.common.output import (
     warning,
 )
 from barnabas.cli.common.printable import counted, echo, some
+from barnabas.cli.common.progress import BYTES, progress
 from barnabas.cli.common.tables import echo_line, echo_table, header_option
 from barnabas.cli.common.units import size
-from barnabas.cli.remote.commands import errors_reported, progress
 from barnabas.cli.remote.restore_plan import PartitionPlan, RestorePlanError, StartOffsets
-from barnabas.cli.remote.stores import StoreArguments, required_store, store_arguments
+from barnabas.cli.remote.stores import (
+    StoreArguments,
+    errors_reported,
+    required_store,
+    store_arguments,
+)
 from barnabas.client.errors import UnknownTopicError
 from barnabas.protocol.primitives import uuid_to_string
 from barnabas.storage.config import (
@@ -173,7 +178,7 @@ def _restore(
     topic = existing or _create(client, source, wanted)
     work = Restoration(client, (source_store.storage, target_store.storage), topic, plans)
     try:
-        with progress("bytes", sum(each.size for each in plans)) as advance:
+        with progress(BYTES, lambda: sum(each.size for each in plans)) as advance:
             aborted = work.run(advance)
     except RestoreError as error:
         fail(str(error))

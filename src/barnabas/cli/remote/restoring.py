@@ -133,8 +133,10 @@ class Restoration:
         # First, so that the deletion of an unfinished topic deletes the objects too.
         publisher.start([each.copy for each in copies])
         works = (partial(self._copy, each, stored, advance) for each in copies)
-        for done in results_of(works, _COPIES):
+        for done, is_new in results_of(works, _COPIES):
             publisher.finish(done)
+            self.copied += is_new
+            self.found += not is_new
         publisher.close()
 
     def _copies_of(
@@ -167,14 +169,17 @@ class Restoration:
         work: _Copy,
         stored: Mapping[bytes, RemoteSegment],
         advance: Callable[[int], None],
-    ) -> RemoteSegment:
-        """Copy one segment, unless it is there; runs on a thread."""
+    ) -> tuple[RemoteSegment, bool]:
+        """Copy one segment, unless it is there; runs on a thread.
+
+        Returns:
+            The finished copy, and whether it is new.
+        """
         original, copy = work.original, work.copy
         known = stored.get(copy.id)
         if known is not None:
-            self.found += 1
             advance(original.size)
-            return _finished(copy, known.custom)
+            return _finished(copy, known.custom), False
         indexes = self._source.read_indexes(original)
         try:
             with tempfile.NamedTemporaryFile(prefix="barnabas-restore-") as file:
@@ -189,8 +194,7 @@ class Restoration:
                 f"a segment of {original.size} bytes cannot be kept in {tempfile.gettempdir()}: "
                 f"{error}; free space there, or name another directory by TMPDIR"
             ) from error
-        self.copied += 1
-        return _finished(copy, custom)
+        return _finished(copy, custom), True
 
     # Adoption.
 

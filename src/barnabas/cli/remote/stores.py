@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.common.output import option_record
+from barnabas.cli.common.output import EXIT_FAILED, option_record, problem
 from barnabas.cli.common.printable import some
 from barnabas.cli.common.variables import without_variables
 from barnabas.runtime.disk import RealDisk
+from barnabas.runtime.spool import SpoolError
 from barnabas.settings.config_providers import ConfigProviderError
 from barnabas.settings.key import ConfigError
 from barnabas.settings.properties import PropertiesError, parse_properties
-from barnabas.storage.remote.remote_storage import RemoteMissingError
+from barnabas.storage.remote.remote_storage import RemoteMissingError, RemoteStorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from barnabas.storage.remote.config import StoreOptions
     from barnabas.storage.remote.remote_storage import RemoteStorage
 
@@ -244,3 +250,24 @@ __all__ = [
     "store_arguments",
     "store_of",
 ]
+
+
+@contextmanager
+def errors_reported(status: int) -> Iterator[None]:
+    """Print errors of the store and of the configuration; end with a status.
+
+    Args:
+        status: The exit status if the store or the cluster does not answer.
+    """
+    # A command prints its own messages instead of the log of the store.
+    logging.getLogger("barnabas").addHandler(logging.NullHandler())
+    try:
+        yield
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+    except (RemoteStorageError, SpoolError) as error:
+        problem(str(error))
+        sys.exit(status)
+    except SystemExit as error:
+        # `connected` ends a command with status 1 when no broker answers.
+        sys.exit(status if error.code == EXIT_FAILED else error.code)
