@@ -336,10 +336,14 @@ def test_reads_go_on_when_the_store_answers_again(
     local_start = tiered.await_local_retention(topic)
     made = tiered.store.fail(fault(f"/{topic}-.*{_LOG}"))
     until = time.monotonic() + 3
-    while tiered.store.hits(made) == 0 or time.monotonic() < until:
+
+    def has_been_met() -> bool:
         _, records = fetch(tiered.address, topic, 0)
         assert not records or records[0] == (0, 0), f"records were skipped: {records[:3]}"
         assert all(offset == number for offset, number in records)
+        return tiered.store.hits(made) > 0 and time.monotonic() > until
+
+    eventually(has_been_met, "the fault is not met", PATIENCE_S)
     # The local records are served.
     rest = RECORDS - local_start
     assert consume(tiered.address, topic, local_start, rest) == numbered(local_start, RECORDS)
