@@ -182,3 +182,17 @@ def test_a_topic_that_deletes_its_remote_data_can_lose_its_tier(after: dict[str,
 def test_an_existing_topic_can_get_a_remote_tier() -> None:
     assert refusal({}, {"remote.storage.enable": "false"}) is None
     assert refusal({}, {"retention.ms": "5"}) is None
+
+
+def test_only_new_topics_begin_to_be_restored() -> None:
+    key = "barnabas.remote.restore"
+    copying, adopting = {**TIERED, key: "copying"}, {**TIERED, key: "adopting"}
+    assert refusal({key: "copying"}) is None
+    assert refusal({key: "adopting"}, copying) is None
+    assert refusal({key: "finishing"}, adopting) is None
+    assert refusal({}, adopting) is None
+    assert "not new" in (refusal({key: "adopting"}) or "")
+    assert "not new" in (refusal({key: "copying"}, TIERED) or "")
+    assert "none" in (refusal({key: "true"}) or "")
+    with pytest.raises(Refusal, match=r"remote\.storage\.enable is not true"):
+        topic_configs().check({key: "copying"})
