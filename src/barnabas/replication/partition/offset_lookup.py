@@ -92,10 +92,11 @@ def _earliest_pending_upload(log: Log) -> ListOffsetResult:
 def offsets_before(
     partition: Partition, timestamp: int, count_max: int, isolation: FetchIsolation, now_ms: int
 ) -> list[int] | ErrorCode:
-    """Return the offsets of v0: base offsets of segments last modified before a time.
+    """Return the offsets of v0: base offsets of local segments last modified before a time.
 
-    The log end offset is included, with the current time, if the last segment has records. Offsets
-    above the visible end of the isolation level are replaced by this end.
+    The log end offset is included, with the current time, if the last segment has records. The log
+    start is, if it is only in the remote tier. Offsets above the visible end of the isolation level
+    are replaced by this end.
 
     Args:
         partition: the partition.
@@ -116,6 +117,9 @@ def offsets_before(
         ]
     except OSError:
         return ErrorCode.KAFKA_STORAGE_ERROR
+    if log.log_start_offset < segments[0].base_offset:
+        # The remote tier has the beginning. The times of its segments are not known here.
+        found.insert(0, (log.log_start_offset, 0))
     if segments[-1].size:
         found.append((log.log_end_offset, now_ms))
     if timestamp == EARLIEST:
