@@ -14,6 +14,7 @@ from barnabas.replication.partition.offset_lookup import (
     LATEST,
     LATEST_TIERED,
     MAX_TIMESTAMP,
+    offsets_before,
     visible_result,
 )
 from barnabas.replication.partition.results import ListOffsetResult
@@ -106,6 +107,16 @@ def test_special_timestamps_tell_the_tiers_apart(broker: TieredBroker) -> None:
     broker.log.maybe_increment_log_start_offset(2, "test")
     assert found(broker, EARLIEST) == (-1, 2, 0)
     assert found(broker, EARLIEST_LOCAL) == (-1, 5, 0)
+
+
+def test_the_oldest_version_finds_the_beginning_in_the_tier(broker: TieredBroker) -> None:
+    isolation = FetchIsolation.HIGH_WATERMARK
+    broker.log.maybe_increment_log_start_offset(2, "test")
+    listed = {
+        timestamp: offsets_before(broker.partition, timestamp, 10, isolation, 10**15)
+        for timestamp in (EARLIEST, LATEST, 1)
+    }
+    assert listed == {EARLIEST: [2], LATEST: [6, 5, 2], 1: [2]}
 
 
 def test_before_the_first_copy_nothing_is_tiered() -> None:
