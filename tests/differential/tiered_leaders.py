@@ -70,7 +70,7 @@ class LedTopic:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         self.brokers = brokers
         given = {**SMALL_LOCAL, "min.insync.replicas": str(min_isr)}
-        topic = NewTopic(name, replica_assignment=[list(brokers)], config=given)
+        topic = NewTopic(name, 1, replica_assignment=[list(brokers)], config=given)
         admin.create_topics([topic])[name].result(SECONDS)
         self.await_led_by(brokers[0])
 
