@@ -73,7 +73,8 @@ def test_a_broker_checks_its_remote_tier_before_the_start() -> None:
     read_configuration(TIERED)
     for key, value in (
         ("barnabas.remote.storage", ""),
-        ("barnabas.remote.storage", "s3://bucket/prefix"),
+        ("barnabas.remote.storage", "s3://bucket//prefix"),
+        ("barnabas.remote.storage.options", "region=eu-west-1"),
         ("remote.log.metadata.manager.listener.name", "ABSENT"),
         ("rlmm.config.remote.log.metadata.topic.min.isr", "0"),
         ("log.local.retention.ms", "604800001"),
