@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from barnabas.testing.barnabas_command import barnabas_command
 from barnabas.testing.broker_process import BrokerProcess
 from barnabas.testing.cluster_process import ClusterProcess
+from buckets.fixtures import moto
 from conformance.tiered_topics import (
     EARLIEST_LOCAL,
     await_all_copied,
@@ -28,6 +29,11 @@ from waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from buckets.bucket import Bucket
+
+pytestmark = pytest.mark.conformance
+__all__ = ["moto"]
 
 TOPIC = "lost"
 SECONDS = 120.0
@@ -44,7 +50,7 @@ class Seen(NamedTuple):
     value: bytes
 
 
-def read(bootstrap: str, end: int, isolation: str) -> list[Seen]:
+def read(bootstrap: str, end: int, isolation: str, topic: str = TOPIC) -> list[Seen]:
     """Return all records of partition 0 below an offset."""
     consumer = Consumer(
         {
@@ -60,7 +66,7 @@ def read(bootstrap: str, end: int, isolation: str) -> list[Seen]:
 
     def first_offset() -> int | None:
         try:
-            return consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), 10.0)[0]
+            return consumer.get_watermark_offsets(TopicPartition(topic, 0), 10.0)[0]
         except KafkaException:
             # The partition has no leader for a moment.
             return None
@@ -68,7 +74,7 @@ def read(bootstrap: str, end: int, isolation: str) -> list[Seen]:
     eventually(lambda: first_offset() is not None, "the partition has no leader", SECONDS)
     start = first_offset()
     assert start is not None
-    consumer.assign([TopicPartition(TOPIC, 0, start)])
+    consumer.assign([TopicPartition(topic, 0, start)])
     found: list[Seen] = []
     has_ended = False
 
@@ -260,3 +266,24 @@ def has_full_isr(bootstrap: str) -> bool:
     """Return whether all three replicas are in sync."""
     found = AdminClient({"bootstrap.servers": bootstrap}).list_topics(TOPIC, timeout=SECONDS)
     return len(found.topics[TOPIC].partitions[0].isrs) == 3
+
+
+@pytest.mark.nightly
+def test_a_topic_is_restored_from_a_bucket_under_another_name(tmp_path: Path, moto: Bucket) -> None:
+    settings = tier_settings(tmp_path, replicas=1) | moto.settings()
+    options = [f"--option={key}={value}" for key, value in moto.options_with_credentials.items()]
+    with BrokerProcess(tmp_path / "lost", settings) as broker:
+        make_tiered_topic(broker.bootstrap, TOPIC, retention_ms="-1")
+        write_history(broker.bootstrap)
+        end = await_all_copied(broker.bootstrap, TOPIC, broker.data_directory) + 1
+        everything = read(broker.bootstrap, end, "read_uncommitted")
+        eventually(
+            lambda: any(name.endswith("topic.json") for name in moto.objects()),
+            "no topic.json",
+            SECONDS,
+        )
+        broker.kill()
+    with BrokerProcess(tmp_path / "new", settings) as broker:
+        words = (moto.url, *options, "--bootstrap", broker.bootstrap, "--as", "found")
+        assert restored(*words)["topic"] == "found"
+        assert read(broker.bootstrap, end, "read_uncommitted", "found") == everything
