@@ -11,7 +11,7 @@ from barnabas.cli.remote.restore_plan import (
     plan_partition,
 )
 from barnabas.storage.files.leader_epoch_cache import EpochEntry
-from unit.storage.remote.test_lineage import segment
+from unit.storage.remote.epoch_segments import segment
 
 LOG = [EpochEntry(0, 0), EpochEntry(2, 100)]
 

@@ -260,7 +260,7 @@ def _source(store: OpenStore, wanted: RestoreArguments, existing: RestoredTopic 
 
 def _plans(source: _Source, storage: RemoteStorage, starts: StartOffsets) -> list[PartitionPlan]:
     from barnabas.cli.remote.restore_plan import plan_partition
-    from barnabas.replication.remote.auxiliary_state import read_state
+    from barnabas.replication.remote.segment_end import read_state
 
     def epochs_of(segment: RemoteSegment) -> list[EpochEntry]:
         return read_state(storage, segment).epochs

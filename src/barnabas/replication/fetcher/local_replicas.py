@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from barnabas.replication.partition.partition_registry import PartitionRegistry
     from barnabas.replication.partition.partition_roles import Fetched, FollowerAppend
     from barnabas.replication.partition.results import EpochEndOffset
-    from barnabas.replication.remote.auxiliary_state import AuxiliaryState
+    from barnabas.replication.remote.segment_end import AuxiliaryState
     from barnabas.replication.replica_metrics import ReplicaMetrics
     from barnabas.replication.replication_throttle import ReplicationThrottle
     from barnabas.storage.log.log import Log

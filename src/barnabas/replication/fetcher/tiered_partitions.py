@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from barnabas.replication.fetcher.leader_endpoint import ListedOffset
     from barnabas.replication.fetcher.local_replicas import LocalReplicas
     from barnabas.replication.partition.results import EpochEndOffset
-    from barnabas.replication.remote.auxiliary_state import AuxiliaryState, AuxiliaryStates
+    from barnabas.replication.remote.auxiliary_state import AuxiliaryStates
+    from barnabas.replication.remote.segment_end import AuxiliaryState
     from barnabas.storage.log.log import Log
     from barnabas.storage.topic_partition import TopicPartition
 

@@ -14,7 +14,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from barnabas.replication.remote.auxiliary_state import read_state
+from barnabas.replication.remote.segment_end import read_state
 from barnabas.storage.config import RESTORE_ADOPTING
 from barnabas.storage.errors import StorageError
 from barnabas.storage.remote.remote_storage import SegmentState
@@ -22,7 +22,7 @@ from barnabas.storage.remote.remote_storage import SegmentState
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from barnabas.replication.remote.auxiliary_state import AuxiliaryState
+    from barnabas.replication.remote.segment_end import AuxiliaryState
     from barnabas.replication.remote.tier_dependencies import Leadership, TierDependencies
     from barnabas.storage.log.log import Log
     from barnabas.storage.remote.remote_storage import RemoteSegment

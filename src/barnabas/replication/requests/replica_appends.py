@@ -186,11 +186,8 @@ class ReplicaAppends:
             except InspectionNeededError as needed:
                 deferred = {**(deferred or {}), key: needed.inspection}
                 continue
-            except TopicIsRestoredError as error:
-                results[key] = self._refuse_restored(key, error, origin)
-                continue
             except Exception as error:  # noqa: BLE001 - the request's other partitions are still handled
-                results[key] = self.failed(key, error, records.nbytes)
+                results[key] = self.failed(key, error, records.nbytes, origin)
                 continue
             if isinstance(info, ErrorCode):
                 results[key] = self._refusal(key, info)
@@ -312,12 +309,20 @@ class ReplicaAppends:
         if error not in _EXPECTED:
             counts.failed_produce_requests += 1
 
-    def failed(self, topic_partition: TopicPartition, error: Exception, size: int) -> ProduceResult:
+    def failed(
+        self,
+        topic_partition: TopicPartition,
+        error: Exception,
+        size: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> ProduceResult:
         """Return a partition's result after an exception of its append.
 
         Raises:
             AssertionError: if the exception is a broken invariant.
         """
+        if isinstance(error, TopicIsRestoredError):
+            return self._refuse_restored(topic_partition, error, origin)
         if isinstance(error, StorageError):
             return self.refused(topic_partition, error, size)
         if isinstance(error, AssertionError):

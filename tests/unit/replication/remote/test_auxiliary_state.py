@@ -7,11 +7,10 @@ import pytest
 from barnabas.replication.remote.auxiliary_state import (
     READS_MAX,
     TIMEOUT_MS,
-    AuxiliaryState,
     AuxiliaryStates,
     LoadProblem,
-    epochs_of,
 )
+from barnabas.replication.remote.segment_end import AuxiliaryState, epochs_of
 from barnabas.storage.files.checkpoint import CheckpointError
 from barnabas.storage.files.leader_epoch_cache import EpochEntry, encode_epochs
 from unit.replication.tiered_leader import WHERE, TieredFollower

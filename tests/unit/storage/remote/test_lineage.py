@@ -12,8 +12,8 @@ from barnabas.storage.remote.lineage import (
     is_within_lineage,
     without_empty_epochs,
 )
-from barnabas.storage.remote.remote_storage import RemoteSegment, SegmentState
 from barnabas.storage.remote.segment_states import RemoteLog
+from unit.storage.remote.epoch_segments import segment
 from unit.storage.remote.remote_log_stories import WHERE, start, update
 
 LOG = [(0, 0), (1, 10), (2, 20), (7, 80), (9, 100)]
@@ -22,24 +22,6 @@ LOG_END = 210
 
 def entries(*pairs: tuple[int, int]) -> list[EpochEntry]:
     return [EpochEntry(*pair) for pair in pairs]
-
-
-def segment(end: int, *epochs: tuple[int, int]) -> RemoteSegment:
-    return RemoteSegment(
-        topic=WHERE.topic,
-        topic_id=WHERE.topic_id,
-        partition=WHERE.partition,
-        id=bytes(16),
-        start_offset=epochs[0][1],
-        end_offset=end,
-        size=1,
-        max_timestamp=0,
-        leader_epochs=epochs,
-        has_transactions=False,
-        broker_id=1,
-        event_ms=0,
-        state=SegmentState.COPY_SEGMENT_FINISHED,
-    )
 
 
 def test_epochs_with_the_start_of_the_next_one_are_empty() -> None:

@@ -32,7 +32,7 @@ from barnabas.storage.remote.segment_rewrite import (
     restored_snapshot,
     rewritten_log,
 )
-from unit.storage.remote.test_lineage import segment
+from unit.storage.remote.epoch_segments import segment
 
 KINDS = [
     {"compression": NONE},
