@@ -287,3 +287,18 @@ def test_a_topic_is_restored_from_a_bucket_under_another_name(tmp_path: Path, mo
         words = (moto.url, *options, "--bootstrap", broker.bootstrap, "--as", "found")
         assert restored(*words)["topic"] == "found"
         assert read(broker.bootstrap, end, "read_uncommitted", "found") == everything
+
+
+@pytest.mark.nightly
+def test_a_topic_is_restored_within_the_same_cluster(tmp_path: Path) -> None:
+    tier = tmp_path / "tier"
+    tier.mkdir()
+    with BrokerProcess(tmp_path / "broker", tier_settings(tier)) as broker:
+        make_tiered_topic(broker.bootstrap, TOPIC, retention_ms="-1")
+        write_history(broker.bootstrap)
+        end = await_all_copied(broker.bootstrap, TOPIC, broker.data_directory) + 1
+        everything = read(broker.bootstrap, end, "read_uncommitted")
+        words = (f"file://{tier}", "--bootstrap", broker.bootstrap, "--as", "again")
+        assert restored(*words)["topic"] == "again"
+        assert read(broker.bootstrap, end, "read_uncommitted", "again") == everything
+        assert read(broker.bootstrap, end, "read_uncommitted") == everything
