@@ -276,14 +276,8 @@ class RangeCache:
             # A smaller load behind it may find memory.
             self._queue.advance()
 
-    def drop(self, bad: LoadedRange) -> None:
-        """Drop a range whose bytes are damaged."""
-        ranges = self._ranges.get(bad.segment_id, [])
-        if bad in ranges:
-            self._remove(bad)
-
     def forget(self, segment_ids: Iterable[bytes]) -> None:
-        """Drop the ranges of segments that do not exist any more."""
+        """Drop the ranges of segments that do not exist any more, or are damaged."""
         for segment_id in segment_ids:
             for each in list(self._ranges.get(segment_id, ())):
                 self._remove(each)

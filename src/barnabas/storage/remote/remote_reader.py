@@ -174,14 +174,17 @@ class RemoteLogReader:
         epoch = log.leader_epochs.epoch_for_offset(offset)
         return None if epoch is None else remote.segment_at(epoch, offset)
 
-    def reload(
-        self, segment: RemoteSegment, loaded: LoadedRange, position: int, error: RemoteDamagedError
-    ) -> None:
-        """Drop a damaged range and the indexes that led to it, so that they are loaded once more.
+    def reload(self, segment: RemoteSegment, position: int, error: RemoteDamagedError) -> None:
+        """Drop what is loaded of a damaged segment, so that it is loaded once more.
+
+        Another range in memory may have the same damaged bytes. If one stayed, a read would fail
+        after the object was restored.
 
         Raises:
-            RemoteDamagedError: they were loaded a second time already.
+            RemoteDamagedError: the place was loaded a second time already.
         """
+        self.ranges.forget([segment.id])
+        self.indexes.forget([segment.id])
         place = (segment.id, position)
         if place in self._suspects:
             del self._suspects[place]
@@ -189,8 +192,6 @@ class RemoteLogReader:
         if len(self._suspects) >= _SUSPECTS_MAX:
             self._suspects.popitem(last=False)
         self._suspects[place] = None
-        self.ranges.drop(loaded)
-        self.indexes.forget([segment.id])
 
     # One segment.
 
@@ -210,7 +211,7 @@ class RemoteLogReader:
         try:
             walked = walk(segment, loaded, position, request)
         except RemoteDamagedError as error:
-            self.reload(segment, loaded, position, error)
+            self.reload(segment, position, error)
             return Miss(segment, None, 0)
         first = walked.first
         if first is None or (walked.end < 0 and not walked.is_limited):

@@ -104,7 +104,7 @@ class _SegmentSearch:
             try:
                 at, is_candidate = self._candidate(loaded, position)
             except RemoteDamagedError as error:
-                reader.reload(segment, loaded, position, error)
+                reader.reload(segment, position, error)
                 continue
             if is_candidate:
                 found = yield from self._search_batch(at)
@@ -147,7 +147,7 @@ class _SegmentSearch:
         try:
             check_batch(segment, loaded, position, header)
         except RemoteDamagedError as error:
-            self._reader.reload(segment, loaded, position, error)
+            self._reader.reload(segment, position, error)
             return position
         # A copy, because the search may take long.
         batch = bytes(loaded.lend(position, position + header.size))

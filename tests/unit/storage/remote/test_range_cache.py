@@ -199,13 +199,13 @@ def test_a_short_answer_of_the_store_is_damage(tiered: TieredLog) -> None:
     assert tiered.ranges.bytes_used == 0
 
 
-def test_dropped_and_forgotten_ranges_are_not_found(tiered: TieredLog) -> None:
+def test_forgotten_ranges_are_not_found(tiered: TieredLog) -> None:
     loads = Loads(tiered)
     first, second, _ = tiered.remote.segments()
     loaded = loads.load(first)
     assert loaded is not None
     view = loaded.lend(0, 10)
-    tiered.ranges.drop(loaded)
+    tiered.ranges.forget([first.id])
     del loaded
     assert tiered.ranges.find(first.id, 0, 1) is None
     assert tiered.ranges.bytes_used == MIB, "a response has a part of it"
