@@ -83,7 +83,7 @@ BUDGETS = {
     "link, 100 B: MB/s": Budget(at_least=200),
     "copy to the tier: CPU s/GB": Budget(at_most=0.4),
     "read from the tier: MB/s": Budget(at_least=150),
-    "p99 beside the reading / alone": Budget(at_most=1.5),
+    "reads from the tier: p99 of others, times": Budget(at_most=1.5),
     # The read cache, and a response of 1 MiB for each.
     "200 readers: memory more than before, MB": Budget(at_most=344),
 }

@@ -1,12 +1,12 @@
 """`python -m bench.tiered`: a broker with a remote tier: copies, reads from the tier, and memory.
 
-A topic is filled while it has no tier. Then it gets one, a directory: the processor time of the
-broker until all closed segments are copied is that of the copies, and of the deletion of the local
-segments. The row *floor* has the processor time of a loop that copies files of the same size.
+A topic is filled while it has no tier, and read. Then it gets one, a directory. The processor time
+of the broker until all closed segments are copied is that of the copies, and of the deletion of the
+local segments. The row *floor* has the processor time of a loop that copies files of that size.
 
 Then many clients read the tier from different offsets at once, and the memory of the broker is
-watched. Last, librdkafka reads the topic from its beginning. Before that and at the same time,
-another client measures round trips of acks=1 on another topic.
+watched. Last, librdkafka reads the topic from its beginning, from the tier now. Before each
+reading and beside it, another client measures round trips of acks=1 on another topic.
 """
 
 from __future__ import annotations
@@ -18,16 +18,19 @@ import shutil
 import socket
 import struct
 import tempfile
-import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import psutil
 
 from barnabas import Client
 from barnabas.protocol.codec import encode_request
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from bench import loads
-from bench.brokers import running
+from bench.brokers import Broker, running
 from bench.budgets import OURS
 from bench.cases import add_rounds, new_parser
 from bench.figures import Figures, show
@@ -35,8 +38,6 @@ from bench.report import new_console, write_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from bench.brokers import Broker
 
 RECORD_BYTES = 1_000
 SEGMENT_BYTES = 64 << 20
@@ -93,10 +94,8 @@ def tier() -> Iterator[Tier]:
 
 
 def copy(tiered: Tier, total: int) -> dict[str, float]:
-    """Fill the topic, and measure how it moves to the tier."""
+    """Measure how the topic moves to the tier."""
     broker, client = tiered.broker, tiered.client
-    loads.create_topic(broker, TOPIC)
-    loads.produce(broker, TOPIC, RECORD_BYTES, total)
     floor = _floor(total)
     before, started = broker.cpu_seconds(), time.perf_counter()
     configs = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
@@ -125,33 +124,40 @@ def _floor(total: int) -> float:
         return (time.process_time() - before) * 1e9 / (count * size)
 
 
-def read(tiered: Tier, total: int) -> dict[str, float]:
-    """Read the tier from the beginning, and measure the round trips of another client."""
+def read(tiered: Tier, total: int, place: str) -> dict[str, float]:
+    """Read the topic from its beginning, and measure the round trips of another client.
+
+    Args:
+        tiered: the broker.
+        total: bytes of the records.
+        place: where the records are, for the names of the rows.
+    """
     broker = tiered.broker
-    with loads.temporary_topic(broker, OTHER, 1) as topic:
+    with (
+        loads.temporary_topic(broker, OTHER, 1) as topic,
+        ProcessPoolExecutor(1, get_context("spawn")) as pool,
+    ):
+        # Starts the process.
+        pool.submit(int).result()
         alone = loads.round_trip(broker, topic, round_trips=ROUND_TRIPS)
-        done, times = threading.Event(), list[loads.RoundTrip]()
-
-        def measure() -> None:
-            while not done.is_set():
-                times.append(loads.round_trip(broker, topic, round_trips=ROUND_TRIPS // 4))
-
-        other = threading.Thread(target=measure)
-        other.start()
-        try:
-            # The last segments of the partitions are on the disk of the broker.
-            figure = loads.consume(broker, TOPIC, RECORD_BYTES, total)
-        finally:
-            done.set()
-            other.join()
+        times = []
+        reading = pool.submit(_read_all, broker.address, broker.process.pid, total)
+        while not reading.done():
+            times.append(loads.round_trip(broker, topic, round_trips=ROUND_TRIPS // 10))
+        figure = reading.result()
     beside = sorted(each.p99 for each in times)[len(times) // 2]
     return {
-        "read from the tier: CPU s/GB": figure.cpu_seconds_per_gb,
-        "read from the tier: MB/s": figure.mb_per_second,
-        "round trip of another topic, p99, µs": alone.p99,
-        "beside the reading, p99, µs": beside,
-        "p99 beside the reading / alone": beside / alone.p99,
+        f"read from the {place}: CPU s/GB": figure.cpu_seconds_per_gb,
+        f"read from the {place}: MB/s": figure.mb_per_second,
+        f"before reads from the {place}: p99 of others, µs": alone.p99,
+        f"beside reads from the {place}: p99 of others, µs": beside,
+        f"reads from the {place}: p99 of others, times": beside / alone.p99,
     }
+
+
+def _read_all(address: str, pid: int, total: int) -> loads.Figure:
+    """Read the topic in a process of its own; the last segments are not in the tier."""
+    return loads.consume(Broker(OURS, address, psutil.Process(pid), 0), TOPIC, RECORD_BYTES, total)
 
 
 def read_by_many(tiered: Tier) -> dict[str, float]:
@@ -235,12 +241,16 @@ def main() -> None:
     console, figures, total = new_console(), Figures(), options.megabytes * 1_000_000
     for number in range(1, options.rounds + 1):
         with tier() as tiered:
+            console.print(f"  round {number}: read from the disk")
+            loads.create_topic(tiered.broker, TOPIC)
+            loads.produce(tiered.broker, TOPIC, RECORD_BYTES, total)
+            figures.note(OURS, read(tiered, total, "disk"))
             console.print(f"  round {number}: copy")
             figures.note(OURS, copy(tiered, total))
             console.print(f"  round {number}: {READERS} readers")
             figures.note(OURS, read_by_many(tiered))
-            console.print(f"  round {number}: read")
-            figures.note(OURS, read(tiered, total))
+            console.print(f"  round {number}: read from the tier")
+            figures.note(OURS, read(tiered, total, "tier"))
     show(figures, [OURS], console)
     write_figures(options.json, figures.rows)
 

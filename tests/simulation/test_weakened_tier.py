@@ -9,7 +9,6 @@ import pytest
 from barnabas.replication.remote.expiration_task import ExpirationTask
 from barnabas.storage.log.log import Log
 from barnabas.storage.log.log_offsets import LogOffsets
-from selection import nightly_unless
 from simulation.tiered_walk import run
 from simulation.tiered_world import InvariantError
 
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 SEEDS = range(1, 13)
 # The rules, with the invariants of which one shows that they are missing.
 RULES: dict[str, tuple[Weaken, frozenset[str]]] = {}
-# What `make check` runs.
-CHOSEN = {"copies end at the last stable offset"}
 
 
 def rule(*invariants: str) -> Callable[[Weaken], Weaken]:
@@ -74,8 +71,8 @@ def unfinished_copies_are_deleted(patch: pytest.MonkeyPatch) -> dict[str, str]:
     return {}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", nightly_unless(CHOSEN.__contains__, RULES))
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", RULES)
 def test_a_rule_that_is_left_out_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     weaken, invariants = RULES[name]
     settings = weaken(monkeypatch)

@@ -10,42 +10,17 @@ import pytest
 
 from barnabas.cli.admin.held_back import NO_TIMEOUT_MS, HeldBack, Owner
 from barnabas.cli.common.machine_lines import Machine
-from barnabas.cli.partitions.snapshot import PartitionSnapshot
-from barnabas.cli.why.facts import BrokerFacts, PartitionFacts
+from barnabas.cli.why.facts import BrokerFacts
 from barnabas.cli.why.group_reasons import offset_reasons
 from barnabas.cli.why.partition_reasons import cluster_reasons, partition_reasons
 from barnabas.cli.why.reasons import Reason, duration
 from barnabas.client.admin.partitions import ActiveProducer, Reassignment
-from barnabas.client.admin.topics import PartitionState
 from barnabas.client.admin.transactions import TransactionDescription
-from barnabas.client.errors import BrokerError, ClientError, DisconnectedError, broker_error
-from barnabas.client.topic_partition import TopicPartition
+from barnabas.client.errors import BrokerError, DisconnectedError, broker_error
 from barnabas.protocol.errors import ErrorCode
+from unit.cli.partition_facts import NOW_MS, TP, facts, snapshot
 
-TP = TopicPartition("orders", 0)
-NOW_MS = 1_000_000
 SILENCE = DisconnectedError("h:3", "no answer")
-
-
-def snapshot(
-    ends: Mapping[int, int | ClientError],
-    watermark: int | ClientError,
-    *,
-    isr: tuple[int, ...] = (1, 2, 3),
-    leader: int = 1,
-    min_isr: int = 2,
-    **more: Any,
-) -> PartitionSnapshot:
-    elr, last_known = more.pop("elr", ()), more.pop("last_known_elr", ())
-    state = PartitionState(0, leader, 5, (1, 2, 3), isr, elr, last_known, ())
-    return PartitionSnapshot(TP, state, False, min_isr, watermark, ends, **more)
-
-
-def facts(
-    now: PartitionSnapshot, before: PartitionSnapshot | None = None, **more: Any
-) -> PartitionFacts:
-    brokers = more.pop("brokers", BrokerFacts(frozenset({1, 2, 3}), controller=1))
-    return PartitionFacts(before or now, now, 2.0, brokers, now_ms=NOW_MS, **more)
 
 
 def kinds(reasons: list[Reason]) -> list[str]:

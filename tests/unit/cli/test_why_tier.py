@@ -20,7 +20,7 @@ from barnabas.client.errors import ClientError
 from barnabas.client.topic_partition import TopicPartition
 from barnabas.replication.remote.copy_causes import CopyCause
 from barnabas.server.remote.metadata_topic import PROBLEMS
-from unit.cli.test_why_partition import facts, snapshot
+from unit.cli.partition_facts import facts, snapshot
 
 MIB = 1 << 20
 TP = TopicPartition("orders", 0)

@@ -11,7 +11,7 @@ from barnabas.replication.remote.unreadable_segments import (
     UnreadableSegments,
 )
 from barnabas.sim.world import sim_runtime
-from unit.replication.remote.test_remote_fetch import Fetches, offsets, tiered_broker
+from unit.replication.remote.remote_fetches import Fetches, offsets, tiered_broker
 from unit.replication.remote.tiered_broker import PARTITION, TieredBroker
 
 

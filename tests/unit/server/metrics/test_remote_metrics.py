@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from barnabas.metrics import names
 from barnabas.metrics.remote_catalogue import REMOTE_CATALOGUE
 from barnabas.server.metrics.remote_metrics import remote_families
-from unit.server.process.test_tiered_storage import TOPIC, fill, log_of, tiered_broker
+from unit.server.process.tiered_topic import TOPIC, fill, log_of, tiered_broker
 
 if TYPE_CHECKING:
     from unit.server.simulated_broker import SimulatedBroker
