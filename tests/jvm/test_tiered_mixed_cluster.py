@@ -28,6 +28,8 @@ SETTINGS = {
     "broker.session.timeout.ms": "9000",
     "auto.leader.rebalance.enable": "false",
 }
+# One broker writes events alone while the other one is down.
+MIN_ISR = {"rlmm.config.remote.log.metadata.topic.min.isr": "1"}
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def cluster(kafka_jars: Callable[[str], str], tmp_path: Path) -> Iterator[Cluste
             kind = TieredKafkaNode if options.node_id == KAFKAS else NodeProcess
             return kind(options, settings)
 
-    settings = SETTINGS | tiered_settings(tmp_path / "store", 2, "?layout=kafka-local")
+    settings = SETTINGS | tiered_settings(tmp_path / "store", 2, "?layout=kafka-local") | MIN_ISR
     made = ClusterProcess(2, 1, tmp_path, settings, node_type=EitherNode)
     try:
         yield made.start(START_S)
