@@ -20,6 +20,7 @@ from barnabas.cli.common.advice import Advice
 from barnabas.cli.common.named_brokers import named_brokers
 from barnabas.cli.common.printable import counted, some
 from barnabas.cli.common.units import size
+from barnabas.cli.why.gather_tier import tiered_topics
 from barnabas.client.admin.configs import ConfigResource, ResourceType
 from barnabas.client.errors import ClientError
 from barnabas.runtime.disk import RealDisk
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import NodeInfo, TopicInfo
     from barnabas.client.facade import Client
     from barnabas.server.configs.configuration import Configuration
+    from barnabas.storage.remote.config import StoreOptions
     from barnabas.storage.remote.remote_storage import RemoteStorage
 
 _REPLICAS_MIN = 3
@@ -42,7 +44,8 @@ _ENABLED = "remote.storage.enable"
 _RETENTIONS = (("retention.ms", "local.retention.ms"), ("retention.bytes", "local.retention.bytes"))
 # Value of a local retention: as the total one.
 _AS_TOTAL = -2
-_KEYS = (_ENABLED, "remote.log.copy.disable", *(key for pair in _RETENTIONS for key in pair))
+_COPY_DISABLE = "remote.log.copy.disable"
+_KEYS = (_COPY_DISABLE, *(key for pair in _RETENTIONS for key in pair))
 
 
 def examine_tier(
@@ -59,7 +62,7 @@ def examine_tier(
     enabled = {node for node, store in stores.items() if store is not None}
     if not enabled and REMOTE_LOG_TOPIC not in topics:
         return
-    tiered = _tiered_topics(client, topics)
+    tiered = tiered_topics(client, topics, _KEYS)
     report_switch(stores, tiered, diagnosis)
     if not enabled:
         return
@@ -79,18 +82,6 @@ def _stores(client: Client, nodes: Iterable[NodeInfo]) -> dict[int, str | None]:
         values = {each.name: each.value for each in entries}
         is_enabled = values.get(SYSTEM_ENABLE) == "true"
         found[int(resource.name)] = (values.get(STORAGE) or "") if is_enabled else None
-    return found
-
-
-def _tiered_topics(client: Client, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
-    found = {}
-    for resource, entries in client.admin.describe_configs(resources, keys=_KEYS).items():
-        if isinstance(entries, ClientError):
-            continue
-        values = {each.name: each.value for each in entries if each.value is not None}
-        if values.get(_ENABLED) == "true":
-            found[resource.name] = values
     return found
 
 
@@ -138,7 +129,7 @@ def report_retention(tiered: Mapping[str, Mapping[str, str]], diagnosis: Diagnos
     useless = [
         name
         for name, values in tiered.items()
-        if values.get("remote.log.copy.disable") != "true"
+        if values.get(_COPY_DISABLE) != "true"
         and all(_is_as_long(values, *keys) for keys in _RETENTIONS)
     ]
     if useless:
@@ -214,7 +205,7 @@ def examine_store(
     from barnabas.storage.remote.config import parse_storage_url, remote_log_config, store_options
     from barnabas.storage.remote.opening import open_remote_storage
     from barnabas.storage.remote.remote_storage import RemoteStorageError
-    from barnabas.storage.remote.segment_objects import STORE_FILE, topic_directory
+    from barnabas.storage.remote.segment_objects import topic_directory
 
     url = parsed.string(STORAGE)
     if cluster_id is None:
@@ -223,18 +214,18 @@ def examine_store(
         )
         return
     store = parse_storage_url(url)
-    mark = f"{store.location}/{cluster_id}/{STORE_FILE}"
-    if store.scheme == "file" and not RealDisk().exists(mark):
-        # Opening it would create it.
-        diagnosis.note(
-            f"{store.location} has no store of cluster {cluster_id}: the broker creates one when "
-            "it starts",
-            "if the cluster has a remote tier already, mount its file system before the start",
-        )
-        return
     try:
         options = store_options(remote_log_config(parsed, configuration.given))
         options = replace(options, request_timeout_ms=_REQUEST_MS, retry_timeout_ms=_RETRY_MS)
+        # A function has no list of clusters.
+        if store.scheme != "python" and cluster_id not in _clusters(url, options):
+            # Opening it could create it.
+            diagnosis.note(
+                f"{url} has no store of cluster {cluster_id}: the broker creates one at its start",
+                "if the cluster has a remote tier already, mount its file system, or name its "
+                "bucket, before the start",
+            )
+            return
         storage = open_remote_storage(url, cluster_id, RealDisk(), options)
     except (ConfigError, RemoteStorageError) as error:
         diagnosis.wrong(f"the store {url} cannot be opened: {error}", f"correct {STORAGE}")
@@ -242,7 +233,7 @@ def examine_store(
     try:
         topic_id = uuid.uuid4().bytes
         _probe(storage, topic_id)
-        if store.scheme == "file":
+        if store.scheme == "file" and not store.layout:
             # A store keeps the directories of deleted segments.
             directory = Path(store.location) / cluster_id / topic_directory(_PROBE_TOPIC, topic_id)
             with suppress(OSError):
@@ -257,6 +248,17 @@ def examine_store(
         diagnosis.ok(f"the store {url} can be written, read and deleted from")
     finally:
         storage.close()
+
+
+def _clusters(url: str, options: StoreOptions) -> list[str]:
+    """Return the clusters that have a part of a store."""
+    from barnabas.storage.remote.opening import list_clusters
+    from barnabas.storage.remote.remote_storage import RemoteMissingError
+
+    try:
+        return list_clusters(url, RealDisk(), options)
+    except RemoteMissingError:
+        return []
 
 
 def _probe(storage: RemoteStorage, topic_id: bytes) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ENABLED, _DISABLED = "remote.storage.enable", "remote.log.copy.disable"
 _LOCAL_BYTES, _BYTES = "local.retention.bytes", "retention.bytes"
 _SEGMENT_BYTES, _INTERNAL_BYTES = "segment.bytes", "internal.segment.bytes"
-_KEYS = (_ENABLED, _DISABLED, _LOCAL_BYTES, _BYTES, _SEGMENT_BYTES, _INTERNAL_BYTES)
+_KEYS = (_DISABLED, _LOCAL_BYTES, _BYTES, _SEGMENT_BYTES, _INTERNAL_BYTES)
 # Value of local.retention.bytes: as retention.bytes.
 _AS_TOTAL = -2
 
@@ -77,7 +77,7 @@ def gather_tier(
     led = {tp: each for tp, each in snapshots.items() if each.end is not None}
     if not led or REMOTE_LOG_TOPIC not in client.topics(internal=True):
         return {}
-    configs = tiered_topics(client, {tp.topic for tp in led})
+    configs = tiered_topics(client, {tp.topic for tp in led}, _KEYS)
     tiered = {tp: each for tp, each in led.items() if tp.topic in configs}
     if not tiered:
         return {}
@@ -117,11 +117,15 @@ def with_metrics(facts: TierFacts, metrics: TierMetrics) -> TierFacts:
     )
 
 
-def tiered_topics(client: Client, names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return the configs about the tier, and sizes, of those topics that have a tier."""
+def tiered_topics(
+    client: Client, names: Iterable[str], keys: Iterable[str]
+) -> dict[str, dict[str, str]]:
+    """Return some configs of those topics that have a tier."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(names)]
     found = {}
-    for resource, entries in client.admin.describe_configs(resources, keys=_KEYS).items():
+    for resource, entries in client.admin.describe_configs(
+        resources, keys=(_ENABLED, *keys)
+    ).items():
         if isinstance(entries, ClientError):
             continue
         values = {each.name: each.value for each in entries if each.value is not None}
