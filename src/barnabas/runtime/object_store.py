@@ -371,18 +371,18 @@ class ObjectStore:
     def _call(self, name: str, call: Callable[[Any], T]) -> T:
         place = f"{self.url}/{name}"
         client = self._current_client(place)
-        try:
-            with _translated(place):
-                return call(client)
-        except ObjectStoreError as error:
-            if error.problem is not StoreProblem.REFUSED:
-                raise
-            # Perhaps the credentials were replaced since the last look at their file.
-            renewed = self._current_client(place, is_urgent=True)
-            if renewed is client:
-                raise
-        with _translated(place):
-            return call(renewed)
+        while True:
+            try:
+                with _translated(place):
+                    return call(client)
+            except ObjectStoreError as error:
+                if error.problem is not StoreProblem.REFUSED:
+                    raise
+                # Perhaps the credentials were replaced since the last look at their file.
+                renewed = self._current_client(place, is_urgent=True)
+                if renewed is client:
+                    raise
+                client = renewed
 
     def _current_client(self, place: str, is_urgent: bool = False) -> Any:
         """Return the client with the credentials of now.

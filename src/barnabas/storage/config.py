@@ -143,7 +143,7 @@ class LogConfig(msgspec.Struct, frozen=True):
     # Whether the remote segments are deleted when remote.storage.enable becomes false (KIP-950).
     remote_delete_on_disable: bool = False
     # One of RESTORE_PHASES.
-    restore_phase: str = RESTORE_NONE
+    barnabas_remote_restore: str = RESTORE_NONE
     # Distance in bytes or age after which a closed segment is copied (KIP-1241). Either suffices.
     # 0: at once. -1: the effective local retention.
     remote_copy_lag_bytes: int = -1
@@ -171,7 +171,7 @@ class LogConfig(msgspec.Struct, frozen=True):
         keeps_coordinator_batches = (
             self.compression_type == "producer"
             and not has_log_append_time
-            and self.restore_phase == RESTORE_NONE
+            and self.barnabas_remote_restore == RESTORE_NONE
         )
         keeps_batches = (
             keeps_coordinator_batches
@@ -561,7 +561,6 @@ def log_config(
         segment_bytes=segment_bytes or built.segment_bytes,
         remote_copy_disable=parsed.boolean(REMOTE_COPY_DISABLE),
         remote_delete_on_disable=parsed.boolean(REMOTE_DELETE_ON_DISABLE),
-        restore_phase=str(parsed[RESTORE]),
         is_remote=may_be_remote and built.remote_storage_enable and "compact" not in policy,
     )
 

@@ -118,7 +118,6 @@ def _start_offsets(_ctx: click.Context, _param: click.Parameter, texts: Sequence
     help="Begin with the segment that has this offset, for example after a gap.",
 )
 @click.option(
-    "-c",
     "--topic-config",
     "configs",
     multiple=True,

@@ -414,7 +414,7 @@ class RemoteLogManager:
                     replica.copies.check()
                     replica.copies.update_lag()
                 self._check_description(replica)
-                if replica.partition.log.config.restore_phase != RESTORE_NONE:
+                if replica.partition.log.config.barnabas_remote_restore != RESTORE_NONE:
                     # The command still adds segments, which do not belong to the empty log yet.
                     if replica.leadership is not None:
                         self._restored.check(replica.leadership)

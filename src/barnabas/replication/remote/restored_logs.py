@@ -133,7 +133,7 @@ def _must_adopt(leadership: Leadership) -> bool:
         return False
     log = leadership.partition.log
     return (
-        log.config.restore_phase == RESTORE_ADOPTING
+        log.config.barnabas_remote_restore == RESTORE_ADOPTING
         and log.log_start_offset == 0
         and log.log_end_offset == 0
     )

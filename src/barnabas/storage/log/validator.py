@@ -245,8 +245,8 @@ def _inspected(
     # Imported here because most brokers never need it.
     from barnabas.storage.log.batch_inspection import Inspection
 
-    if config.restore_phase != RESTORE_NONE and (
-        config.restore_phase != RESTORE_FINISHING or origin is _CLIENT
+    if config.barnabas_remote_restore != RESTORE_NONE and (
+        config.barnabas_remote_restore != RESTORE_FINISHING or origin is _CLIENT
     ):
         raise TopicIsRestoredError(
             "the topic is being restored from the remote tier: produce when "

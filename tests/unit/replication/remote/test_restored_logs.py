@@ -33,15 +33,15 @@ def log_range(broker: TieredBroker) -> tuple[int, int, int]:
 
 def test_a_leader_adopts_the_segments_of_its_empty_log() -> None:
     broker = TieredBroker()
-    broker.configure(restore_phase=RESTORE_COPYING)
+    broker.configure(barnabas_remote_restore=RESTORE_COPYING)
     put(broker, 10, 19)
     put(broker, 20, 29)
     broker.sweep()
     assert log_range(broker) == (0, 0, 0)
-    broker.configure(restore_phase=RESTORE_ADOPTING)
+    broker.configure(barnabas_remote_restore=RESTORE_ADOPTING)
     broker.wait()
     assert log_range(broker) == (10, 30, 30)
-    broker.configure(restore_phase=RESTORE_NONE)
+    broker.configure(barnabas_remote_restore=RESTORE_NONE)
     broker.sweep()
     assert log_range(broker) == (10, 30, 30)
     assert broker.segments() == [(10, 19), (20, 29)]
@@ -60,7 +60,7 @@ def test_a_topic_that_is_not_restored_never_adopts_segments() -> None:
 def test_a_log_with_records_never_adopts_segments() -> None:
     broker = TieredBroker()
     broker.fill(1)
-    broker.configure(restore_phase=RESTORE_ADOPTING)
+    broker.configure(barnabas_remote_restore=RESTORE_ADOPTING)
     put(broker, 10, 19)
     broker.sweep()
     assert log_range(broker) == (0, 0, 1)
@@ -68,7 +68,7 @@ def test_a_log_with_records_never_adopts_segments() -> None:
 
 def test_segments_with_a_gap_are_not_adopted() -> None:
     broker = TieredBroker()
-    broker.configure(restore_phase=RESTORE_ADOPTING)
+    broker.configure(barnabas_remote_restore=RESTORE_ADOPTING)
     put(broker, 10, 19)
     put(broker, 25, 29)
     broker.sweep()
@@ -80,7 +80,7 @@ def test_segments_with_a_gap_are_not_adopted() -> None:
 
 def test_a_new_leader_adopts_the_segments_too() -> None:
     broker = TieredBroker(replicas=(1, 2))
-    broker.configure(restore_phase=RESTORE_ADOPTING)
+    broker.configure(barnabas_remote_restore=RESTORE_ADOPTING)
     broker.resign()
     put(broker, 10, 19)
     broker.sweep()
@@ -93,7 +93,7 @@ def test_a_new_leader_adopts_the_segments_too() -> None:
 @pytest.mark.parametrize("origin", [AppendOrigin.CLIENT, AppendOrigin.COORDINATOR])
 def test_records_are_refused_while_a_topic_is_restored(origin: AppendOrigin) -> None:
     broker = TieredBroker()
-    broker.configure(restore_phase=RESTORE_COPYING)
+    broker.configure(barnabas_remote_restore=RESTORE_COPYING)
     records = batch(b"v", timestamp=broker.runtime.clock.wall_ms())
     broker.manager.append_records(
         1_000, 1, {PARTITION: records}, origin, broker.answers.produced.append

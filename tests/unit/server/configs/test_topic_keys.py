@@ -239,4 +239,6 @@ def test_every_key_of_a_topic_has_a_test() -> None:
     elsewhere = {"errors.deadletterqueue.group.enable"}
     # These have theirs in test_tiered_topics.py.
     elsewhere |= {"internal.segment.bytes", "remote.storage.enable"}
+    # And this one in tests/unit/replication/remote/test_restored_logs.py.
+    elsewhere |= {"barnabas.remote.restore"}
     assert {key.name for key in TOPIC_CONFIGS} == {*EFFECTS, *LEVELS, *elsewhere}
