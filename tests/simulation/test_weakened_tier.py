@@ -48,11 +48,6 @@ def copies_end_at_the_last_stable_offset(patch: pytest.MonkeyPatch) -> dict[str,
     return {}
 
 
-@rule("NothingLost", "OneCopyPerRange")
-def local_segments_are_deleted_after_a_look_at_the_store(_: pytest.MonkeyPatch) -> dict[str, str]:
-    return {"barnabas_remote_verify_before_delete": "false"}
-
-
 @rule("NothingLost", "OneCopyPerRange", "Quiescence")
 def local_segments_are_deleted_after_their_copy(patch: pytest.MonkeyPatch) -> dict[str, str]:
     patch.setattr(LogOffsets, "copied_end_offset", property(lambda offsets: offsets.log_end_offset))
