@@ -103,6 +103,20 @@ def _produce_train(topic: str, partition: int, batch: Batch, acks: int) -> bytes
     return _joined(request, PRODUCE_VERSION) * batch.per_train
 
 
+def fetch_request(topic: str, partition: int, offset: int, size: int) -> bytes:
+    """Return a Fetch request for at most `size` bytes of one partition."""
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=size)
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=10_000,
+        min_bytes=1,
+        max_bytes=size,
+        isolation_level=0,
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+    )
+    return _joined(request, FETCH_VERSION)
+
+
 def _connect(leader: Leader) -> socket.socket:
     connection = socket.create_connection((leader.host, leader.port), timeout=LIMIT_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -240,18 +254,7 @@ class _Reader:
 
     def _request(self) -> None:
         size = self._per_fetch * len(self._batch.encoded)
-        partition = FetchPartition(
-            partition=self._partition, fetch_offset=self._offset, partition_max_bytes=size
-        )
-        request = FetchRequest(
-            replica_id=-1,
-            max_wait_ms=10_000,
-            min_bytes=1,
-            max_bytes=size,
-            isolation_level=0,
-            topics=[FetchTopic(topic=self._topic, partitions=[partition])],
-        )
-        self.socket.sendall(_joined(request, FETCH_VERSION))
+        self.socket.sendall(fetch_request(self._topic, self._partition, self._offset, size))
         self._offset += self._per_fetch * self._batch.records
         self._left -= 1
         self._in_flight += 1

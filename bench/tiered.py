@@ -27,13 +27,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 
 from barnabas import Client
-from barnabas.protocol.codec import encode_request
-from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from bench import loads
 from bench.brokers import Broker, running
 from bench.budgets import OURS
 from bench.cases import add_rounds, new_parser
 from bench.figures import Figures, show
+from bench.raw_load import FETCH_BYTES, fetch_request
 from bench.report import new_console, write_figures
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 RECORD_BYTES = 1_000
 SEGMENT_BYTES = 64 << 20
 READERS, READS = 200, 5
-FETCH_BYTES, FETCH_VERSION = 1 << 20, 4
 CACHE_MB = 128
 ROUND_TRIPS = 4_000
 LIMIT_S = 600.0
@@ -199,18 +197,7 @@ def read_by_many(tiered: Tier) -> dict[str, float]:
 
 
 def _fetch(partition: int, offset: int) -> bytes:
-    wanted = FetchPartition(
-        partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES
-    )
-    request = FetchRequest(
-        replica_id=-1,
-        max_wait_ms=10_000,
-        min_bytes=1,
-        max_bytes=FETCH_BYTES,
-        isolation_level=0,
-        topics=[FetchTopic(topic=TOPIC, partitions=[wanted])],
-    )
-    return b"".join(bytes(chunk) for chunk in encode_request(1, "bench", request, FETCH_VERSION))
+    return fetch_request(TOPIC, partition, offset, FETCH_BYTES)
 
 
 def _discard_response(connection: socket.socket) -> None:

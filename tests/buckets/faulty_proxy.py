@@ -99,7 +99,7 @@ class _Listener(ThreadingHTTPServer):
         self._open: set[socket.socket] = set()
         super().__init__(address, _Handler)
 
-    def process_request_thread(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
+    def process_request_thread(self, request: socket.socket, client_address: object) -> None:
         """Serve a connection."""
         with self._lock:
             self._open.add(request)
@@ -236,7 +236,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         _end(self.connection)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+    def log_message(self, *_: object) -> None:
         """Write no log."""
 
 

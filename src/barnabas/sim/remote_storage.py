@@ -211,6 +211,10 @@ class _View:
         self._store.check("list_objects")
         return self._store.objects.list_objects(after)
 
+    def check(self) -> None:
+        """Check that this is the store of the cluster."""
+        self._call("check", self._store.objects.check)
+
     def delete_objects(self, names: Sequence[str]) -> None:
         """Delete objects by their names."""
         self._call("delete_objects", lambda: self._store.objects.delete_objects(names))

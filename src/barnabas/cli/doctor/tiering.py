@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from barnabas.client.connections.metadata_cache import NodeInfo, TopicInfo
     from barnabas.client.facade import Client
     from barnabas.server.configs.configuration import Configuration
-    from barnabas.storage.remote.config import StoreOptions
     from barnabas.storage.remote.remote_storage import RemoteStorage
 
 _REPLICAS_MIN = 3
@@ -202,6 +201,7 @@ def examine_store(
     if not parsed.boolean(SYSTEM_ENABLE):
         return
     # Imported only for brokers with a remote tier.
+    from barnabas.cli.remote.stores import Store
     from barnabas.storage.remote.config import parse_storage_url, remote_log_config, store_options
     from barnabas.storage.remote.opening import open_remote_storage
     from barnabas.storage.remote.remote_storage import RemoteStorageError
@@ -218,7 +218,7 @@ def examine_store(
         options = store_options(remote_log_config(parsed, configuration.given))
         options = replace(options, request_timeout_ms=_REQUEST_MS, retry_timeout_ms=_RETRY_MS)
         # A function has no list of clusters.
-        if store.scheme != "python" and cluster_id not in _clusters(url, options):
+        if store.scheme != "python" and not Store(url, options).is_marked(cluster_id):
             # Opening it could create it.
             diagnosis.note(
                 f"{url} has no store of cluster {cluster_id}: the broker creates one at its start",
@@ -248,17 +248,6 @@ def examine_store(
         diagnosis.ok(f"the store {url} can be written, read and deleted from")
     finally:
         storage.close()
-
-
-def _clusters(url: str, options: StoreOptions) -> list[str]:
-    """Return the clusters that have a part of a store."""
-    from barnabas.storage.remote.opening import list_clusters
-    from barnabas.storage.remote.remote_storage import RemoteMissingError
-
-    try:
-        return list_clusters(url, RealDisk(), options)
-    except RemoteMissingError:
-        return []
 
 
 def _probe(storage: RemoteStorage, topic_id: bytes) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from barnabas.cli.common.output import echo_json
 from barnabas.cli.common.printable import counted
 from barnabas.cli.common.tables import bad, dim, echo_line, echo_table, warn
 from barnabas.cli.common.units import short_time, size
 from barnabas.protocol.primitives import uuid_to_string
+from barnabas.storage.remote.coverage import Coverage, OffsetRange
 from barnabas.storage.remote.remote_storage import SegmentState
 from barnabas.storage.topic_partition import TopicIdPartition
 
@@ -22,38 +23,6 @@ if TYPE_CHECKING:
 # Gaps of a partition that are listed. All of them are counted.
 _GAPS_LISTED = 100
 _COLUMNS = ("topic", "partition", "segments", "size", "first", "last", "gaps", "overlaps", "newest")
-
-
-class OffsetRange(NamedTuple):
-    """Offsets from the first to the last, inclusive."""
-
-    first: int
-    last: int
-
-    def __str__(self) -> str:
-        return f"{self.first}-{self.last}"
-
-
-class Coverage:
-    """Which offsets the segments of a partition cover. They come in the order of their starts."""
-
-    __slots__ = ("end", "overlaps")
-
-    def __init__(self) -> None:
-        # Offset after the last one that is covered; None before the first segment.
-        self.end: int | None = None
-        # Number of segments that begin below the end of an earlier one: second copies.
-        self.overlaps = 0
-
-    def add(self, segment: RemoteSegment) -> OffsetRange | None:
-        """Add a segment; return the offsets that no segment has before it."""
-        end, self.end = self.end, max(self.end or 0, segment.end_offset + 1)
-        if end is None or segment.start_offset == end:
-            return None
-        if segment.start_offset < end:
-            self.overlaps += 1
-            return None
-        return OffsetRange(end, segment.start_offset - 1)
 
 
 class PartitionSummary:

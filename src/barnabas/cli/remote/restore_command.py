@@ -299,7 +299,7 @@ def _warn_of_retention(
     if old:
         warning(
             f"{counted(old, 'segment')} are older than retention.ms={text} of the topic, and will "
-            "be deleted soon after: -c retention.ms=-1 keeps them"
+            "be deleted soon after: --topic-config retention.ms=-1 keeps them"
         )
 
 

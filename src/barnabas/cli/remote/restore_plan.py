@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.storage.remote.coverage import OffsetRange
 from barnabas.storage.remote.lineage import is_within_lineage, without_empty_epochs
 
 if TYPE_CHECKING:
@@ -21,16 +22,6 @@ if TYPE_CHECKING:
 
 class RestorePlanError(Exception):
     """The segments do not make a log without gaps; the message says what to do."""
-
-
-class OffsetRange(NamedTuple):
-    """Offsets, both inclusive."""
-
-    first: int
-    last: int
-
-    def __str__(self) -> str:
-        return f"{self.first}-{self.last}"
 
 
 class PartitionPlan(NamedTuple):

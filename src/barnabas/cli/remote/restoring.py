@@ -12,6 +12,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from barnabas.cli.admin.transactions import open_transactions
 from barnabas.client.admin.transactions import AbortableTransaction
 from barnabas.client.errors import ClientError, UnknownTopicError
@@ -207,7 +209,8 @@ class Restoration:
         waiting = {plan.partition: plan for plan in self._plans}
         last_progress = time.monotonic()
         while True:
-            ready = [each for each in waiting.values() if self._has_adopted(each)]
+            infos = self._partitions()
+            ready = [each for each in waiting.values() if self._has_adopted(each, infos)]
             for plan in ready:
                 del waiting[plan.partition]
             if not waiting:
@@ -222,8 +225,8 @@ class Restoration:
                 )
             time.sleep(_POLL_S)
 
-    def _has_adopted(self, plan: PartitionPlan) -> bool:
-        info = self._partitions().get(plan.partition)
+    def _has_adopted(self, plan: PartitionPlan, infos: Mapping[int, PartitionInfo]) -> bool:
+        info = infos.get(plan.partition)
         if info is None or info.leader < 0:
             return False
         key = TopicPartition(self._topic.name, plan.partition)
@@ -260,8 +263,6 @@ class Restoration:
 
 
 def _finished(segment: RemoteSegment, custom: bytes | None) -> RemoteSegment:
-    from msgspec.structs import replace
-
     return replace(
         segment,
         state=SegmentState.COPY_SEGMENT_FINISHED,

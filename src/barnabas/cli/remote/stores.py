@@ -130,8 +130,7 @@ class Store(NamedTuple):
 
         storage = open_remote_storage(self.url, cluster, RealDisk(), self.options)
         try:
-            # The call deletes nothing. It checks the store, and so creates the mark.
-            storage.delete_objects(())
+            storage.check()
         finally:
             storage.close()
 
@@ -239,17 +238,6 @@ def _from_broker_file(path: str) -> Store:
         )
     config = remote_log_config(parsed, given)
     return Store(config.barnabas_remote_storage, store_options(config))
-
-
-__all__ = [
-    "ConfigError",
-    "OpenStore",
-    "Store",
-    "StoreArguments",
-    "required_store",
-    "store_arguments",
-    "store_of",
-]
 
 
 @contextmanager

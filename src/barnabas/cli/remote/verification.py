@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from barnabas.cli.remote.cluster_segments import partition_key
-from barnabas.cli.remote.listing import Coverage
 from barnabas.cli.remote.segment_contents import check_contents
 from barnabas.cli.remote.spooled_items import SpooledItems
+from barnabas.storage.remote.coverage import Coverage
 from barnabas.storage.remote.remote_storage import (
     RemoteDamagedError,
     RemoteMissingError,

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 from barnabas.replication.remote.segment_end import read_state
 from barnabas.storage.config import RESTORE_ADOPTING
 from barnabas.storage.errors import StorageError
+from barnabas.storage.remote.coverage import Coverage
 from barnabas.storage.remote.remote_storage import SegmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from barnabas.replication.remote.segment_end import AuxiliaryState
     from barnabas.replication.remote.tier_dependencies import Leadership, TierDependencies
     from barnabas.storage.log.log import Log
-    from barnabas.storage.remote.remote_storage import RemoteSegment
     from barnabas.storage.topic_partition import TopicPartition
 
     # Empties a log and starts it anew.
@@ -73,13 +73,15 @@ class RestoredLogs:
         if not finished:
             return
         finished.sort(key=lambda each: each.start_offset)
-        gap = gap_in(finished)
+        coverage = Coverage()
+        gap = next(filter(None, map(coverage.add, finished)), None)
         if gap is not None:
             _log.error(
                 "Segments are not adopted, no segment has the records between them: partition=%s "
                 "first_offset=%d end_offset=%d",
                 where.topic_partition,
-                *gap,
+                gap.first,
+                gap.last + 1,
             )
             return
         first, last = finished[0], max(finished, key=lambda each: each.end_offset)
@@ -137,17 +139,3 @@ def _must_adopt(leadership: Leadership) -> bool:
         and log.log_start_offset == 0
         and log.log_end_offset == 0
     )
-
-
-def gap_in(segments: Iterable[RemoteSegment]) -> tuple[int, int] | None:
-    """Return the first offsets [start, end) between segments that no segment has.
-
-    Args:
-        segments: in the order of their start offsets.
-    """
-    end = None
-    for segment in segments:
-        if end is not None and segment.start_offset > end:
-            return end, segment.start_offset
-        end = max(end or 0, segment.end_offset + 1)
-    return None

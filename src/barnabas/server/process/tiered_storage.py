@@ -5,7 +5,6 @@ Only brokers with `remote.log.storage.system.enable=true` import this module.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -140,9 +139,8 @@ class TieredStorage:
     def start(self) -> None:
         """Begin to read the metadata of segments: the broker serves requests."""
         self._is_new = self._shared.cluster.image.topics.by_name(REMOTE_LOG_TOPIC) is None
-        # The call deletes nothing. It creates the mark of a new store, and shows early if the store
-        # cannot be used.
-        self._deletes.submit(partial(self._storage.delete_objects, ()), self._on_store_checked)
+        # This creates the mark of a new store, and shows early if the store cannot be used.
+        self._deletes.submit(self._storage.check, self._on_store_checked)
         self.reads.start()
         self.metadata.start()
 

@@ -134,15 +134,13 @@ class LocalTieredStorage(ObjectStorage):
             )
         return SegmentIndexes(*indexes)
 
-    def size_of(self, segment: RemoteSegment) -> int | None:
-        """Return the stored size of the log; None if a part is missing or incomplete."""
+    def _size_of(self, segment: RemoteSegment) -> int | None:
         name = self.name_of(segment)
         sizes = {suffix: self._objects.size(name + suffix) for suffix in _SUFFIXES}
         stored = decode_custom(segment.custom)
         indexes_size = sum(sizes[suffix] or 0 for suffix in _INDEX_SUFFIXES)
         is_whole = stored is None or indexes_size == stored.indexes_size
         if not is_whole or any(sizes[suffix] is None for suffix in _NEEDED):
-            self.check()
             return None
         return sizes[LOG_SUFFIX]
 

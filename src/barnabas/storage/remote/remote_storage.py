@@ -114,6 +114,9 @@ class TopicDescription(msgspec.Struct, frozen=True):
 class RemoteStorage(Protocol):
     """A store of segments. Each call raises `RemoteStorageError` and nothing else."""
 
+    def check(self) -> None:
+        """Check that this is the store of the cluster, and that it answers. Mark a new store."""
+
     def copy_segment(self, segment: RemoteSegment, files: SegmentFiles) -> bytes:
         """Store a segment, its manifest last; the call can be repeated.
 

@@ -27,13 +27,12 @@ from barnabas.storage.producers.producer_entry import (
     decode_snapshot,
     encode_snapshot,
 )
-from barnabas.storage.remote.batch_walk import check_batch, damaged, headers_in
-from barnabas.storage.remote.range_cache import LoadedRange
 from barnabas.storage.remote.remote_storage import (
     RemoteDamagedError,
     SegmentFiles,
     SegmentState,
 )
+from barnabas.storage.remote.whole_log import checked_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 
 # Leader epoch of all restored records: the first one of a new topic.
 RESTORED_EPOCH = 0
-# Bytes of one read. A larger batch is read with a request of its own.
-_PIECE_BYTES = 4 << 20
 
 
 def restored_id(topic_id: bytes, segment_id: bytes) -> bytes:
@@ -133,31 +130,7 @@ def rewritten_log(
     Raises:
         RemoteDamagedError: the log does not consist of whole, undamaged batches of the segment.
     """
-    position, next_offset = 0, segment.start_offset
-    wanted = _PIECE_BYTES
-    while position < segment.size:
-        start, end = position, min(position + wanted, segment.size)
-        piece = bytearray(read(start, end))
-        loaded = LoadedRange(segment.id, start, piece)
-        cut_size = 0
-        while not cut_size:
-            before = position
-            for at, header in headers_in(segment, loaded, position):
-                if header.base_offset < next_offset:
-                    words = f"offset {header.base_offset} is not above the offsets before it"
-                    raise damaged(segment, at, words)
-                if at + header.size > loaded.end:
-                    cut_size = header.size
-                    break
-                check_batch(segment, loaded, at, header)
-                set_offset_and_epoch(piece, at - start, header.base_offset, RESTORED_EPOCH)
-                position, next_offset = at + header.size, header.next_offset
-            if position == before:
-                break
-        if position == start and cut_size <= end - start:
-            words = f"the last {segment.size - start} bytes are no whole batch"
-            raise damaged(segment, start, words)
-        wanted = max(_PIECE_BYTES, cut_size)
-        if position > start:
-            del piece[position - start :]
-            yield piece
+    for piece in checked_pieces(segment, read):
+        for at, header in piece.batches:
+            set_offset_and_epoch(piece.content, at, header.base_offset, RESTORED_EPOCH)
+        yield piece.content

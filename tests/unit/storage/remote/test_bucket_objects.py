@@ -22,7 +22,13 @@ from barnabas.storage.remote.remote_storage import (
     TopicDescription,
 )
 from barnabas.storage.remote.segment_objects import SUFFIXES, encode_store, segment_name
-from unit.runtime.answering_server import Answer, AnsweringServer, answering_server, failure
+from unit.runtime.answering_server import (
+    Answer,
+    AnsweringServer,
+    Request,
+    answering_server,
+    failure,
+)
 from unit.storage.remote.stored_segments import (
     TOPIC_ID,
     LocalSegment,
@@ -184,12 +190,11 @@ def test_the_manifest_is_written_last_and_deleted_first(
 def test_a_store_that_lies_about_success_is_noticed_before_the_manifest(
     tmp_path: Path, server: AnsweringServer, suffix: str, is_cut: bool
 ) -> None:
-    def lie(request: object) -> Answer | None:
-        method, path, *_ = request  # type: ignore[misc]
-        if method != "PUT" or not path.endswith(suffix):
+    def lie(request: Request) -> Answer | None:
+        if request.method != "PUT" or not request.path.endswith(suffix):
             return None
         if is_cut:
-            server.objects[path] = b"x"
+            server.objects[request.path] = b"x"
         return Answer(200, b"", (("ETag", '"1"'),))
 
     server.answer = lie

@@ -26,6 +26,7 @@ from barnabas.storage.remote.remote_storage import (
     SegmentFiles,
     SegmentIndexes,
 )
+from barnabas.storage.remote.segment_objects import STORE_FILE
 from unit.storage.remote.stored_segments import finished, segment_at
 
 NOW_MS = 1_700_000_000_000
@@ -142,6 +143,29 @@ def test_a_changed_index_of_our_copy_is_damaged(
         storage.read_indexes(segment)
     path.write_bytes(b"producer")
     assert storage.size_of(segment) is None
+
+
+class MountingDisk(RealDisk):
+    """A disk on which a hidden file appears when the mark of the store is looked at."""
+
+    hidden: Path | None = None
+
+    def size(self, path: str) -> int:
+        if self.hidden is not None and path.endswith(STORE_FILE):
+            self.hidden.rename(self.hidden.with_suffix(".log"))
+            self.hidden = None
+        return super().size(path)
+
+
+def test_a_segment_that_is_mounted_between_the_look_and_the_check_is_whole(
+    local: Local, tmp_path: Path
+) -> None:
+    disk = MountingDisk()
+    storage = LocalTieredStorage(disk, str(tmp_path / "tier"), "cluster")
+    storage.copy_segment(local.segment, local.files)
+    path = tmp_path / "tier" / "kafka-tiered-storage" / f"{name_of(local.segment)}.log"
+    disk.hidden = path.rename(path.with_suffix(".hidden"))
+    assert storage.size_of(local.segment) == local.segment.size
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -18,7 +18,7 @@ from barnabas.storage.producers.producer_entry import (
     decode_snapshot,
     encode_snapshot,
 )
-from barnabas.storage.remote import segment_rewrite
+from barnabas.storage.remote import whole_log
 from barnabas.storage.remote.remote_storage import (
     RemoteDamagedError,
     RemoteSegment,
@@ -68,7 +68,7 @@ def rewritten(found: RemoteSegment, content: bytes) -> bytes:
 def test_only_the_epochs_of_batches_change(
     piece_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segment_rewrite, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(whole_log, "_PIECE_BYTES", piece_bytes)
     found, content = log_of()
     result = rewritten(found, content)
     assert len(result) == len(content)
