@@ -304,7 +304,7 @@ TROUBLES = (
         "remote store that is not mounted",
         "the mark of a store in a directory is removed while its broker is stopped",
         "has no store of cluster",
-        "mount its file system before the start",
+        "mount its file system, or name its bucket, before the start",
         "the mark is put back",
         "note",
     ),
