@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from msgspec.structs import replace
 
 from barnabas.cli.group import group
 from barnabas.cli.remote.stores import OpenStore
-from barnabas.cli.remote.verification import RemoteFinding, Verification, VerifyScope
+from barnabas.cli.remote.verification import READS, RemoteFinding, Verification, VerifyScope
+from barnabas.storage.remote.object_storage import ObjectStorage
 from barnabas.storage.remote.remote_storage import (
     RemoteSegment,
     SegmentState,
@@ -21,6 +23,8 @@ from barnabas.storage.remote.remote_storage import (
 from barnabas.storage.remote.segment_objects import segment_name
 from unit.cli.remote_stores import CLUSTER, TOPIC_ID, MadeStore
 
+# More than a busy machine needs until all threads have begun.
+SECONDS = 60
 STARTED, DELETING = SegmentState.COPY_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_STARTED
 
 
@@ -125,6 +129,26 @@ def test_damaged_contents_are_found_by_reading(store: MadeStore, damage: Damage)
     (found,) = findings(store, segments, reads=True)
     assert found.kind == "damaged"
     assert found.subject == "flights-0 offsets 10 to 19"
+
+
+def test_contents_are_read_several_at_a_time(
+    store: MadeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments = [store.add(start) for start in range(0, 10 * READS, 10)]
+    store.flip(segments[-1], ".log", segments[-1].size - 3)
+    # Nobody passes before all have come.
+    all_read = threading.Barrier(READS)
+    read = type(store.storage).read
+
+    def read_together(
+        storage: ObjectStorage, segment: RemoteSegment, start: int, end: int
+    ) -> memoryview:
+        all_read.wait(SECONDS)
+        return read(storage, segment, start, end)
+
+    monkeypatch.setattr(type(store.storage), "read", read_together)
+    (found,) = findings(store, segments, reads=True)
+    assert found.subject == f"flights-0 offsets {10 * READS - 10} to {10 * READS - 1}"
 
 
 def test_a_damaged_manifest_is_found_without_metadata(store: MadeStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ def progress(
     unit: str, total: Callable[[], int | None] = lambda: None
 ) -> Iterator[Callable[[int], None]]:
     """Yield a function that advances the bar, which is only shown on a terminal.
+
+    Any thread may call the function.
 
     Args:
         unit: What is counted; `BYTES` are shown as sizes.
@@ -45,6 +48,7 @@ class _Bar:
         self._unit = unit
         self._total = total
         self._begun_s = time.monotonic()
+        self._lock = threading.Lock()
         # What was counted before the bar appears.
         self._early = 0
         # None before it appears.
@@ -52,12 +56,13 @@ class _Bar:
 
     def advance(self, count: int) -> None:
         """Count."""
-        if self._shown is not None:
-            self._shown.advance(self._shown.task_ids[0], count)
-            return
-        self._early += count
-        if time.monotonic() - self._begun_s >= _APPEARS_AFTER_S:
-            self._shown = self._appear()
+        with self._lock:
+            if self._shown is not None:
+                self._shown.advance(self._shown.task_ids[0], count)
+                return
+            self._early += count
+            if time.monotonic() - self._begun_s >= _APPEARS_AFTER_S:
+                self._shown = self._appear()
 
     def remove(self) -> None:
         """Remove the bar from the terminal."""

@@ -98,6 +98,9 @@ shows as a gap, and orphans are not found. Brokers may run meanwhile.
   foreign     an object that is not one of Barnabas
 
 \b
+--read reads four segments at a time, in pieces of 4 MiB.
+
+\b
 Exit status: 0 the tier is whole (the last three kinds do not count), 1 something is missing or
 damaged, 2 wrong usage, or the store or the cluster did not answer.
 """

@@ -10,6 +10,7 @@ exists before the first event of its segment, so each orphan is one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -17,6 +18,7 @@ import msgspec
 from barnabas.cli.remote.cluster_segments import partition_key
 from barnabas.cli.remote.segment_contents import check_contents
 from barnabas.cli.remote.spooled_items import SpooledItems
+from barnabas.runtime.executor import results_of
 from barnabas.storage.remote.coverage import Coverage
 from barnabas.storage.remote.remote_storage import (
     RemoteDamagedError,
@@ -49,6 +51,8 @@ MISSING, SIZE, DAMAGED, GAP = "missing", "size", "damaged", "gap"
 ORPHAN, INCOMPLETE, FOREIGN = "orphan", "incomplete", "foreign"
 PROBLEMS = frozenset({MISSING, SIZE, DAMAGED, GAP})
 _TEMPORARY_SUFFIX = ".tmp"
+# Segments whose contents are read at a time, each in pieces of 4 MiB.
+READS = 4
 
 
 class RemoteFinding(msgspec.Struct, frozen=True):
@@ -124,7 +128,8 @@ class Verification:
         Args:
             store: The store of the cluster.
             scope: What is verified.
-            advance: Called with the number of bytes of the segments that were verified.
+            advance: Called with the number of bytes of the segments that were verified; also on
+                the threads that read contents.
         """
         self._store = store
         self._scope = scope
@@ -154,18 +159,32 @@ class Verification:
         if self._scope.reads and self._scope.has_metadata:
             listed = self._store.storage.list_segments(self._scope.topic)
             self._manifests = _Manifests(each.segment for each in listed)
+        for finding in results_of(self._reads(segments), READS):
+            if finding is not None:
+                self._add(finding)
+        for each in self._descriptions:
+            self._check_description(each)
+
+    def _reads(
+        self, segments: Iterator[RemoteSegment]
+    ) -> Iterator[Callable[[], RemoteFinding | None]]:
+        """Compare segments with objects; yield the checks of contents, which run on threads."""
         for segment, parts in _joined(segments, self._stored_parts()):
-            if segment is not None:
-                self._topic_ids.add(segment.topic_id)
             if segment is None:
                 assert parts is not None
                 self._check_unnamed(parts)
-            elif segment.state is SegmentState.COPY_SEGMENT_FINISHED:
-                self._check_finished(segment, parts)
-            else:
+                continue
+            self._topic_ids.add(segment.topic_id)
+            if segment.state is not SegmentState.COPY_SEGMENT_FINISHED:
                 self.unfinished += 1
-        for each in self._descriptions:
-            self._check_description(each)
+                continue
+            problem = self._problem_of(segment, parts)
+            if problem is not None:
+                self._add(problem)
+            if problem is None and self._scope.reads:
+                yield partial(self._check_contents, segment)
+            else:
+                self._advance(segment.size)
 
     def _check_unnamed(self, parts: StoredParts) -> None:
         """Check objects that no segment has."""
@@ -178,20 +197,23 @@ class Verification:
             words = "there is no manifest: a copy or a deletion is not finished"
             self._add(parts.finding(INCOMPLETE, words))
 
-    def _check_finished(self, segment: RemoteSegment, parts: StoredParts | None) -> None:
+    def _problem_of(
+        self, segment: RemoteSegment, parts: StoredParts | None
+    ) -> RemoteFinding | None:
+        """Return the problem of a finished copy that the names and sizes of its objects show."""
         self.segments += 1
         self.bytes += segment.size
         self._check_coverage(segment)
         problem = _problem_of_objects(segment, parts)
         if problem is not None:
             kind, words = problem
-            self._report(segment, kind, f"{self._store.place(segment_name(segment))}{words}")
-        elif self._scope.reads:
-            self._check_contents(segment)
-            return
-        self._advance(segment.size)
+            return _finding(segment, kind, f"{self._store.place(segment_name(segment))}{words}")
+        if self._manifests is not None:
+            return self._problem_of_manifest(segment, self._manifests)
+        return None
 
-    def _check_contents(self, segment: RemoteSegment) -> None:
+    def _check_contents(self, segment: RemoteSegment) -> RemoteFinding | None:
+        """Return the problem of the contents of a segment; runs on a thread."""
         checked = 0
 
         def advance(size: int) -> None:
@@ -199,28 +221,32 @@ class Verification:
             checked += size
             self._advance(size)
 
+        finding = None
         try:
-            if self._manifests is not None:
-                self._check_manifest(segment, self._manifests)
             check_contents(self._store.storage, segment, advance)
         except RemoteDamagedError as error:
-            self._report(segment, DAMAGED, str(error))
+            finding = _finding(segment, DAMAGED, str(error))
         except RemoteMissingError as error:
-            self._report(segment, MISSING, str(error))
+            finding = _finding(segment, MISSING, str(error))
         self._advance(segment.size - checked)
+        return finding
 
-    def _check_manifest(self, segment: RemoteSegment, manifests: _Manifests) -> None:
+    def _problem_of_manifest(
+        self, segment: RemoteSegment, manifests: _Manifests
+    ) -> RemoteFinding | None:
         name = self._store.place(segment_name(segment) + MANIFEST_SUFFIX)
         stored = manifests.at(segment)
         if stored is None:
-            raise RemoteDamagedError(f"{name} is no manifest of this segment")
+            return _finding(segment, DAMAGED, f"{name} is no manifest of this segment")
         for field in ("end_offset", "size", "leader_epochs"):
             own, other = getattr(segment, field), getattr(stored, field)
             if field == "leader_epochs":
                 # A manifest has the last ones only.
                 own = own[-len(other) :]
             if own != other:
-                raise RemoteDamagedError(f"{name} has {field} {other}, but the metadata has {own}")
+                words = f"{name} has {field} {other}, but the metadata has {own}"
+                return _finding(segment, DAMAGED, words)
+        return None
 
     def _check_coverage(self, segment: RemoteSegment) -> None:
         partition = (segment.topic_id, segment.partition)
@@ -229,7 +255,7 @@ class Verification:
         gap = self._coverage.add(segment)
         if gap is not None:
             words = f"no segment has the offsets {gap} before it"
-            self._report(segment, GAP, words, partition_key(*partition))
+            self._add(_finding(segment, GAP, words, partition_key(*partition)))
 
     def _check_description(self, found: StoredObject) -> None:
         """Report the description of a topic that is gone with all of its segments."""
@@ -247,15 +273,6 @@ class Verification:
                     modified_ms=found.modified_ms,
                 )
             )
-
-    def _report(
-        self, segment: RemoteSegment, kind: str, what: str, key: bytes | None = None
-    ) -> None:
-        subject = (
-            f"{segment.topic}-{segment.partition} offsets {segment.start_offset} to "
-            f"{segment.end_offset}"
-        )
-        self._add(RemoteFinding(kind, subject, what, segment.id if key is None else key))
 
     def _add(self, finding: RemoteFinding) -> None:
         self.findings.add(finding)
@@ -356,6 +373,16 @@ def _split(name: str) -> tuple[str, str]:
             stem = whole.removesuffix(suffix)
             return stem, name[len(stem) :]
     return name, ""
+
+
+def _finding(
+    segment: RemoteSegment, kind: str, what: str, key: bytes | None = None
+) -> RemoteFinding:
+    subject = (
+        f"{segment.topic}-{segment.partition} offsets {segment.start_offset} to "
+        f"{segment.end_offset}"
+    )
+    return RemoteFinding(kind, subject, what, segment.id if key is None else key)
 
 
 def _problem_of_objects(
