@@ -5,8 +5,9 @@ of the broker until all closed segments are copied is that of the copies, and of
 local segments. The row *floor* has the processor time of a loop that copies files of that size.
 
 Then many clients read the tier from different offsets at once, and the memory of the broker is
-watched. Last, librdkafka reads the topic from its beginning, from the tier now. Before each
-reading and beside it, another client measures round trips of acks=1 on another topic.
+watched. Last, the tier is read with a fixed speed, and then from its beginning as fast as
+librdkafka can. Before each reading and beside it, another client measures round trips of acks=1 on
+another topic.
 """
 
 from __future__ import annotations
@@ -16,13 +17,12 @@ import os
 import select
 import shutil
 import socket
-import struct
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import psutil
 
@@ -41,9 +41,12 @@ if TYPE_CHECKING:
 RECORD_BYTES = 1_000
 SEGMENT_BYTES = 64 << 20
 READERS, READS = 200, 5
+# The goal of a reader of the tier with some reserve, and how long it is read so.
+PACE_MB, PACED_S = 160, 8.0
 CACHE_MB = 128
 ROUND_TRIPS = 4_000
 LIMIT_S = 600.0
+T = TypeVar("T")
 TOPIC, OTHER = "tiered", "other"
 SETTINGS = {
     "remote.log.storage.system.enable": "true",
@@ -54,7 +57,6 @@ SETTINGS = {
     "barnabas.remote.read.cache.max.bytes": str(CACHE_MB << 20),
     "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
 }
-_LENGTH = struct.Struct(">i")
 
 
 class Tier(NamedTuple):
@@ -123,12 +125,40 @@ def _floor(total: int) -> float:
 
 
 def read(tiered: Tier, total: int, place: str) -> dict[str, float]:
-    """Read the topic from its beginning, and measure the round trips of another client.
+    """Read the topic from its beginning, as fast as librdkafka can.
 
     Args:
         tiered: the broker.
         total: bytes of the records.
         place: where the records are, for the names of the rows.
+    """
+    pid = tiered.broker.process.pid
+    figure, others = beside(tiered, f"from the {place}", _read_all, (pid, total))
+    return {
+        f"read from the {place}: CPU s/GB": figure.cpu_seconds_per_gb,
+        f"read from the {place}: MB/s": figure.mb_per_second,
+        **others,
+    }
+
+
+def read_at_pace(tiered: Tier) -> dict[str, float]:
+    """Read the tier with the speed of the goal, and leave the rest of the time to others."""
+    name = f"with {PACE_MB} MB/s from the tier"
+    ends = tiered.offsets("latest-tiered")
+    reached, others = beside(tiered, name, _read_at_pace, (ends,))
+    return {f"read {name}: MB/s": reached, **others}
+
+
+def beside(
+    tiered: Tier, name: str, work: Callable[..., T], arguments: tuple[object, ...]
+) -> tuple[T, dict[str, float]]:
+    """Run work in a process, and measure the round trips of another client before and beside it.
+
+    Args:
+        tiered: the broker.
+        name: what the work reads, for the names of the rows.
+        work: gets the address of the broker, and the arguments.
+        arguments: arguments of the work.
     """
     broker = tiered.broker
     with (
@@ -139,23 +169,39 @@ def read(tiered: Tier, total: int, place: str) -> dict[str, float]:
         pool.submit(int).result()
         alone = loads.round_trip(broker, topic, round_trips=ROUND_TRIPS)
         times = []
-        reading = pool.submit(_read_all, broker.address, broker.process.pid, total)
-        while not reading.done():
+        working = pool.submit(work, broker.address, *arguments)
+        while not working.done():
             times.append(loads.round_trip(broker, topic, round_trips=ROUND_TRIPS // 10))
-        figure = reading.result()
-    beside = sorted(each.p99 for each in times)[len(times) // 2]
-    return {
-        f"read from the {place}: CPU s/GB": figure.cpu_seconds_per_gb,
-        f"read from the {place}: MB/s": figure.mb_per_second,
-        f"before reads from the {place}: p99 of others, µs": alone.p99,
-        f"beside reads from the {place}: p99 of others, µs": beside,
-        f"reads from the {place}: p99 of others, times": beside / alone.p99,
+        result = working.result()
+    p99 = sorted(each.p99 for each in times)[len(times) // 2]
+    return result, {
+        f"before reads {name}: p99 of others, µs": alone.p99,
+        f"beside reads {name}: p99 of others, µs": p99,
+        f"reads {name}: p99 of others, times": p99 / alone.p99,
     }
 
 
 def _read_all(address: str, pid: int, total: int) -> loads.Figure:
     """Read the topic in a process of its own; the last segments are not in the tier."""
     return loads.consume(Broker(OURS, address, psutil.Process(pid), 0), TOPIC, RECORD_BYTES, total)
+
+
+def _read_at_pace(address: str, ends: list[int]) -> float:
+    """Send a Fetch of 1 MB whenever it is due, for some seconds; return the MB/s."""
+    broker = Broker(OURS, address, psutil.Process(), 0)
+    offsets = [0] * len(ends)
+    received, started = 0, time.perf_counter()
+    with broker.connect() as connection:
+        while (passed := time.perf_counter() - started) < PACED_S:
+            if received > PACE_MB * 1e6 * passed:
+                time.sleep(0.0005)
+                continue
+            partition = received // FETCH_BYTES % len(ends)
+            connection.sendall(_fetch(partition, offsets[partition]))
+            received += _discard_response(connection)
+            offsets[partition] += FETCH_BYTES // RECORD_BYTES
+            offsets[partition] %= ends[partition]
+        return received / 1e6 / passed
 
 
 def read_by_many(tiered: Tier) -> dict[str, float]:
@@ -200,15 +246,17 @@ def _fetch(partition: int, offset: int) -> bytes:
     return fetch_request(TOPIC, partition, offset, FETCH_BYTES)
 
 
-def _discard_response(connection: socket.socket) -> None:
+def _discard_response(connection: socket.socket) -> int:
+    """Receive a response, and return its size."""
     connection.settimeout(LIMIT_S)
-    (missing,) = _LENGTH.unpack(connection.recv(_LENGTH.size, socket.MSG_WAITALL))
+    missing = size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL))
     buffer = bytearray(FETCH_BYTES)
     while missing:
         received = connection.recv_into(buffer, min(missing, len(buffer)), socket.MSG_TRUNC)
         if not received:
             raise SystemExit("the broker has closed a connection")
         missing -= received
+    return size
 
 
 def _wait_until(is_done: Callable[[], bool]) -> None:
@@ -237,6 +285,7 @@ def main() -> None:
             console.print(f"  round {number}: {READERS} readers")
             figures.note(OURS, read_by_many(tiered))
             console.print(f"  round {number}: read from the tier")
+            figures.note(OURS, read_at_pace(tiered))
             figures.note(OURS, read(tiered, total, "tier"))
     show(figures, [OURS], console)
     write_figures(options.json, figures.rows)
