@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partial
+
 import pytest
 
 from barnabas.runtime.rng import SeededRng
 from barnabas.storage.errors import DirectoryInUseError, InconsistentDirectoryError
-from barnabas.storage.files.checkpoint import RECOVERY_POINTS, CheckpointError, OffsetCheckpoint
+from barnabas.storage.files.checkpoint import (
+    RECOVERY_POINTS,
+    CheckpointError,
+    Collection,
+    OffsetCheckpoint,
+    collected,
+)
 from barnabas.storage.files.log_directory import LogDirectory
 from barnabas.storage.files.metadata_files import MetaProperties, take_marker, write_marker
 from barnabas.storage.topic_partition import TopicPartition, parse_directory_name
@@ -67,12 +76,52 @@ def test_asynchronous_writes_do_not_overlap_and_the_last_values_win() -> None:
     partition = TopicPartition("a", 0)
     values = iter((1, 2, 3))
     for _ in range(3):
-        checkpoint.write_async(executor, lambda: {partition: next(values)}, lambda _: None)
+        checkpoint.write_async(
+            executor, lambda: collected({partition: next(values)}), lambda _: None
+        )
     assert len(executor.waiting) == 1
     executor.run()
     executor.run()
     assert checkpoint.read() == {partition: 2}
     assert executor.waiting == []
+    assert not checkpoint.is_writing
+
+
+def test_the_write_of_combined_calls_starts_when_it_may() -> None:
+    executor, scheduled, ended = LaterExecutor(), list[Callable[[], None]](), list[int]()
+    checkpoint = OffsetCheckpoint(Bench().disk, "/data", RECOVERY_POINTS)
+    for number in range(3):
+        checkpoint.write_async(
+            executor,
+            lambda: collected({TopicPartition("a", 0): 1}),
+            lambda _: None,
+            partial(ended.append, number),
+            scheduled.append,
+        )
+    executor.run()
+    assert ended == [0]
+    assert executor.waiting == []
+    # Until then, no other write may begin.
+    assert checkpoint.is_writing
+    scheduled.pop()()
+    executor.run()
+    assert ended == [0, 1, 2]
+    assert scheduled == []
+
+
+def test_partitions_may_be_named_while_their_offsets_are_collected() -> None:
+    executor = LaterExecutor()
+    checkpoint = OffsetCheckpoint(Bench().disk, "/data", RECOVERY_POINTS)
+    partition, unwritten = TopicPartition("a", 0), TopicPartition("a", 1)
+    deliveries: list[Callable[[Mapping[TopicPartition, int]], None]] = []
+    collection = Collection({partition, unwritten}, deliveries.append)
+    checkpoint.write_async(executor, lambda: collection, lambda _: None)
+    assert checkpoint.may_name(partition)
+    deliveries.pop()({partition: 1})
+    assert checkpoint.may_name(unwritten)
+    executor.run()
+    assert checkpoint.may_name(partition)
+    assert not checkpoint.may_name(unwritten)
 
 
 def test_the_clean_shutdown_marker_is_consumed_once() -> None:

@@ -89,6 +89,32 @@ def test_high_watermarks_and_log_starts_come_from_their_checkpoints() -> None:
     assert (log.log_start_offset, log.high_watermark) == (3, 7)
 
 
+def test_offsets_of_many_logs_are_collected_in_several_turns() -> None:
+    broker = Broker()
+    partitions = [TopicPartition("many", number) for number in range(900)]
+    for partition in partitions:
+        broker.manager.get_or_create(partition, None, broker.config)
+    # Each look at the clock takes longer than a slice.
+    clock = broker.bench.clock
+    real_ms = clock.monotonic_ms
+
+    def slow_ms() -> float:
+        clock.now_ms += 5
+        return real_ms()
+
+    ended: list[bool] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "monotonic_ms", slow_ms)
+        broker.manager.checkpoint_high_watermarks(lambda: ended.append(True))
+        turns = 0
+        while not ended:
+            assert broker.manager.directories[0].high_watermarks.may_name(partitions[-1])
+            turns += 1
+            broker.bench.timer.run()
+    assert turns > 2
+    assert set(broker.manager.directories[0].high_watermarks.read()) == set(partitions)
+
+
 def test_the_checkpoint_has_every_log_with_a_tier() -> None:
     config = replace(CONFIG, is_remote=True, local_retention_bytes=0, retention_ms=-1)
     broker = Broker(config=config)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from barnabas.storage.config import LONG_MAX
-from barnabas.storage.files.checkpoint import CheckpointError
+from barnabas.storage.files.checkpoint import CheckpointError, collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -207,6 +207,6 @@ class CleanerCheckpoints:
         if directory.is_online:
             directory.cleaner_offsets.write_async(
                 self._executor,
-                lambda: dict(self._of(directory)),
+                lambda: collected(dict(self._of(directory))),
                 lambda error: self._on_failure(directory.path, error),
             )

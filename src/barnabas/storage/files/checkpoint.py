@@ -13,16 +13,19 @@ theirs in the same way.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.record.compiled import crc32c
 from barnabas.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from barnabas.runtime.disk import Disk
     from barnabas.runtime.executor import Executor
+
+    Offsets = Mapping[TopicPartition, int]
 
 
 _BITS = 32
@@ -111,6 +114,24 @@ def countdown(count: int, on_done: Callable[[], None]) -> Callable[[], None]:
     return done
 
 
+class Collection(NamedTuple):
+    """Offsets that are collected for a write, perhaps in several turns of the loop."""
+
+    # Has each partition that may get an offset.
+    partitions: Container[TopicPartition]
+    # Collects the offsets and passes them on. They do not change afterwards.
+    start: Callable[[Callable[[Offsets], None]], None]
+
+
+def collected(offsets: Offsets) -> Collection:
+    """Return offsets that are there already."""
+    return Collection(offsets, lambda deliver: deliver(offsets))
+
+
+def _at_once(begin: Callable[[], None]) -> None:
+    begin()
+
+
 class OffsetCheckpoint:
     """Checkpoint file with an offset per partition."""
 
@@ -135,8 +156,8 @@ class OffsetCheckpoint:
         # Callbacks for the end of the next write to start.
         self._awaiting: list[Callable[[], None]] = []
         # Partitions in the file, and partitions in the running write.
-        self._on_disk: frozenset[TopicPartition] = frozenset()
-        self._in_flight: frozenset[TopicPartition] = frozenset()
+        self._on_disk: Container[TopicPartition] = ()
+        self._in_flight: Container[TopicPartition] = ()
         # Number of writes started, and number of the last completed write.
         self.started = 0
         self.written = 0
@@ -166,7 +187,7 @@ class OffsetCheckpoint:
                 TopicPartition(topic, int(partition)): int(offset)
                 for topic, partition, offset in decode_lines(content, 3)
             }
-            self._on_disk = frozenset(found)
+            self._on_disk = found
             return found
         except ValueError as error:
             raise CheckpointError(f"{self.path}: {error}") from error
@@ -174,17 +195,19 @@ class OffsetCheckpoint:
     def write_async(
         self,
         executor: Executor,
-        collect: Callable[[], Mapping[TopicPartition, int]],
+        collect: Callable[[], Collection],
         on_failure: Callable[[OSError], None],
         on_done: Callable[[], None] | None = None,
+        schedule: Callable[[Callable[[], None]], object] = _at_once,
     ) -> None:
         """Replace the file off the loop. Concurrent calls are combined into one later write.
 
         Args:
-            collect: returns the offsets when a write starts.
+            collect: called when a write starts.
             on_failure: receives the error of a failed write, on the loop.
             on_done: called on the loop after the end of a write that started after this call, even
                 if that write failed.
+            schedule: calls its argument when the write of combined calls may start.
         """
         if on_done is not None:
             self._awaiting.append(on_done)
@@ -192,38 +215,53 @@ class OffsetCheckpoint:
             self._is_waiting = True
             return
         self._is_writing = True
-        offsets = collect()
-        callbacks, self._awaiting = self._awaiting, []
-        self._in_flight = frozenset(offsets)
-        self.started += 1
 
-        def done(_: None, error: BaseException | None) -> None:
-            self._is_writing = False
+        def begin() -> None:
+            self._is_waiting = False
+            callbacks, self._awaiting = self._awaiting, []
+            self.started += 1
+            collection = collect()
+            self._in_flight = collection.partitions
+            collection.start(partial(replace, callbacks))
+
+        def replace(callbacks: list[Callable[[], None]], offsets: Offsets) -> None:
+            executor.submit(
+                partial(self._replace, offsets), partial(on_replaced, callbacks, offsets)
+            )
+
+        def on_replaced(
+            callbacks: list[Callable[[], None]],
+            offsets: Offsets,
+            _: None,
+            error: BaseException | None,
+        ) -> None:
             if error is None:
-                self._on_written()
+                self._on_written(offsets)
             if isinstance(error, OSError):
-                callbacks.extend(self._awaiting)
+                self._is_writing = self._is_waiting = False
+                callbacks += self._awaiting
                 self._awaiting.clear()
                 on_failure(error)
             elif self._is_waiting:
-                self._is_waiting = False
-                self.write_async(executor, collect, on_failure)
+                schedule(begin)
+            else:
+                self._is_writing = False
             for on_end in callbacks:
                 on_end()
 
-        executor.submit(lambda: self._replace(offsets), done)
+        begin()
 
-    def write(self, offsets: Mapping[TopicPartition, int], sync: bool = True) -> None:
+    def write(self, offsets: Offsets, sync: bool = True) -> None:
         """Replace the file synchronously."""
-        self._in_flight = frozenset(offsets)
+        self._in_flight = offsets
         self.started += 1
         self._replace(offsets, sync)
-        self._on_written()
+        self._on_written(offsets)
 
-    def _on_written(self) -> None:
+    def _on_written(self, offsets: Offsets) -> None:
         self.written = self.started
-        self._on_disk, self._in_flight = self._in_flight, frozenset()
+        self._on_disk, self._in_flight = offsets, ()
 
-    def _replace(self, offsets: Mapping[TopicPartition, int], sync: bool = True) -> None:
+    def _replace(self, offsets: Offsets, sync: bool = True) -> None:
         lines = (f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items())
         self._disk.write_atomically(self.path, encode_lines(lines), sync)

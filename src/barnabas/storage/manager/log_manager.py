@@ -290,7 +290,7 @@ class LogManager:
             self._current.put(partition, log, directory)
 
     def _close_all(self, directory: LogDirectory, broker_epoch: int) -> None:
-        logs = [log for _, log in self.logs_in(directory)]
+        logs = list(self.logs_in(directory).values())
         if directory.is_loaded or directory.was_stopped_cleanly:
             close_logs(logs, directory, self._dependencies)
         else:
@@ -562,10 +562,10 @@ class LogManager:
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.is_online]
 
-    def logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, Log]]:
-        """Return the logs of a directory, including future replicas."""
+    def logs_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
+        """Return the logs of a directory as they are now, including future replicas."""
         # Both have the same key, as in Kafka: a directory has only one of them per partition.
-        return self._current.logs_in(directory) + self._future.logs_in(directory)
+        return self._current.logs_in(directory) | self._future.logs_in(directory)
 
     # -- failure -----------------------------------------------------------------------------
 
@@ -588,11 +588,11 @@ class LogManager:
             self.descriptor_relief.on_shortage()
             return
         directory.is_online = False
-        for partition, log in self._current.logs_in(directory):
+        for partition, log in self._current.logs_in(directory).items():
             self._current.pop(partition)
             self.cleaner.on_deleted(partition, directory)
             log.take_offline()
-        for partition, log in self._future.logs_in(directory):
+        for partition, log in self._future.logs_in(directory).items():
             self._forget_future(partition)
             log.take_offline()
         self._on_directory_failure(directory, error)

@@ -5,7 +5,7 @@ Kafka: LogManager.nextLogDirs.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from barnabas.storage.errors import KafkaStorageError
@@ -21,30 +21,38 @@ if TYPE_CHECKING:
 class LogTable:
     """The logs of partitions, or their future replicas.
 
-    Invariant: both maps have the same partitions.
+    Invariant: all maps have the same partitions.
     """
 
-    __slots__ = ("_directories", "logs")
+    __slots__ = ("_directories", "_logs_in", "logs")
 
     def __init__(self) -> None:
         # The open logs. Only the methods of this class change it.
         self.logs: dict[TopicPartition, Log] = {}
         # The data directory of each log.
         self._directories: dict[TopicPartition, LogDirectory] = {}
+        # The logs again, by directory.
+        self._logs_in: defaultdict[LogDirectory, dict[TopicPartition, Log]] = defaultdict(dict)
 
     def put(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         """Add a log, or replace the one of the partition."""
+        if partition in self.logs:
+            self.pop(partition)
         self.logs[partition] = log
         self._directories[partition] = directory
+        self._logs_in[directory][partition] = log
 
     def pop(self, partition: TopicPartition) -> tuple[Log, LogDirectory]:
         """Remove a log, and return it with its directory."""
-        return self.logs.pop(partition), self._directories.pop(partition)
+        log, directory = self.logs.pop(partition), self._directories.pop(partition)
+        del self._logs_in[directory][partition]
+        return log, directory
 
     def clear(self) -> None:
         """Remove all logs."""
         self.logs.clear()
         self._directories.clear()
+        self._logs_in.clear()
 
     def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
         """Return the directory of the partition's log; None without a log."""
@@ -61,10 +69,9 @@ class LogTable:
             return None
         return self.logs[partition]
 
-    def logs_in(self, directory: LogDirectory) -> list[tuple[TopicPartition, Log]]:
-        """Return the logs of a directory."""
-        directories = self._directories
-        return [item for item in self.logs.items() if directories[item[0]] is directory]
+    def logs_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
+        """Return the logs of a directory, as they are now."""
+        return self._logs_in[directory].copy()
 
 
 def emptiest(online: list[LogDirectory], owners: Iterable[LogDirectory]) -> LogDirectory:

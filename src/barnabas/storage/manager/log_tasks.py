@@ -18,16 +18,17 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.runtime.disk import is_out_of_descriptors
 from barnabas.storage.errors import KafkaStorageError
-from barnabas.storage.files.checkpoint import countdown
+from barnabas.storage.files.checkpoint import Collection, countdown
 from barnabas.storage.log.flusher import RETRY_MS
-from barnabas.waiting.steps import SLICE_MS
+from barnabas.waiting.steps import SLICE_MS, in_parts, run_in_slices, run_to_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from barnabas.runtime.clock import Cancellable
     from barnabas.runtime.rng import Rng
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
     from barnabas.storage.log_dependencies import LogDependencies
     from barnabas.storage.topic_partition import TopicPartition
 
-    LogsIn = Callable[[LogDirectory], list[tuple[TopicPartition, Log]]]
-    Offsets = dict[TopicPartition, int]
+    Logs = dict[TopicPartition, Log]
+    OffsetOf = Callable[[Log], int | None]
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,10 @@ _log = logging.getLogger(__name__)
 _LOGS_AT_ONCE = 32
 # Longer intervals mean "never": flush.ms and similar keys default to 2**63 - 1.
 _INTERVAL_MAX_MS = 10 * 365 * 86_400_000
+# Checkpoints that are wanted all the time, as while many leaders change, take a third of the time:
+# the next one follows after this many times the duration of the last one, or after the maximum.
+_PAUSES = 2
+_PAUSE_MAX_MS = 500.0
 
 
 class LogTasks:
@@ -160,7 +165,7 @@ class LogCheckpoints:
     def __init__(
         self,
         dependencies: LogDependencies,
-        logs_in: LogsIn,
+        logs_in: Callable[[LogDirectory], Logs],
         on_failure: Callable[[LogDirectory, OSError], None],
     ) -> None:
         self._dependencies = dependencies
@@ -173,12 +178,12 @@ class LogCheckpoints:
     def write_recovery_points(self, directories: Iterable[LogDirectory]) -> None:
         """Write the recovery points off the loop."""
         for directory in directories:
-            self._write(directory, directory.recovery_points, self._recovery_points)
+            self._write(directory, directory.recovery_points, _recovery_point)
 
     def write_log_start_offsets(self, directories: Iterable[LogDirectory]) -> None:
         """Write each log start offset that the first segment's base offset does not show."""
         for directory in directories:
-            self._write(directory, directory.log_start_offsets, self._log_start_offsets)
+            self._write(directory, directory.log_start_offsets, _log_start_offset)
 
     def write_high_watermarks(
         self, directories: Iterable[LogDirectory], on_done: Callable[[], None]
@@ -192,7 +197,7 @@ class LogCheckpoints:
         written = [each for each in directories if each.is_loaded and each.is_online]
         done = countdown(len(written), on_done)
         for directory in written:
-            self._write(directory, directory.high_watermarks, self._high_watermarks, done)
+            self._write(directory, directory.high_watermarks, _high_watermark, done)
 
     def write_now(self, directory: LogDirectory) -> None:
         """Write all three checkpoints synchronously.
@@ -200,47 +205,76 @@ class LogCheckpoints:
         Raises:
             OSError: a write failed.
         """
-        directory.recovery_points.write(self._recovery_points(directory))
-        directory.log_start_offsets.write(self._log_start_offsets(directory))
-        directory.high_watermarks.write(self._high_watermarks(directory))
+        logs = self._logs_in(directory)
+        for checkpoint, offset_of in (
+            (directory.recovery_points, _recovery_point),
+            (directory.log_start_offsets, _log_start_offset),
+            (directory.high_watermarks, _high_watermark),
+        ):
+            checkpoint.write(run_to_end(_offsets(logs, offset_of)))
 
     def _write(
         self,
         directory: LogDirectory,
         checkpoint: OffsetCheckpoint,
-        collect: Callable[[LogDirectory], Offsets],
+        offset_of: OffsetOf,
         on_done: Callable[[], None] | None = None,
     ) -> None:
         if not directory.is_loaded or not directory.is_online:
             return
+        clock, timer = self._dependencies.clock, self._dependencies.timer
+        begun_ms = clock.monotonic_ms()
 
         def failed(error: OSError) -> None:
             self._on_failure(directory, error)
             if is_out_of_descriptors(error) and checkpoint.path not in self._retrying:
                 # Retry, because an old recovery point may lie above the end of a truncated log.
                 self._retrying.add(checkpoint.path)
-                self._dependencies.timer.call_later(RETRY_MS, retry)
+                timer.call_later(RETRY_MS, retry)
 
         def retry() -> None:
             self._retrying.discard(checkpoint.path)
-            self._write(directory, checkpoint, collect)
+            self._write(directory, checkpoint, offset_of)
 
-        checkpoint.write_async(
-            self._dependencies.executor, lambda: collect(directory), failed, on_done
-        )
+        def collect() -> Collection:
+            nonlocal begun_ms
+            begun_ms = clock.monotonic_ms()
+            logs = self._logs_in(directory)
+            steps = _offsets(logs, offset_of)
+            return Collection(logs, partial(run_in_slices, steps, clock, timer.call_soon))
 
-    def _recovery_points(self, directory: LogDirectory) -> Offsets:
-        return {tp: log.sync.safe_recovery_point for tp, log in self._logs_in(directory)}
+        def pause(begin: Callable[[], None]) -> None:
+            spent_ms = clock.monotonic_ms() - begun_ms
+            timer.call_later(min(_PAUSES * spent_ms, _PAUSE_MAX_MS), begin)
 
-    def _log_start_offsets(self, directory: LogDirectory) -> Offsets:
-        return {
-            tp: log.log_start_offset
-            for tp, log in self._logs_in(directory)
-            if log.config.is_remote or log.log_start_offset > log.segments[0].base_offset
-        }
+        checkpoint.write_async(self._dependencies.executor, collect, failed, on_done, pause)
 
-    def _high_watermarks(self, directory: LogDirectory) -> Offsets:
-        return {tp: log.high_watermark for tp, log in self._logs_in(directory)}
+
+def _offsets(logs: Logs, offset_of: OffsetOf) -> Generator[None, None, dict[TopicPartition, int]]:
+    """Collect an offset of each log that has one to write."""
+    found: dict[TopicPartition, int] = {}
+    for part in in_parts(list(logs.items())):
+        for partition, log in part:
+            offset = offset_of(log)
+            if offset is not None:
+                found[partition] = offset
+        yield
+    return found
+
+
+def _recovery_point(log: Log) -> int:
+    return log.sync.safe_recovery_point
+
+
+def _log_start_offset(log: Log) -> int | None:
+    """Return the log start offset if the first segment does not show it."""
+    if log.config.is_remote or log.log_start_offset > log.segments[0].base_offset:
+        return log.log_start_offset
+    return None
+
+
+def _high_watermark(log: Log) -> int:
+    return log.high_watermark
 
 
 # Interval between two checks. A file that has been sent from for longer may be closed; the client

@@ -78,7 +78,7 @@ class DescribeLogDirsHandler:
         except OSError:
             return _offline(directory.path)
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
-        for key, log in list(self._logs.logs_in(directory)):
+        for key, log in self._logs.logs_in(directory).items():
             yield
             if requested is None or key.partition in requested.get(key.topic, ()):
                 topics.setdefault(key.topic, []).append(self._partition(key, log))
