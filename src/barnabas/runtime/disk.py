@@ -442,7 +442,7 @@ class RealDisk:
 
     def _write_atomically(self, path: str, data: Bytes, sync: bool) -> None:
         temporary = path + ".tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | system_calls.BINARY
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | system_calls.NEW_FILE
         descriptor = os.open(temporary, flags, file_calls.FILE_MODE)
         try:
             rest = memoryview(data)

@@ -15,11 +15,13 @@ def read_file(path: str, start: int, size: int | None) -> bytes:
     """Return bytes of a file, with half the system calls of Python's file objects.
 
     Args:
-        path: the path of the file; without `start`, it may be a pipe.
+        path: the path of the file; without `start` and `size`, it may be a pipe.
         start: position of the first byte.
         size: number of bytes, fewer at the end of the file; None for all.
     """
-    descriptor = os.open(path, os.O_RDONLY | system_calls.BINARY)
+    # Parts are read of objects that others may have replaced, such as by a pipe without a writer.
+    waiting = 0 if size is None else system_calls.NO_WAIT
+    descriptor = os.open(path, os.O_RDONLY | system_calls.BINARY | waiting)
     try:
         if start:
             os.lseek(descriptor, start, os.SEEK_SET)
@@ -52,12 +54,14 @@ def _read_part(descriptor: int, size: int) -> bytes:
 def copy_file(source: str, target: str, size: int) -> int:
     """Replace the content of `target` by the first `size` bytes of `source`, and sync it.
 
+    A symbolic link at `target` is not followed.
+
     Returns:
         The number of bytes copied, which is smaller if the source is shorter.
     """
     reading = os.open(source, os.O_RDONLY | system_calls.BINARY)
     try:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | system_calls.BINARY
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | system_calls.NEW_FILE
         writing = os.open(target, flags, FILE_MODE)
         try:
             copied = system_calls.copy_data(reading, writing, size)

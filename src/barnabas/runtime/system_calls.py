@@ -43,6 +43,10 @@ NO_BROKER = (
 )
 # Flags of all files: Windows would otherwise convert line ends.
 BINARY: int = getattr(_os, "O_BINARY", 0)
+# Flag of reads that never wait for the writer of a pipe. Regular files are read as without it.
+NO_WAIT: int = getattr(_os, "O_NONBLOCK", 0)
+# Flags of files that are written anew: no symbolic link is followed, and no pipe is waited for.
+NEW_FILE: int = BINARY | NO_WAIT | getattr(_os, "O_NOFOLLOW", 0)
 # Whether directories can be opened, and so be synced.
 HAS_OPEN_DIRECTORIES = hasattr(_os, "O_DIRECTORY")
 _SMALLEST_IOV_MAX = 16

@@ -36,6 +36,8 @@ _TEMPORARY_SUFFIX = ".tmp"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _REFUSED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR})
+# A directory, a symbolic link or a pipe has the name of an object.
+_NO_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENXIO, errno.EAGAIN})
 
 
 class DirectoryStorage(ObjectStorage):
@@ -208,8 +210,8 @@ class DirectoryObjects:
         try:
             with _translated(path):
                 size, modified_ns = self._disk.stamp(path)
-        except RemoteMissingError:
-            # Deleted meanwhile.
+        except (RemoteMissingError, RemoteDamagedError):
+            # Deleted meanwhile, or a symbolic link to itself.
             return None
         return StoredObject(name, size, modified_ns // 1_000_000)
 
@@ -251,4 +253,6 @@ def _error_of(error: OSError, path: str) -> RemoteStorageError:
         return RemoteRefusedError(
             f"{place}: {reason}: the user of the broker needs rights to read and write there"
         )
+    if error.errno in _NO_FILE:
+        return RemoteDamagedError(f"{place}: {reason}: it is not a file of the store")
     return RemoteUnavailableError(f"{place}: {reason}")

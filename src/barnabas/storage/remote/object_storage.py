@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from barnabas.record.compiled import crc32c
 from barnabas.storage.remote.remote_storage import (
     RemoteDamagedError,
     RemoteMissingError,
@@ -186,6 +187,9 @@ class ObjectStorage:
         content = bytes(self._get(name, 0, min(expected, INDEXES_BYTES_MAX) + 1))
         if stored is not None and len(content) != expected:
             raise RemoteDamagedError(f"{place}: the object does not have {expected} bytes")
+        if stored is not None and crc32c(content) != stored.indexes_crc:
+            # Those of another segment have a checksum that is right in itself.
+            raise RemoteDamagedError(f"{place}: the object is not the one that was stored")
         return decode_indexes(content, place)
 
     def size_of(self, segment: RemoteSegment) -> int | None:

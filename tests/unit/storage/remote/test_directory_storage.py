@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import msgspec
@@ -362,3 +363,75 @@ def test_the_first_call_marks_a_store_that_has_become_new(disk: SimDisk) -> None
     is_new = True
     storage.delete_objects(())
     assert disk.exists(f"{ROOT}/store.json")
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> DirectoryStorage:
+    (tmp_path / "local").mkdir()
+    return DirectoryStorage(RealDisk(), str(tmp_path / "tier"), CLUSTER)
+
+
+def copied_to(tmp_path: Path, tier: DirectoryStorage, start_offset: int = 100) -> RemoteSegment:
+    local = local_segment(RealDisk(), segment_at(start_offset), str(tmp_path / "local"))
+    return finished(local.segment, tier.copy_segment(local.segment, local.files))
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("kind", ["pipe", "directory", "loop"])
+def test_an_object_that_is_no_file_is_damaged(
+    tmp_path: Path, tier: DirectoryStorage, suffix: str, kind: str
+) -> None:
+    """A read of a pipe without a writer would hold its thread for ever."""
+    segment = copied_to(tmp_path, tier)
+    path = Path(tier.root, segment_name(segment) + suffix)
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "directory":
+        path.mkdir()
+    else:
+        path.symlink_to(path)
+    assert not any(each.is_whole for each in tier.list_segments(None))
+    if suffix == ".log":
+        with pytest.raises(RemoteDamagedError, match=r"\.log: "):
+            tier.read(segment, 0, 10)
+    elif suffix == ".indexes":
+        with pytest.raises(RemoteDamagedError, match=r"\.indexes: "):
+            tier.read_indexes(segment)
+
+
+@pytest.mark.parametrize("is_pipe", [True, False], ids=["pipe", "link"])
+def test_nothing_is_written_outside_of_the_store(
+    tmp_path: Path, tier: DirectoryStorage, is_pipe: bool
+) -> None:
+    """Whoever may write to the store could point a temporary file anywhere."""
+    outside = tmp_path / "outside"
+    outside.write_text("as before")
+    segment = segment_at()
+    topic = TopicDescription("orders", TOPIC_ID, 4, 1, {})
+    name = segment_name(segment)
+    for each in (f"{name}.log", f"{topic_directory('orders', TOPIC_ID)}/topic.json"):
+        path = Path(tier.root, each + ".tmp")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if is_pipe:
+            os.mkfifo(path)
+        else:
+            path.symlink_to(outside)
+    local = local_segment(RealDisk(), segment, str(tmp_path / "local"))
+    with pytest.raises(RemoteDamagedError, match=r"\.log\.tmp: "):
+        tier.copy_segment(segment, local.files)
+    with pytest.raises(RemoteDamagedError, match=r"topic\.json\.tmp: "):
+        tier.write_topic(topic)
+    assert outside.read_text() == "as before"
+
+
+def test_exchanged_indexes_are_damaged(tmp_path: Path, tier: DirectoryStorage) -> None:
+    """Each has the size and the checksum that belong to its content."""
+    first, second = copied_to(tmp_path, tier, 100), copied_to(tmp_path, tier, 200)
+    paths = [Path(tier.root, segment_name(each) + ".indexes") for each in (first, second)]
+    contents = [path.read_bytes() for path in paths]
+    assert len(contents[0]) == len(contents[1])
+    for path, content in zip(paths, reversed(contents), strict=True):
+        path.write_bytes(content)
+    with pytest.raises(RemoteDamagedError, match="not the one that was stored"):
+        tier.read_indexes(first)
