@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -109,6 +110,18 @@ def test_an_object_of_another_size_is_found(
         assert kinds(findings(store, [segment])) == ["size"]
     else:
         assert findings_of_objects(store) == [("size", "flights-0 offsets 0 to 9")]
+
+
+def test_names_that_are_no_text_are_shown_with_escapes(store: MadeStore) -> None:
+    directory = store.object(store.add(0), ".log").parent
+    for name in (b"\xff\xfe.log", b"a\nb.json", b"\x1b[2J.indexes"):
+        Path(os.fsdecode(os.fsencode(directory) + b"/" + name)).touch()
+    subjects = [subject for _, subject in findings_of_objects(store)]
+    assert [each.rpartition("/")[2] for each in subjects] == [
+        "\\x1b[2J.indexes",
+        "a\\nb.json",
+        "\\udcff\\udcfe.log",
+    ]
 
 
 Damage = Callable[[MadeStore, RemoteSegment], None]

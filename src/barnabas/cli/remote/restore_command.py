@@ -21,6 +21,7 @@ from barnabas.cli.common.printable import counted, echo, some
 from barnabas.cli.common.progress import BYTES, progress
 from barnabas.cli.common.tables import echo_line, echo_table, header_option
 from barnabas.cli.common.units import size
+from barnabas.cli.remote.damaged_segments import damaged_segments, lost_beginnings, lost_ends
 from barnabas.cli.remote.restore_plan import PartitionPlan, RestorePlanError, StartOffsets
 from barnabas.cli.remote.stores import (
     StoreArguments,
@@ -68,6 +69,9 @@ If the command is interrupted, repeat it: it goes on where it was. It needs the 
 topic and change its configs, to write to __remote_log_metadata, and to alter the cluster.
 """
 
+# Digits of the largest number that an offset or a config can have.
+_INT64_DIGITS = 19
+
 
 class RestoreArguments(NamedTuple):
     """What the user wants to be restored."""
@@ -90,13 +94,16 @@ class _Source(NamedTuple):
     description: TopicDescription | None
     # Whole segments by partition.
     segments: dict[int, list[RemoteSegment]]
+    # The start offsets of the damaged ones by partition.
+    damaged: dict[int, list[int]]
 
 
 def _start_offsets(_ctx: click.Context, _param: click.Parameter, texts: Sequence[str]) -> Any:
     found: dict[int | None, int] = {}
     for text in texts:
         partition, colon, offset = text.rpartition(":")
-        if not offset.isdecimal() or (colon and not partition.isdecimal()):
+        is_number = offset.isdecimal() and (not colon or partition.isdecimal())
+        if not is_number or max(len(offset), len(partition)) > _INT64_DIGITS:
             raise click.BadParameter(f"{text}: write OFFSET or PARTITION:OFFSET")
         found[int(partition) if colon else None] = int(offset)
     return StartOffsets(found)
@@ -233,9 +240,11 @@ def _source(store: OpenStore, wanted: RestoreArguments, existing: RestoredTopic 
     """Find the topic in the store. The one that is being made does not count."""
     own_id = None if existing is None else existing.topic_id
     segments: dict[bytes, dict[int, list[RemoteSegment]]] = {}
+    whole: set[str] = set()
     for found in store.storage.list_segments(wanted.topic):
         segment = found.segment
         if found.is_whole and segment.topic_id != own_id:
+            whole.add(found.name)
             of_topic = segments.setdefault(segment.topic_id, {})
             of_topic.setdefault(segment.partition, []).append(segment)
     ids = {uuid_to_string(each): each for each in segments}
@@ -254,7 +263,8 @@ def _source(store: OpenStore, wanted: RestoreArguments, existing: RestoredTopic 
             f"the store has no description of {wanted.topic} (topic.json): its configs are the "
             "defaults of the brokers, and the last partition with segments is its last one"
         )
-    return _Source(wanted.topic, topic_id, description, segments[topic_id])
+    damaged = damaged_segments(store.storage, wanted.topic, topic_id, whole)
+    return _Source(wanted.topic, topic_id, description, segments[topic_id], damaged)
 
 
 def _plans(source: _Source, storage: RemoteStorage, starts: StartOffsets) -> list[PartitionPlan]:
@@ -271,8 +281,12 @@ def _plans(source: _Source, storage: RemoteStorage, starts: StartOffsets) -> lis
             plans.append(plan_partition(partition, segments, epochs_of, first))
         except RestorePlanError as error:
             problems.append(str(error))
+    if not problems:
+        problems = lost_beginnings(source.damaged, plans, starts)
     if problems:
         fail("; ".join(problems))
+    for each in lost_ends(source.damaged, plans):
+        warning(each)
     return plans
 
 
@@ -292,7 +306,7 @@ def _warn_of_retention(
     source: _Source, wanted: RestoreArguments, plans: Sequence[PartitionPlan]
 ) -> None:
     text = _configs(source, wanted).get("retention.ms", "")
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _INT64_DIGITS:
         return
     until_ms = time.time() * 1000 - int(text)
     old = sum(each.max_timestamp < until_ms for plan in plans for each in plan.segments)

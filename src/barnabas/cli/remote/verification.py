@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from barnabas.cli.common.printable import printable
 from barnabas.cli.remote.cluster_segments import partition_key
 from barnabas.cli.remote.segment_contents import check_contents
 from barnabas.cli.remote.spooled_items import SpooledItems
@@ -318,12 +319,14 @@ class Verification:
             words = "it is left from a call that was interrupted"
         else:
             words = "Barnabas does not write objects of this name"
+        # A file system has names that are no text.
+        shown = printable(found.name)
         self._add(
             RemoteFinding(
                 FOREIGN,
-                found.name,
+                shown,
                 words,
-                objects=(found.name,),
+                objects=(shown,),
                 size=found.size,
                 modified_ms=found.modified_ms,
             )

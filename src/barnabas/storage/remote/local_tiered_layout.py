@@ -298,7 +298,7 @@ def _parse_root(name: str) -> str | None:
 
 def _parse_partition(name: str) -> tuple[str, int, bytes] | None:
     match = _PARTITION.fullmatch(name)
-    if match is None or int(match[2]) > INT32_MAX:
+    if match is None or int(match[2]) >= INT32_MAX:
         return None
     topic_id = uuid_of(match[3])
     return None if topic_id is None else (match[1], int(match[2]), topic_id)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Default of `remote.log.metadata.custom.metadata.max.bytes`: what a store may return of a copy.
 CUSTOM_METADATA_MAX = 128
+# Largest offset of a record: the end of a log, which is exclusive, is an int64 too.
+OFFSET_MAX = (1 << 63) - 2
 
 
 class SegmentState(IntEnum):

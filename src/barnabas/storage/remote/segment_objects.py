@@ -25,6 +25,7 @@ from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.primitives import uuid_from_string, uuid_to_string
 from barnabas.record.compiled import crc32c
 from barnabas.storage.remote.remote_storage import (
+    OFFSET_MAX,
     RemoteDamagedError,
     RemoteSegment,
     SegmentFiles,
@@ -108,7 +109,8 @@ def parse_topic_directory(name: str) -> tuple[str, bytes] | None:
 
 def parse_partition_directory(name: str) -> int | None:
     """Return the partition; None if a directory has another name."""
-    if not _PARTITION.fullmatch(name) or int(name) > INT32_MAX:
+    # The number of partitions is an int32 too.
+    if not _PARTITION.fullmatch(name) or int(name) >= INT32_MAX:
         return None
     return int(name)
 
@@ -132,7 +134,7 @@ def parse_segment_file(name: str) -> tuple[int, bytes] | None:
     if match is None:
         return None
     start_offset, segment_id = int(match[1]), uuid_of(match[2])
-    if segment_id is None or start_offset > _INT64_MAX:
+    if segment_id is None or start_offset > OFFSET_MAX:
         return None
     return start_offset, segment_id
 
@@ -232,7 +234,7 @@ def sizes_of(files: SegmentFiles, indexes: bytes) -> StoredSizes:
 # --- manifest
 
 _Int32 = Annotated[int, msgspec.Meta(ge=0, le=INT32_MAX)]
-_Int64 = Annotated[int, msgspec.Meta(ge=0, le=_INT64_MAX)]
+_Offset = Annotated[int, msgspec.Meta(ge=0, le=OFFSET_MAX)]
 _Uint32 = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 _Timestamp = Annotated[int, msgspec.Meta(ge=-1, le=_INT64_MAX)]
 _Uuid = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{22}$")]
@@ -250,12 +252,12 @@ class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
     topic_id: _Uuid
     partition: _Int32
     segment_id: _Uuid
-    start_offset: _Int64
-    end_offset: _Int64
+    start_offset: _Offset
+    end_offset: _Offset
     size: Annotated[int, msgspec.Meta(ge=1, le=INT32_MAX)]
     max_timestamp: _Timestamp
     leader_epochs: Annotated[
-        list[tuple[_Int32, _Int64]], msgspec.Meta(min_length=1, max_length=EPOCHS_MAX)
+        list[tuple[_Int32, _Offset]], msgspec.Meta(min_length=1, max_length=EPOCHS_MAX)
     ]
     # Whether earlier leader epochs of the segment were left out.
     has_fewer_epochs: bool

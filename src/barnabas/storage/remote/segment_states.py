@@ -31,7 +31,7 @@ from barnabas.protocol.records.remote_log import (
     SegmentLeaderEpochEntry,
     TopicIdPartitionEntry,
 )
-from barnabas.storage.remote.remote_storage import RemoteSegment, SegmentState
+from barnabas.storage.remote.remote_storage import OFFSET_MAX, RemoteSegment, SegmentState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -388,7 +388,7 @@ def _started_segment(
         before[0] < after[0] and before[1] <= after[1] for before, after in pairwise(epochs)
     )
     if (
-        not 0 <= record.start_offset <= record.end_offset
+        not 0 <= record.start_offset <= record.end_offset <= OFFSET_MAX
         or record.segment_size_in_bytes < 0
         or not epochs
         or not is_ascending

@@ -93,6 +93,14 @@ def test_a_first_event_in_another_state_is_dropped() -> None:
     assert log.apply(record) == (None, False)
 
 
+def test_an_end_that_no_log_can_have_is_dropped() -> None:
+    """The end of the log would be 2**63, which no response can carry."""
+    for end, is_allowed in ((2**63 - 2, True), (2**63 - 1, False)):
+        record = start("A", (0, 9), [(0, 0)])
+        record.end_offset = end
+        assert RemoteLog(WHERE).apply(record).was_allowed is is_allowed
+
+
 def test_a_negative_size_is_dropped() -> None:
     record = start("A", (0, 9), [(0, 0)])
     record.segment_size_in_bytes = -1
