@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# Configurations of topics that are kept for the next log of the same topic.
+_BUILT_MAX = 1_000
+
 
 def default_keys(broker_keys: ConfigDefinition) -> list[str]:
     """Return the dynamic broker keys that topics inherit from."""
@@ -75,18 +78,29 @@ class TopicConfigs:
         self._is_tiered = broker.boolean(SYSTEM_ENABLE)
         # Shared configuration of all topics without values of their own.
         self._without_own_values = log_config({}, self._defaults)
+        # Configurations by the topics' own values, and by whether the topics may have a remote
+        # tier. The logs of a topic share one object, because building one takes 50 µs.
+        self._built: dict[tuple[bool, frozenset[tuple[str, str]]], LogConfig] = {}
 
     def of(self, topic: str, own: Mapping[str, str]) -> LogConfig:
         """Return the configuration of a topic that sets the values `own`."""
         if not own:
             return self._without_own_values
+        may_be_remote = self._is_tiered and topic not in LOCAL_TOPICS
+        key = (may_be_remote, frozenset(own.items()))
+        built = self._built.get(key)
+        if built is not None:
+            return built
         try:
-            may_be_remote = self._is_tiered and topic not in LOCAL_TOPICS
-            return log_config(own, self._defaults, may_be_remote=may_be_remote)
+            built = log_config(own, self._defaults, may_be_remote=may_be_remote)
         except ConfigError:
             # A controller of another version may have accepted values that this version rejects.
             _log.exception("Invalid topic configuration, using the defaults")
             return self._without_own_values
+        if len(self._built) >= _BUILT_MAX:
+            self._built.clear()
+        self._built[key] = built
+        return built
 
     def of_topic(self, image: ClusterImage, topic: str) -> LogConfig:
         """Return the configuration of a topic in the image."""
@@ -96,6 +110,7 @@ class TopicConfigs:
         """Use the values of `broker` as new defaults."""
         self._defaults = topic_defaults(broker)
         self._without_own_values = log_config({}, self._defaults)
+        self._built.clear()
 
 
 class DynamicBrokerConfig:

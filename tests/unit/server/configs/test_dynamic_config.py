@@ -16,7 +16,7 @@ from barnabas.metadata.configs_image import BROKER
 from barnabas.protocol.errors import ErrorCode
 from barnabas.replication.config import FETCH_LAST_TIERED
 from barnabas.server.configs.configuration import BROKER_KEYS
-from barnabas.server.configs.dynamic_config import DynamicBrokerConfig, default_keys
+from barnabas.server.configs.dynamic_config import DynamicBrokerConfig, TopicConfigs, default_keys
 from barnabas.server.configs.tls_config import DYNAMIC_TLS_KEYS
 from barnabas.settings.key import DynamicMode
 from barnabas.storage.remote_keys import REMOTE_DYNAMIC_KEYS
@@ -300,3 +300,36 @@ def test_an_invalid_value_keeps_the_current_value() -> None:
 
 def test_topics_inherit_every_key_with_a_broker_synonym() -> None:
     assert set(default_keys(BROKER_KEYS)) <= set(EFFECTS)
+
+
+def topic_configs(**settings: str) -> TopicConfigs:
+    return TopicConfigs(BROKER_KEYS.parse({"remote.log.storage.system.enable": "true", **settings}))
+
+
+def test_logs_of_equal_topic_configs_share_one_object() -> None:
+    configs = topic_configs()
+    first = configs.of("a", {"segment.bytes": "2000000", "remote.storage.enable": "true"})
+    assert configs.of("b", {"remote.storage.enable": "true", "segment.bytes": "2000000"}) is first
+    assert configs.of("b", {"segment.bytes": "3000000"}).segment_bytes == 3_000_000
+    internal = configs.of(
+        "__consumer_offsets", {"segment.bytes": "2000000", "remote.storage.enable": "true"}
+    )
+    assert first.is_remote
+    assert not internal.is_remote
+
+
+def test_a_change_of_the_broker_reaches_topics_with_values_of_their_own() -> None:
+    configs = topic_configs()
+    own = {"segment.bytes": "2000000"}
+    before = configs.of("a", own)
+    changed = {"log.retention.bytes": "123", "remote.log.storage.system.enable": "true"}
+    configs.apply_broker_config(BROKER_KEYS.parse(changed))
+    assert before.retention_bytes == -1
+    assert configs.of("a", own).retention_bytes == 123
+
+
+def test_a_thousand_topic_configs_are_kept() -> None:
+    configs = topic_configs()
+    for number in range(2_500):
+        assert configs.of("a", {"retention.ms": str(number)}).retention_ms == number
+    assert len(configs._built) <= 1_000
