@@ -128,10 +128,6 @@ def collected(offsets: Offsets) -> Collection:
     return Collection(offsets, lambda deliver: deliver(offsets))
 
 
-def _at_once(begin: Callable[[], None]) -> None:
-    begin()
-
-
 class OffsetCheckpoint:
     """Checkpoint file with an offset per partition."""
 
@@ -187,7 +183,8 @@ class OffsetCheckpoint:
                 TopicPartition(topic, int(partition)): int(offset)
                 for topic, partition, offset in decode_lines(content, 3)
             }
-            self._on_disk = found
+            # A copy: the caller may change what it gets.
+            self._on_disk = frozenset(found)
             return found
         except ValueError as error:
             raise CheckpointError(f"{self.path}: {error}") from error
@@ -198,7 +195,6 @@ class OffsetCheckpoint:
         collect: Callable[[], Collection],
         on_failure: Callable[[OSError], None],
         on_done: Callable[[], None] | None = None,
-        schedule: Callable[[Callable[[], None]], object] = _at_once,
     ) -> None:
         """Replace the file off the loop. Concurrent calls are combined into one later write.
 
@@ -207,7 +203,6 @@ class OffsetCheckpoint:
             on_failure: receives the error of a failed write, on the loop.
             on_done: called on the loop after the end of a write that started after this call, even
                 if that write failed.
-            schedule: calls its argument when the write of combined calls may start.
         """
         if on_done is not None:
             self._awaiting.append(on_done)
@@ -243,7 +238,7 @@ class OffsetCheckpoint:
                 self._awaiting.clear()
                 on_failure(error)
             elif self._is_waiting:
-                schedule(begin)
+                begin()
             else:
                 self._is_writing = False
             for on_end in callbacks:

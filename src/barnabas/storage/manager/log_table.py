@@ -65,9 +65,7 @@ class LogTable:
 
     def find_in(self, partition: TopicPartition, directory: LogDirectory) -> Log | None:
         """Return the partition's log if it is in that directory, or None."""
-        if self._directories.get(partition) is not directory:
-            return None
-        return self.logs[partition]
+        return self._logs_in[directory].get(partition)
 
     def logs_in(self, directory: LogDirectory) -> dict[TopicPartition, Log]:
         """Return the logs of a directory, as they are now."""

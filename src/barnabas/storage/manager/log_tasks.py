@@ -50,10 +50,6 @@ _log = logging.getLogger(__name__)
 _LOGS_AT_ONCE = 32
 # Longer intervals mean "never": flush.ms and similar keys default to 2**63 - 1.
 _INTERVAL_MAX_MS = 10 * 365 * 86_400_000
-# Checkpoints that are wanted all the time, as while many leaders change, take a third of the time:
-# the next one follows after this many times the duration of the last one, or after the maximum.
-_PAUSES = 2
-_PAUSE_MAX_MS = 500.0
 
 
 class LogTasks:
@@ -223,7 +219,6 @@ class LogCheckpoints:
         if not directory.is_loaded or not directory.is_online:
             return
         clock, timer = self._dependencies.clock, self._dependencies.timer
-        begun_ms = clock.monotonic_ms()
 
         def failed(error: OSError) -> None:
             self._on_failure(directory, error)
@@ -237,17 +232,11 @@ class LogCheckpoints:
             self._write(directory, checkpoint, offset_of)
 
         def collect() -> Collection:
-            nonlocal begun_ms
-            begun_ms = clock.monotonic_ms()
             logs = self._logs_in(directory)
             steps = _offsets(logs, offset_of)
             return Collection(logs, partial(run_in_slices, steps, clock, timer.call_soon))
 
-        def pause(begin: Callable[[], None]) -> None:
-            spent_ms = clock.monotonic_ms() - begun_ms
-            timer.call_later(min(_PAUSES * spent_ms, _PAUSE_MAX_MS), begin)
-
-        checkpoint.write_async(self._dependencies.executor, collect, failed, on_done, pause)
+        checkpoint.write_async(self._dependencies.executor, collect, failed, on_done)
 
 
 def _offsets(logs: Logs, offset_of: OffsetOf) -> Generator[None, None, dict[TopicPartition, int]]:
