@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 RECORD_BYTES = 1_000
 SEGMENT_BYTES = 64 << 20
 READERS, READS = 200, 5
-# The goal of a reader of the tier with some reserve, and how long it is read so.
+# Speed of the reader that is held back, a little more than the goal; and its time in seconds.
 PACE_MB, PACED_S = 160, 8.0
 CACHE_MB = 128
 ROUND_TRIPS = 4_000

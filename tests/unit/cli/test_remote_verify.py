@@ -149,7 +149,7 @@ def test_contents_are_read_several_at_a_time(
 ) -> None:
     segments = [store.add(start) for start in range(0, 10 * READS, 10)]
     store.flip(segments[-1], ".log", segments[-1].size - 3)
-    # Nobody passes before all have come.
+    # Each read waits until READS reads have begun.
     all_read = threading.Barrier(READS)
     read = type(store.storage).read
 

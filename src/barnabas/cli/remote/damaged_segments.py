@@ -10,11 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.cli.common.printable import some
-from barnabas.storage.remote.segment_objects import (
-    MANIFEST_SUFFIX,
-    parse_segment_name,
-    shortened_topic,
-)
+from barnabas.cli.remote.stores import objects_of
+from barnabas.storage.remote.segment_objects import MANIFEST_SUFFIX, parse_segment_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -42,11 +39,8 @@ def damaged_segments(
     Raises:
         RemoteStorageError: the store does not answer.
     """
-    prefix = f"{shortened_topic(topic)}-"
     found: dict[int, list[int]] = {}
-    for each in storage.list_objects(prefix):
-        if not each.name.startswith(prefix):
-            break
+    for each in objects_of(storage, topic):
         name = each.name.removesuffix(MANIFEST_SUFFIX)
         segment = parse_segment_name(name)
         if segment is None or segment.topic_id != topic_id or name in whole:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.storage.remote.config import StoreOptions
-    from barnabas.storage.remote.remote_storage import RemoteStorage
+    from barnabas.storage.remote.remote_storage import RemoteStorage, StoredObject
 
 # Stores that a program of the operator makes cannot be asked for their clusters.
 _OWN_STORES = "python:"
@@ -170,6 +170,25 @@ class OpenStore(NamedTuple):
     def place(self, name: str) -> str:
         """Return the full name of an object for messages."""
         return f"{self.url}/{self.cluster_id}/{name}"
+
+
+def objects_of(storage: RemoteStorage, topic: str) -> Iterator[StoredObject]:
+    """Yield the objects of a topic, and of deleted topics of this name, in the order of names.
+
+    Raises:
+        RemoteStorageError: The store does not answer.
+    """
+    from barnabas.storage.remote.segment_objects import parse_topic_directory, shortened_topic
+
+    name = shortened_topic(topic)
+    # The names of a topic's objects begin with its name and a dash, and so may those of others.
+    prefix = f"{name}-"
+    for found in storage.list_objects(prefix):
+        if not found.name.startswith(prefix):
+            return
+        directory = parse_topic_directory(found.name.partition("/")[0])
+        if directory is not None and directory[0] == name:
+            yield found
 
 
 def store_of(arguments: StoreArguments) -> Store | None:

@@ -19,6 +19,7 @@ from barnabas.cli.common.printable import printable
 from barnabas.cli.remote.cluster_segments import partition_key
 from barnabas.cli.remote.segment_contents import check_contents
 from barnabas.cli.remote.spooled_items import SpooledItems
+from barnabas.cli.remote.stores import objects_of
 from barnabas.runtime.executor import results_of
 from barnabas.storage.remote.coverage import Coverage
 from barnabas.storage.remote.remote_storage import (
@@ -39,7 +40,6 @@ from barnabas.storage.remote.segment_objects import (
     parse_segment_name,
     parse_topic_directory,
     segment_name,
-    shortened_topic,
 )
 
 if TYPE_CHECKING:
@@ -295,18 +295,8 @@ class Verification:
             yield current
 
     def _objects(self) -> Iterator[StoredObject]:
-        topic = self._scope.topic
-        if topic is None:
-            yield from self._store.storage.list_objects()
-            return
-        # The names of a topic's objects begin with its name and a dash, and so may those of others.
-        prefix = f"{shortened_topic(topic)}-"
-        for found in self._store.storage.list_objects(prefix):
-            if not found.name.startswith(prefix):
-                return
-            directory = parse_topic_directory(found.name.partition("/")[0])
-            if directory is not None and directory[0] == shortened_topic(topic):
-                yield found
+        topic, storage = self._scope.topic, self._store.storage
+        return storage.list_objects() if topic is None else objects_of(storage, topic)
 
     def _on_other(self, found: StoredObject) -> None:
         directory, _, name = found.name.partition("/")

@@ -404,7 +404,7 @@ def test_an_object_that_is_no_file_is_damaged(
 def test_nothing_is_written_outside_of_the_store(
     tmp_path: Path, tier: DirectoryStorage, is_pipe: bool
 ) -> None:
-    """Whoever may write to the store could point a temporary file anywhere."""
+    """A user with rights in the store may give a link or a pipe the name of a temporary file."""
     outside = tmp_path / "outside"
     outside.write_text("as before")
     segment = segment_at()
