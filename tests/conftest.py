@@ -52,7 +52,12 @@ def pytest_configure(config: pytest.Config) -> None:
     slow = [HealthCheck.too_slow]
     settings.register_profile("untimed", deadline=None, suppress_health_check=slow)
     settings.load_profile("untimed")
-    # A shell starts what runs in its background without SIGINT, and children inherit that.
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    # A shell starts what runs in its background without SIGINT, and children inherit that. A loop
+    # that a test has run and closed leaves its own handler, which does nothing.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -30,12 +30,9 @@ OWN_FILES = (stepper_module.__file__, stepper_module.__file__)
 
 @pytest.fixture
 def stepper() -> Iterator[LoopStepper]:
-    # A process in which SIGINT is ignored, or has another handler, has no KeyboardInterrupt.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     made = LoopStepper()
     yield made
     made.close()
-    signal.signal(signal.SIGINT, before)
 
 
 def press() -> None:
